@@ -1,0 +1,1 @@
+"""How Thingway is deployed."""

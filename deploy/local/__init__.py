@@ -1,0 +1,1 @@
+"""The one-machine launcher: the `thingway` command."""

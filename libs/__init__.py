@@ -1,0 +1,1 @@
+"""Code that every service shares."""

@@ -1,0 +1,1 @@
+"""The services of Thingway; none imports another."""

@@ -1,0 +1,1 @@
+"""Things: products, devices, reports, history, latest values, commands, tasks, RPS."""

@@ -1,0 +1,1 @@
+"""The one public door: tokens, limits, routing, documentation."""
