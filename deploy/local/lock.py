@@ -1,0 +1,77 @@
+"""One launcher per data directory."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from deploy.local.errors import LauncherError
+from deploy.local.files import make_private_directory
+
+_LEFTOVERS_SECONDS = 20.0
+_PAUSE_SECONDS = 0.05
+
+
+def acquire(directory: Path) -> int:
+    """Lock `directory` (created when absent) and return the lock's file descriptor.
+
+    Children inherit the descriptor, so that after a kill -9 of the launcher the lock
+    is held until the last of them has ended: a new launcher waits for that instead of
+    finding ports and data files in use.
+    """
+    handle = _open(directory)
+    deadline = time.monotonic() + _LEFTOVERS_SECONDS
+    while not _try_lock(handle):
+        owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
+        if _is_alive(owner) or time.monotonic() > deadline:
+            os.close(handle)
+            raise LauncherError(f"another launcher (pid {owner or '?'}) already uses {directory}")
+        time.sleep(_PAUSE_SECONDS)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    return handle
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a launcher uses `directory` now."""
+    try:
+        handle = os.open(directory / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _try_lock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def _open(directory: Path) -> int:
+    try:
+        make_private_directory(directory)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(0, "no permission to write")
+        return os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LauncherError(
+            f"cannot write to the data directory {directory}: {reason}: choose another with --data"
+        ) from error
+
+
+def _try_lock(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_alive(pid: str) -> bool:
+    if not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,73 @@
+"""The two envelopes, and which of them answers a path.
+
+The device open API writes camelCase (`requestId`, `errCode`, `errMsg`; device open API
+notes, section 2); the management API snake_case (`request_id`, `error_code`, ...;
+management API notes, section 1.1). Null fields are left out of both.
+"""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from libs.common.errors import ThingwayError
+
+T = TypeVar("T")
+
+OPEN_API_PREFIXES = ("/device/openapi/", "/oauth/token", "/ingest/")
+"""Paths whose answers wear the open API's envelope; all others wear the console's."""
+
+
+class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
+    """An open API answer: `{data?, status: "Success", requestId}`."""
+
+    data: T | msgspec.UnsetType = msgspec.UNSET
+    status: str = "Success"
+    requestId: str  # noqa: N815 - the wire name
+
+
+class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """An open API refusal: `{status: "Failed", requestId, errCode, errMsg, data?}`."""
+
+    status: str = msgspec.field(default_factory=lambda: "Failed")
+    requestId: str  # noqa: N815
+    errCode: str  # noqa: N815
+    errMsg: str  # noqa: N815
+    data: Any = None
+
+
+class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A management API refusal, as its notes (section 1.1) give it."""
+
+    status: str = msgspec.field(default_factory=lambda: "Failed")
+    request_id: str
+    error_code: str
+    error_message: str
+    detail_message: str | None = None
+    data: Any = None
+
+
+def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
+    """Encode `error` in the envelope of the API that `path` belongs to."""
+    if path.startswith(OPEN_API_PREFIXES):
+        return msgspec.json.encode(
+            Failure(
+                requestId=request_id, errCode=error.code, errMsg=error.text, data=error.detail
+            )
+        )
+    return msgspec.json.encode(
+        ConsoleFailure(
+            request_id=request_id,
+            error_code=error.code,
+            error_message=error.message,
+            detail_message=error.field,
+            data=error.detail,
+        )
+    )
+
+
+def error_headers(error: ThingwayError) -> dict[str, str]:
+    """Headers that belong to an error: `Retry-After` in whole seconds, rounded up."""
+    retry_after = getattr(error, "retry_after", None)
+    if retry_after is None:
+        return {}
+    return {"Retry-After": str(max(1, -int(-retry_after // 1)))}

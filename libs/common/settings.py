@@ -1,0 +1,76 @@
+"""Settings from the environment: a frozen dataclass per service, one variable per field.
+
+The variable of a field is `THINGWAY_` and the field's name in capitals. A value that
+does not fit ends the process with one line that names the variable.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+
+S = TypeVar("S")
+
+PREFIX = "THINGWAY_"
+
+
+class SettingsInvalid(Exception):
+    """The environment does not make valid settings; the text names each variable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """What every service is told."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 0
+    """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
+    log_level: str = "INFO"
+    """Least level that is logged."""
+    nats_url: str = "nats://127.0.0.1:4222"
+    """One or several NATS servers, separated by commas."""
+    nats_user: str = ""
+    """NATS user of this service."""
+    nats_password: str = ""
+    """Its password."""
+    internal_public_key: str = ""
+    """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
+    shutdown_grace: float = 10.0
+    """Seconds that requests in flight get after SIGTERM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings(ServiceSettings):
+    """What a service with a database is told."""
+
+    mongo_url: str = "mongodb://127.0.0.1:27017/?replicaSet=rs0&directConnection=true"
+    """MongoDB; it must be a replica set, because the outbox needs transactions."""
+    mongo_database: str = ""
+    """The service's own database."""
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Token state and rate limits."""
+
+
+def load(kind: type[S], environ: Mapping[str, str] | None = None) -> S:
+    """Read `kind` from the environment; raise `SettingsInvalid` naming every bad variable."""
+    environ = os.environ if environ is None else environ
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for field in fields(kind):  # type: ignore[arg-type]
+        variable = PREFIX + field.name.upper()
+        raw = environ.get(variable)
+        if raw is None:
+            if field.default is MISSING and field.default_factory is MISSING:
+                faults.append(f"{variable} is not set")
+            continue
+        try:
+            values[field.name] = msgspec.convert(raw, hints[field.name], strict=False)
+        except msgspec.ValidationError as error:
+            faults.append(f"{variable}: {error}")
+    if faults:
+        raise SettingsInvalid("; ".join(faults))
+    return kind(**values)

@@ -1,0 +1,46 @@
+"""Ids: a hi/lo allocator over a MongoDB counter.
+
+A process takes a block of ids in one round trip and hands them out from memory. Ids are
+unique across replicas, grow roughly with time and stay below 2^53, so that every JSON
+reader keeps them exact. A crash wastes at most the rest of a block.
+"""
+
+import asyncio
+
+from pymongo import ReturnDocument
+
+from libs.common.store.mongo import Database
+
+FIRST = 1_000_000
+"""The first id: large enough that nobody takes it for a row number."""
+
+
+class IdAllocator:
+    """Hands out ids of one sequence."""
+
+    def __init__(self, database: Database, name: str, block: int = 500) -> None:
+        self._counters = database["counters"]
+        self._name = name
+        self._block = block
+        self._next = 0
+        self._end = 0
+        self._lock = asyncio.Lock()
+
+    async def take(self) -> int:
+        """Return an id that nobody else gets."""
+        if self._next >= self._end:
+            async with self._lock:
+                if self._next >= self._end:
+                    await self._refill()
+        self._next += 1
+        return self._next - 1
+
+    async def _refill(self) -> None:
+        counter = await self._counters.find_one_and_update(
+            {"_id": self._name},
+            [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST]}, self._block]}}}],
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+        )
+        self._end = int(counter["next"])
+        self._next = self._end - self._block

@@ -1,0 +1,70 @@
+"""MongoDB: the one module that imports motor.
+
+Writes are `w=majority, j=true`. Motor hands each call to a thread, so a hot path makes
+few calls with much in them. Driver errors stay in here and in stores, which name what
+they expect (`DuplicateKey`, `BulkFailed`).
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+from typing import Any, TypeVar
+
+from bson.codec_options import CodecOptions
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
+from pymongo import ReadPreference, WriteConcern
+from pymongo.errors import (
+    BulkWriteError,
+    CollectionInvalid,
+    ConnectionFailure,
+    DuplicateKeyError,
+    PyMongoError,
+)
+from pymongo.read_concern import ReadConcern
+
+R = TypeVar("R")
+
+Database = Any
+"""A motor database; motor has no type hints, stores give their own shapes."""
+Session = Any
+"""A motor client session."""
+
+DuplicateKey = DuplicateKeyError
+BulkFailed = BulkWriteError
+CollectionExists = CollectionInvalid
+StoreUnavailable = ConnectionFailure
+StoreError = PyMongoError
+
+DUPLICATE_KEY = 11000
+"""MongoDB's code of a duplicate key."""
+
+
+class Mongo:
+    """One client for a process."""
+
+    def __init__(self, url: str, database: str) -> None:
+        self.client: Any = AsyncIOMotorClient(
+            url, tz_aware=True, maxPoolSize=32, serverSelectionTimeoutMS=5000,
+            connectTimeoutMS=3000, retryWrites=True, retryReads=True, appname="thingway",
+        )
+        options: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
+        self.database: Database = AsyncIOMotorDatabase(
+            self.client, database, codec_options=options,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=WriteConcern(w="majority", j=True),
+            read_concern=ReadConcern("majority"),
+        )
+
+    async def ping(self) -> None:
+        """Raise unless the database answers and takes writes."""
+        hello = await self.database.command("hello")
+        if not hello.get("isWritablePrimary"):
+            raise ConnectionFailure("MongoDB has no writable primary yet")
+
+    async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
+        """Run `work(session)` as one transaction; it may run again after a conflict."""
+        async with await self.client.start_session() as session:
+            return await session.with_transaction(work)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.client.close()

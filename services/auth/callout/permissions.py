@@ -1,0 +1,83 @@
+"""What a connection from outside may say and hear on the bus: pure functions of who it is."""
+
+import msgspec
+
+DEVICE_STREAM = "UPLINK"
+EVENT_STREAM = "EVENTS"
+
+
+class InvalidIdentityError(ValueError):
+    """An SN, client id or tenant that would mean something else inside a NATS subject."""
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """Subjects a connection may publish and subscribe to; everything else is refused."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def is_subject_token(text: str) -> bool:
+    """Tell whether `text` is one plain token of a subject, and of an MQTT topic level.
+
+    Separators and wildcards of either protocol would widen the permission (`thing.*.up.>`),
+    blanks and control characters would break the wire protocol.
+    """
+    return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(" .*>/+#$")
+
+
+def _token(text: str, name: str) -> str:
+    if not is_subject_token(text):
+        raise InvalidIdentityError(f"{name} {text!r} cannot be a token of a NATS subject")
+    return text
+
+
+def device_permissions(sn: str) -> Permissions:
+    """Return what the device `sn` may do: report about itself, hear its own commands.
+
+    - `thing.{sn}.down` beside `thing.{sn}.down.>`: an MQTT filter `thing/{sn}/down/#` also means
+      its parent level, for which nats-server makes a second subscription.
+    - `$MQTT.sub.>`: the delivery subject of an MQTT subscription of QoS 1. Its last token is
+      random and is made by the server, so it cannot be narrowed; what it delivers is bounded by
+      the filter, which is checked like any subscription.
+    - `_INBOX.{sn}.>`: a plain-NATS device that wants its JetStream publish acknowledged sets this
+      as the inbox prefix. The prefix keeps it from hearing other devices' replies.
+
+    Raises `InvalidIdentityError` when `sn` is not one plain token.
+    """
+    sn = _token(sn, "the SN")
+    return Permissions(
+        publish=(f"thing.{sn}.up.>",),
+        subscribe=(
+            f"thing.{sn}.down",
+            f"thing.{sn}.down.>",
+            f"_INBOX.{sn}.>",
+            "$MQTT.sub.>",
+        ),
+    )
+
+
+def application_permissions(client_id: str, tenant: str) -> Permissions:
+    """Return what the application `client_id` of `tenant` may do: hear its tenant's events.
+
+    Live (`event.{tenant}.>`), or through one durable pull consumer on `EVENTS` that is named
+    exactly like the client id, with exactly one filter. The filter is part of the API subject of
+    its creation and nats-server refuses a request whose body says otherwise; the older
+    creation subjects (`…CONSUMER.DURABLE.CREATE.…`, and `…CREATE.…` without the filter) are not
+    granted, for they would let the body choose the filter.
+
+    Raises `InvalidIdentityError` when an argument is not one plain token.
+    """
+    client_id = _token(client_id, "the client id")
+    tenant = _token(tenant, "the tenant")
+    consumer = f"{EVENT_STREAM}.{client_id}"
+    return Permissions(
+        publish=(
+            f"$JS.API.CONSUMER.CREATE.{consumer}.event.{tenant}.>",
+            f"$JS.API.CONSUMER.INFO.{consumer}",
+            f"$JS.API.CONSUMER.DELETE.{consumer}",
+            f"$JS.API.CONSUMER.MSG.NEXT.{consumer}",
+            f"$JS.ACK.{consumer}.>",
+        ),
+        subscribe=(f"event.{tenant}.>", f"_INBOX.{client_id}.>"),
+    )
