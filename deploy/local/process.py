@@ -1,0 +1,110 @@
+"""Start one child so that it never outlives the launcher, and end it in good order."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+_PR_SET_PDEATHSIG = 1
+_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "THINGWAY_LOG_LEVEL")
+_PASSED_ON_PREFIXES = ("LC_", "OTEL_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A child to keep running."""
+
+    name: str
+    argv: Sequence[str]
+    stage: int
+    """Lower stages start first and end last."""
+    environment: Mapping[str, str]
+    grace: float = 10.0
+    """Seconds between SIGTERM and SIGKILL."""
+
+
+def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What every child may see of the launcher's environment; nothing else is passed on."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+    }
+
+
+async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.subprocess.Process:
+    """Start `spec` in a session of its own (no Ctrl-C reaches it), output appended to `log`."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *spec.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=handle,
+            stderr=handle,
+            env=dict(spec.environment),
+            cwd=PROJECT_ROOT,
+            start_new_session=True,
+            pass_fds=tuple(keep_open),
+            preexec_fn=_die_with(os.getpid()),
+        )
+    finally:
+        os.close(handle)
+
+
+async def end(process: asyncio.subprocess.Process, grace: float) -> bool:
+    """Send SIGTERM to the child's group, after `grace` seconds SIGKILL.
+
+    Returns whether it ended by itself.
+    """
+    _signal_group(process.pid, signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), grace)
+    except TimeoutError:
+        _signal_group(process.pid, signal.SIGKILL)
+        await process.wait()
+        return False
+    return True
+
+
+def describe_exit(code: int) -> str:
+    """Say how a child ended, e.g. `ended with exit code 1`."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def end_with_parent() -> None:
+    """Let the kernel send SIGTERM to this process when its parent ends."""
+    _die_with(os.getppid())()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """Make a function that ties the process calling it to the life of `parent`.
+
+    The C library is loaded here, before the fork: afterwards only the system call is left.
+    """
+    if sys.platform != "linux":
+        return lambda: None
+    set_option = ctypes.CDLL(None, use_errno=True).prctl
+
+    def tie() -> None:
+        set_option(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return tie

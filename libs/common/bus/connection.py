@@ -1,0 +1,147 @@
+"""A NATS connection that comes back, and pipelined publishing on it."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.errors import APIError
+
+from libs.common.bus.streams import ensure_streams
+from libs.common.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+PUBLISH_TIMEOUT = 5.0
+"""Seconds to wait for JetStream's acknowledgement."""
+IN_FLIGHT = 512
+"""Most publishes that one call has waiting for their acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to publish. `msg_id` lets JetStream drop a copy within its window."""
+
+    subject: str
+    payload: bytes
+    msg_id: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def all_headers(self) -> dict[str, str] | None:
+        """The headers with the message id among them, None when there are none."""
+        if self.msg_id is None:
+            return self.headers or None
+        return {**self.headers, "Nats-Msg-Id": self.msg_id}
+
+
+class Bus:
+    """One NATS connection of a process."""
+
+    def __init__(self, client: Client, js: JetStreamContext) -> None:
+        self.client = client
+        self.js = js
+
+    @classmethod
+    async def connect(
+        cls, url: str, *, user: str = "", password: str = "", name: str, wait: float = 30.0,
+        streams: bool = False,
+    ) -> "Bus":
+        """Connect, waiting up to `wait` seconds for a server; reconnects for ever after.
+
+        With `streams`, create the streams that are missing. Replies come to an inbox
+        that only this user may read.
+        """
+        options: dict[str, Any] = {"user": user, "password": password} if user else {}
+        if user:
+            options["inbox_prefix"] = f"_INBOX.{user}".encode()
+        client = Client()
+        deadline = asyncio.get_running_loop().time() + wait
+        while True:
+            try:
+                await client.connect(
+                    servers=url.split(","), name=name, max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.2, connect_timeout=3, ping_interval=10,
+                    max_outstanding_pings=2, pending_size=64 * 1024 * 1024,
+                    allow_reconnect=True, error_cb=_report(name), **options,
+                )
+                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
+                if streams:
+                    await ensure_streams(bus.js)
+            except (OSError, NatsError, TimeoutError, APIError) as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                log.info("waiting for NATS: %s", error or type(error).__name__)
+                await asyncio.sleep(0.2)
+            else:
+                return bus
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands right now."""
+        return self.client.is_connected
+
+    async def publish_core(self, subject: str, payload: bytes) -> None:
+        """Send without a stream and without an acknowledgement."""
+        await self.client.publish(subject, payload)
+
+    async def publish(self, messages: Iterable[Outgoing]) -> None:
+        """Publish to JetStream, pipelined; return when every message is acknowledged.
+
+        Raises `Unavailable` when the stream is full, gone or silent; then some of the
+        messages may be in the stream, and the caller publishes all of them again.
+        """
+        waiting: set[asyncio.Future[Any]] = set()
+        try:
+            for message in messages:
+                if len(waiting) >= IN_FLIGHT:
+                    waiting = await _some(waiting)
+                waiting.add(
+                    await self.js.publish_async(
+                        message.subject, message.payload, headers=message.all_headers()
+                    )
+                )
+            if waiting:
+                async with asyncio.timeout(PUBLISH_TIMEOUT):
+                    await asyncio.gather(*waiting)
+        except (NatsError, APIError, TimeoutError) as error:
+            _forget(waiting)
+            raise Unavailable(f"the bus does not take messages: {error!r}") from error
+
+    async def drain(self) -> None:
+        """Finish what is in flight and close."""
+        if not self.client.is_closed:
+            try:
+                await self.client.drain()
+            except (NatsError, TimeoutError) as error:
+                log.warning("NATS connection did not drain: %r", error)
+                await self.client.close()
+
+
+def _report(name: str) -> Any:
+    async def report(error: Exception) -> None:
+        log.warning("%s: NATS: %r", name, error)
+
+    return report
+
+
+async def _some(waiting: set["asyncio.Future[Any]"]) -> set["asyncio.Future[Any]"]:
+    """Wait until a first few are acknowledged; raise what a publish ended with."""
+    async with asyncio.timeout(PUBLISH_TIMEOUT):
+        done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for future in done:
+        future.result()
+    return pending
+
+
+def _forget(waiting: set["asyncio.Future[Any]"]) -> None:
+    for future in waiting:
+        future.cancel()
+        if future.done() and not future.cancelled():
+            future.exception()
+
+
+

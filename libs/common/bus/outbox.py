@@ -1,0 +1,103 @@
+"""The outbox: an event is written in the transaction that makes it true.
+
+`add` runs inside the transaction; `relay` runs after it and publishes what this process
+wrote. Entries that a crash left behind are swept by the lease holder. An entry goes away
+only when the bus has acknowledged it; a copy is dropped by its message id or by the
+reader.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bson import ObjectId
+from opentelemetry import metrics
+
+from libs.common.bus.connection import Bus, Outgoing
+from libs.common.errors import Unavailable
+from libs.common.store.mongo import Database, Session, StoreError
+from libs.common.telemetry import inject_context
+
+log = logging.getLogger(__name__)
+
+SWEEP = 2.0
+"""Seconds between sweeps, and the age at which an entry counts as left behind."""
+CHUNK = 500
+
+_depth = metrics.get_meter("thingway").create_gauge(
+    "thingway_outbox_depth", description="Events written and not yet published"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """What is to be said. Without `stream` it is sent plainly, to whoever listens now."""
+
+    subject: str
+    payload: bytes
+    stream: bool = True
+
+
+class Outbox:
+    """The outbox of one service's database."""
+
+    def __init__(self, database: Database, bus: Bus) -> None:
+        self._entries = database["outbox"]
+        self._bus = bus
+
+    async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
+        """Write entries in the caller's transaction; hand the result to `relay` after it."""
+        headers: dict[str, str] = {}
+        inject_context(headers)
+        now = datetime.now(UTC)
+        documents = [
+            {
+                "_id": ObjectId(), "subject": entry.subject, "payload": entry.payload,
+                "stream": entry.stream, "headers": headers, "at": now,
+            }
+            for entry in entries
+        ]
+        if documents:
+            await self._entries.insert_many(documents, session=session)
+        return documents
+
+    async def relay(self, documents: Iterable[dict[str, Any]]) -> None:
+        """Publish what was written; on failure leave it to the sweep, and say so."""
+        try:
+            await self._publish(list(documents))
+        except (Unavailable, StoreError) as error:
+            log.warning("outbox: %s; the sweep will publish it", error)
+
+    async def sweep(self) -> None:
+        """Publish what was left behind, for ever; run by the lease holder."""
+        while True:
+            try:
+                await self._sweep_once()
+            except (Unavailable, StoreError) as error:
+                log.warning("outbox sweep: %s", error)
+            await asyncio.sleep(SWEEP)
+
+    async def _sweep_once(self) -> None:
+        while True:
+            old = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
+            documents = await self._entries.find(old).sort("_id", 1).to_list(CHUNK)
+            _depth.set(await self._entries.estimated_document_count())
+            if not documents:
+                return
+            await self._publish(documents)
+
+    async def _publish(self, documents: list[dict[str, Any]]) -> None:
+        if not documents:
+            return
+        await self._bus.publish(
+            Outgoing(entry["subject"], entry["payload"], str(entry["_id"]), entry["headers"])
+            for entry in documents
+            if entry["stream"]
+        )
+        for entry in documents:
+            if not entry["stream"]:
+                await self._bus.publish_core(entry["subject"], entry["payload"])
+        await self._entries.delete_many({"_id": {"$in": [entry["_id"] for entry in documents]}})

@@ -1,0 +1,106 @@
+"""Request and reply between services, on `nats.micro`.
+
+A service answers `rpc.{service}.{operation}` with a typed struct; an error of ours
+travels as a micro service error and is raised again at the caller.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.micro import add_service
+from nats.micro.request import Request
+from nats.micro.service import EndpointConfig, Service, ServiceConfig
+
+from libs.common.bus.connection import Bus
+from libs.common.errors import BY_STATUS, ThingwayError, Unavailable
+
+log = logging.getLogger(__name__)
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+TIMEOUT = 5.0
+
+
+class RpcServer:
+    """The operations that a service offers to the others."""
+
+    def __init__(self, bus: Bus, service: str, version: str = "1.0.0") -> None:
+        self._bus = bus
+        self._service = service
+        self._version = version
+        self._micro: Service | None = None
+        self._endpoints: list[EndpointConfig] = []
+
+    def offer(self, operation: str, request: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> None:
+        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`."""
+
+        async def handle(message: Request) -> None:
+            try:
+                result = await answer(msgspec.json.decode(message.data or b"{}", type=request))
+            except msgspec.DecodeError as error:
+                await message.respond_error("400", str(error))
+            except ThingwayError as error:
+                await message.respond_error(
+                    str(error.status), error.text, data=error.code.encode()
+                )
+            except Exception:
+                log.exception("rpc.%s.%s failed", self._service, operation)
+                await message.respond_error("500", "the service failed; its log says why")
+            else:
+                await message.respond(msgspec.json.encode(result))
+
+        self._endpoints.append(
+            EndpointConfig(
+                name=operation, subject=f"rpc.{self._service}.{operation}", handler=handle
+            )
+        )
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        self._micro = await add_service(
+            self._bus.client,
+            ServiceConfig(name=f"thingway-{self._service}", version=self._version),
+        )
+        for endpoint in self._endpoints:
+            await self._micro.add_endpoint(endpoint)
+
+    async def stop(self) -> None:
+        """Stop answering; requests in hand are finished."""
+        if self._micro:
+            await self._micro.stop()
+
+
+class RpcClient:
+    """Calls the operations of other services."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def call(
+        self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
+    ) -> A:
+        """Call `subject`; raise the error the other side raised, or `Unavailable`."""
+        try:
+            message = await self._bus.client.request(
+                subject, msgspec.json.encode(request), timeout=timeout
+            )
+        except NoRespondersError as error:
+            raise Unavailable(f"nobody answers {subject}") from error
+        except (NatsError, TimeoutError) as error:
+            raise Unavailable(f"{subject} did not answer: {error!r}") from error
+        headers = message.headers or {}
+        if "Nats-Service-Error-Code" in headers:
+            raise _error(headers, message.data)
+        return msgspec.json.decode(message.data, type=answer)
+
+
+def _error(headers: dict[str, str], data: bytes) -> ThingwayError:
+    status = int(headers["Nats-Service-Error-Code"])
+    text = headers.get("Nats-Service-Error", "")
+    kind = BY_STATUS.get(status, ThingwayError)
+    return kind(text, code=data.decode() or kind.code)

@@ -1,0 +1,60 @@
+"""The streams, as the architecture page has them; created at start by whoever comes first."""
+
+import logging
+
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import BadRequestError, NotFoundError
+
+log = logging.getLogger(__name__)
+
+DAY = 86_400.0
+UPLINK, EVENTS, DEAD = "UPLINK", "EVENTS", "DEAD"
+
+STREAMS: dict[str, StreamConfig] = {
+    UPLINK: StreamConfig(
+        name=UPLINK,
+        description="What devices said and nobody has stored yet",
+        subjects=["thing.*.up.>"],
+        retention=RetentionPolicy.WORK_QUEUE,
+        discard=DiscardPolicy.NEW,
+        storage=StorageType.FILE,
+        max_msgs=20_000_000,
+        max_bytes=8 * 1024**3,
+        duplicate_window=120,
+    ),
+    EVENTS: StreamConfig(
+        name=EVENTS,
+        description="What happened; a public contract",
+        subjects=["event.>"],
+        retention=RetentionPolicy.LIMITS,
+        discard=DiscardPolicy.OLD,
+        storage=StorageType.FILE,
+        max_age=7 * DAY,
+        max_bytes=8 * 1024**3,
+        duplicate_window=120,
+    ),
+    DEAD: StreamConfig(
+        name=DEAD,
+        description="What was refused, and why",
+        subjects=["dead.>"],
+        retention=RetentionPolicy.LIMITS,
+        discard=DiscardPolicy.OLD,
+        storage=StorageType.FILE,
+        max_age=30 * DAY,
+        max_bytes=1024**3,
+        duplicate_window=3600,
+    ),
+}
+
+
+async def ensure_streams(js: JetStreamContext, replicas: int = 1) -> None:
+    """Create missing streams; leave the limits of existing ones to the operator."""
+    for name, config in STREAMS.items():
+        try:
+            await js.stream_info(name)
+        except NotFoundError:
+            try:
+                await js.add_stream(config.evolve(num_replicas=replicas))
+            except BadRequestError as error:
+                log.info("stream %s was made by another process: %s", name, error.description)

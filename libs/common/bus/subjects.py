@@ -1,0 +1,35 @@
+"""The subjects of the bus, in one place: nobody else writes one by hand."""
+
+def up(sn: str, channel: str) -> str:
+    """`thing.{sn}.up.{report|event|reply}`: a device speaks."""
+    return f"thing.{sn}.up.{channel}"
+
+
+def down_command(sn: str) -> str:
+    """`thing.{sn}.down.command`: a device is spoken to."""
+    return f"thing.{sn}.down.command"
+
+
+def device_event(tenant: str, device_id: int, what: str) -> str:
+    """`event.{tenant}.device.{id}.{added|updated|deleted|online|...|reported|...}`."""
+    return f"event.{tenant}.device.{device_id}.{what}"
+
+
+def service_event(tenant: str, device_id: int, what: str) -> str:
+    """`event.{tenant}.service.{deviceId}.{called|replied}`."""
+    return f"event.{tenant}.service.{device_id}.{what}"
+
+
+def task_event(tenant: str, task_id: int, what: str) -> str:
+    """`event.{tenant}.task.{taskId}.{created|finished}`."""
+    return f"event.{tenant}.task.{task_id}.{what}"
+
+
+def auth_event(tenant: str, what: str) -> str:
+    """`event.{tenant}.auth.{what}`."""
+    return f"event.{tenant}.auth.{what}"
+
+
+def dead_uplink(sn: str) -> str:
+    """`dead.uplink.{sn}`: what a device said and we refused."""
+    return f"dead.uplink.{sn}"
