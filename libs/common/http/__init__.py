@@ -1,0 +1,11 @@
+"""HTTP services: the factory, the server, the request context."""
+
+from libs.common.http.app import Check, Service, create_app
+from libs.common.http.documented import REFUSALS
+from libs.common.http.request import ok, principal_of, request_id_of
+from libs.common.http.server import run_service, serve
+
+__all__ = [
+    "REFUSALS", "Check", "Service", "create_app", "ok", "principal_of", "request_id_of",
+    "run_service", "serve",
+]

@@ -1,0 +1,118 @@
+"""The service factory: what every service answers and how, in one place."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from litestar import Litestar, Response, get
+from litestar.config.app import AppConfig
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.types import ControllerRouterHandler
+
+from libs.common.http.context import RequestContext
+from libs.common.http.failures import HANDLERS
+from libs.common.identity import HeaderVerifier
+from libs.common.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], Awaitable[None]]
+"""Raises when the thing it looks at is not ready."""
+
+CHECK_TIMEOUT = 2.0
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes of a request body that a service reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """Everything that makes one service of the shared kind."""
+
+    name: str
+    title: str
+    routes: Sequence[ControllerRouterHandler]
+    verifier: HeaderVerifier
+    telemetry: Telemetry
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    dependencies: Mapping[str, Any] = field(default_factory=dict)
+    """Collaborators by the name that handlers ask for them."""
+    open_paths: frozenset[str] = frozenset()
+    """Paths that need no principal."""
+    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    """Runs around the service's life."""
+
+
+def create_app(service: Service) -> Litestar:
+    """Build the ASGI application of `service`."""
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        if service.lifespan is None:
+            yield
+            return
+        async with service.lifespan():
+            yield
+
+    config = AppConfig(
+        route_handlers=[*service.routes, *_operations(service)],
+        dependencies={
+            name: Provide(_give(value), sync_to_thread=False)
+            for name, value in service.dependencies.items()
+        },
+        exception_handlers=HANDLERS,
+        lifespan=[lifespan],
+        openapi_config=OpenAPIConfig(
+            title=service.title, version="1", path="/schema", render_plugins=[JsonRenderPlugin()]
+        ),
+        request_max_body_size=MAX_BODY,
+        middleware=[
+            lambda app: RequestContext(app, service.verifier, service.open_paths)  # type: ignore[list-item]
+        ],
+        logging_config=None,
+    )
+    return Litestar.from_config(config)
+
+
+def _give(value: Any) -> Callable[[], Any]:
+    def provide() -> Any:
+        return value
+
+    return provide
+
+
+def _operations(service: Service) -> list[ControllerRouterHandler]:
+    @get("/healthz", include_in_schema=False, sync_to_thread=False)
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @get("/readyz", include_in_schema=False)
+    async def readyz() -> Response[dict[str, str]]:
+        states = dict(
+            zip(
+                service.checks,
+                await asyncio.gather(*(_state(check) for check in service.checks.values())),
+                strict=True,
+            )
+        )
+        ready = all(state == "ok" for state in states.values())
+        return Response(states, status_code=200 if ready else 503)
+
+    @get("/metrics", include_in_schema=False, media_type="text/plain", sync_to_thread=True)
+    def metrics() -> bytes:
+        return service.telemetry.exposition()
+
+    return [healthz, readyz, metrics]
+
+
+async def _state(check: Check) -> str:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT):
+            await check()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the service is not ready
+        return f"not ready: {type(error).__name__}: {error}"
+    return "ok"

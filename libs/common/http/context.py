@@ -1,0 +1,69 @@
+"""The outermost middleware of a service: request id, trace, principal."""
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from opentelemetry import trace
+
+from libs.common.envelope import encode_error
+from libs.common.errors import Unauthenticated
+from libs.common.http.request import (
+    PRINCIPAL,
+    REQUEST_ID,
+    REQUEST_ID_HEADER,
+    new_request_id,
+)
+from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier
+from libs.common.telemetry import extract_context, tracer
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
+"""Answered without a principal, to probes and to the gateway's documentation page."""
+
+
+class RequestContext:
+    """Gives a request its id and its proven caller, and refuses it when there is none."""
+
+    def __init__(self, app: ASGIApp, verifier: HeaderVerifier, open_paths: frozenset[str]) -> None:
+        self._app = app
+        self._verifier = verifier
+        self._open_paths = OPEN_PATHS | open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application inside the context."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        request_id = headers.get(REQUEST_ID_HEADER.encode(), b"").decode("latin-1")
+        request_id = request_id or new_request_id()
+        extra: dict[str, object] = scope  # type: ignore[assignment]
+        extra[REQUEST_ID] = request_id
+        value = headers.get(PRINCIPAL_HEADER.encode())
+        if value is not None or scope["path"] not in self._open_paths:
+            try:
+                extra[PRINCIPAL] = self._verifier.verify(value.decode("latin-1") if value else None)
+            except Unauthenticated as error:
+                await _refuse(error, scope["path"], request_id, send)
+                return
+        await self._traced(scope, receive, send, headers)
+
+    async def _traced(
+        self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
+    ) -> None:
+        parent = headers.get(b"traceparent")
+        if parent is None:
+            await self._app(scope, receive, send)
+            return
+        context = extract_context({"traceparent": parent.decode("latin-1")})
+        name = f"{scope.get('method', '')} {scope['path']}"
+        with tracer().start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER):
+            await self._app(scope, receive, send)
+
+
+async def _refuse(error: Unauthenticated, path: str, request_id: str, send: Send) -> None:
+    body = encode_error(error, path=path, request_id=request_id)
+    start: Message = {
+        "type": "http.response.start",
+        "status": error.status,
+        "headers": [(b"content-type", b"application/json")],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": body, "more_body": False})

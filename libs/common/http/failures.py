@@ -1,0 +1,75 @@
+"""Turns every exception into an error of ours, and that into the right envelope."""
+
+import logging
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import ExceptionHandlersMap
+
+from libs.common.envelope import encode_error, error_headers
+from libs.common.errors import (
+    BY_STATUS,
+    InvalidInput,
+    MalformedRequest,
+    ThingwayError,
+    TooLarge,
+    Unavailable,
+)
+from libs.common.http.request import request_id_of
+from libs.common.store.mongo import StoreUnavailable
+from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
+
+log = logging.getLogger(__name__)
+
+
+def _of_validation(error: ValidationException) -> ThingwayError:
+    entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
+    faults = [(str(entry.get("key", "")), str(entry.get("message", ""))) for entry in entries]
+    if not faults:
+        return InvalidInput(error.detail)
+    text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
+    return InvalidInput(text.replace("`", "'"), field=faults[0][0] or None)
+
+
+def as_thingway_error(error: Exception) -> ThingwayError:
+    """Classify: ours stay, Litestar's are translated, an unready store is 503, the rest 500."""
+    match error:
+        case ThingwayError():
+            return error
+        case ValidationException():
+            return _of_validation(error)
+        case HTTPException(status_code=400):
+            return MalformedRequest(error.detail)
+        case HTTPException(status_code=413):
+            return TooLarge("the body is larger than the limit")
+        case HTTPException() if error.status_code in BY_STATUS:
+            return BY_STATUS[error.status_code](error.detail)
+        case msgspec.ValidationError():
+            return InvalidInput(str(error).replace("`", "'"))
+        case msgspec.DecodeError():
+            return MalformedRequest(f"the body is not JSON: {error}")
+        case StoreUnavailable() | RedisConnectionError() | RedisTimeoutError():
+            log.warning("a store does not answer: %r", error)
+            return Unavailable("a store does not answer at the moment")
+        case _:
+            return ThingwayError("an error of ours; the log has it under this request id")
+
+
+def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer an exception; what is our fault is logged with its trace."""
+    known = as_thingway_error(error)
+    request_id = request_id_of(request)
+    if known.status == ThingwayError.status:
+        log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
+    path = request.scope.get("raw_path", b"").decode() or request.url.path
+    return Response(
+        encode_error(known, path=path, request_id=request_id),
+        status_code=known.status,
+        media_type="application/json",
+        headers=error_headers(known),
+    )
+
+
+HANDLERS: ExceptionHandlersMap = {Exception: handle_exception, HTTPException: handle_exception}

@@ -1,0 +1,43 @@
+"""What a handler asks of the current request."""
+
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+from litestar.connection import ASGIConnection
+
+from libs.common.envelope import Success
+from libs.common.errors import Unauthenticated
+from libs.common.identity import Principal
+
+T = TypeVar("T")
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+REQUEST_ID_HEADER = "x-request-id"
+REQUEST_ID = "thingway.request_id"
+PRINCIPAL = "thingway.principal"
+
+
+def new_request_id() -> str:
+    """32 lowercase hex digits, as the open API's samples show."""
+    return uuid4().hex
+
+
+def request_id_of(connection: Connection) -> str:
+    """The id of this request, given by the gateway or made here."""
+    found: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
+    return found or new_request_id()
+
+
+def principal_of(connection: Connection) -> Principal:
+    """The caller; raise `Unauthenticated` when there is none."""
+    principal: Principal | None = connection.scope.get(PRINCIPAL)  # type: ignore[assignment]
+    if principal is None:
+        raise Unauthenticated("this operation needs a caller")
+    return principal
+
+
+def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
+    """The open API's success envelope around `data`."""
+    return Success(data=data, requestId=request_id_of(connection))

@@ -1,0 +1,58 @@
+"""Runs an ASGI application in this process, and ends it in order.
+
+Several processes may share a port (SO_REUSEPORT): that is how a service gets workers.
+SIGTERM stops taking connections, finishes what is in flight and leaves.
+"""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from libs.common.settings import ServiceSettings, SettingsInvalid
+
+log = logging.getLogger(__name__)
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    listener.setblocking(False)
+    return listener
+
+
+async def serve(app: Any, settings: ServiceSettings) -> None:
+    """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", server_header=False,
+        date_header=False, timeout_keep_alive=75, ws_max_size=64 * 1024, proxy_headers=False,
+        timeout_graceful_shutdown=int(settings.shutdown_grace), http="httptools",
+    )
+    server = uvicorn.Server(config)
+    await server.serve(sockets=[_listen(settings.host, settings.port)])
+    if not server.started:
+        raise SystemExit(3)
+
+
+def run_service(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the main coroutine of a service process; bad settings end it with one line."""
+    logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stderr)
+    for noisy in ("pymongo", "nats", "uvicorn.error", "opentelemetry"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        uvloop.run(main())
+    except SettingsInvalid as error:
+        sys.exit(f"settings: {error}")
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        log.info("interrupted")

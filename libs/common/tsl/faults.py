@@ -1,0 +1,49 @@
+"""What can be wrong with a TSL document or with the values of a thing."""
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and where.
+
+    `path` reads like the JSON: `properties[3].dataSpec.validator.min` in a document,
+    `properties.reporting_interval.time` in a report; empty when it is the whole.
+    """
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class Refusal(ValueError):  # noqa: N818 - names say what happened, as in `TslInvalid`
+    """Input that this library refuses; `faults` holds every reason."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = faults
+
+
+class TslInvalid(Refusal):
+    """A TSL document that cannot be imported."""
+
+
+class InvalidValues(Refusal):
+    """Values that break the TSL: a write, inputs or outputs of a service or an event."""
+
+
+class MalformedReport(Refusal):
+    """A message of a device that is not of the wire's shape, so nothing in it can be kept."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__([Fault("", reason)])
+        self.reason = reason
+
+
+class UnknownService(Refusal):
+    """A service that the TSL does not declare."""
+
+    def __init__(self, service_id: str) -> None:
+        super().__init__([Fault("serviceId", f"'{service_id}' is not a service of this thing")])
+        self.service_id = service_id

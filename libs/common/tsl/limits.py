@@ -1,0 +1,46 @@
+"""Bounds that hold for every TSL, and the rule for keys."""
+
+import re
+from typing import Final
+
+MAX_DEPTH: Final = 16
+"""Levels of nesting, the top-level property included."""
+
+MAX_MEMBERS: Final = 2000
+"""Properties, members and parameters of one document; values of one open report."""
+
+MAX_KEY: Final = 128
+"""Characters of one key."""
+
+MAX_SIZE: Final = 2**31 - 1
+"""Largest `minSize` or `maxSize`: characters or elements."""
+
+MAX_TEXT: Final = 65_536
+"""Characters of one text in an open report."""
+
+MAX_TS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, the last that a date can hold."""
+
+MAX_DATE: Final = MAX_TS // 1000
+"""The last second of the year 9999; a DATE sent in milliseconds exceeds it and is refused."""
+
+INT_RANGE: Final = (-(2**31), 2**31 - 1)
+LONG_RANGE: Final = (-(2**63), 2**63 - 1)
+
+_FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
+
+
+def key_fault(key: str) -> str | None:
+    """Say what is wrong with `key`, one segment of an id, or None.
+
+    Keys become field names of documents, parts of entity keys and of paths: no dot, white
+    space, control character, quote or backslash, no `$` in front, at most 128 characters.
+    """
+    if not key:
+        return "must not be blank"
+    if len(key) > MAX_KEY:
+        return f"must be at most {MAX_KEY} characters long"
+    if key[0] == "$":
+        return "must not start with '$'"
+    found = _FORBIDDEN.search(key)
+    return f"must not contain {found.group()!r}" if found else None
