@@ -13,6 +13,12 @@ _INTERNAL_PORTS = range(20_000, 32_000)
 connection can take a port between its choice and the server's start."""
 
 
+def reachable(host: str) -> str:
+    """The address by which this machine reaches a server that listens on `host`, for a URL."""
+    address = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"[{address}]" if ":" in address else address
+
+
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Whether a server could listen on `port` now."""
     try:

@@ -50,9 +50,7 @@ def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     """Encode `error` in the envelope of the API that `path` belongs to."""
     if path.startswith(OPEN_API_PREFIXES):
         return msgspec.json.encode(
-            Failure(
-                requestId=request_id, errCode=error.code, errMsg=error.text, data=error.detail
-            )
+            Failure(requestId=request_id, errCode=error.code, errMsg=error.text, data=error.detail)
         )
     return msgspec.json.encode(
         ConsoleFailure(

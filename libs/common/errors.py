@@ -150,8 +150,16 @@ class UpstreamTimeout(ThingwayError):
 BY_STATUS: dict[int, type[ThingwayError]] = {
     error.status: error
     for error in (
-        InvalidInput, Unauthenticated, Forbidden, NotFound, MethodNotAllowed, Conflict,
-        TooLarge, UnsupportedMedia, UpstreamFailed, UpstreamTimeout,
+        InvalidInput,
+        Unauthenticated,
+        Forbidden,
+        NotFound,
+        MethodNotAllowed,
+        Conflict,
+        TooLarge,
+        UnsupportedMedia,
+        UpstreamFailed,
+        UpstreamTimeout,
     )
 }
 """The error class of each status that carries nothing but a message."""

@@ -7,6 +7,16 @@ from libs.common.bus.rpc import RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
 
 __all__ = [
-    "DEAD", "EVENTS", "STREAMS", "UPLINK", "BatchConsumer", "Bus", "Outbox", "OutboxEntry",
-    "Outgoing", "RpcClient", "RpcServer", "Uplink",
+    "DEAD",
+    "EVENTS",
+    "STREAMS",
+    "UPLINK",
+    "BatchConsumer",
+    "Bus",
+    "Outbox",
+    "OutboxEntry",
+    "Outgoing",
+    "RpcClient",
+    "RpcServer",
+    "Uplink",
 ]

@@ -47,7 +47,13 @@ class Bus:
 
     @classmethod
     async def connect(
-        cls, url: str, *, user: str = "", password: str = "", name: str, wait: float = 30.0,
+        cls,
+        url: str,
+        *,
+        user: str = "",
+        password: str = "",
+        name: str,
+        wait: float = 30.0,
         streams: bool = False,
     ) -> "Bus":
         """Connect, waiting up to `wait` seconds for a server; reconnects for ever after.
@@ -63,10 +69,17 @@ class Bus:
         while True:
             try:
                 await client.connect(
-                    servers=url.split(","), name=name, max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.2, connect_timeout=3, ping_interval=10,
-                    max_outstanding_pings=2, pending_size=64 * 1024 * 1024,
-                    allow_reconnect=True, error_cb=_report(name), **options,
+                    servers=url.split(","),
+                    name=name,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.2,
+                    connect_timeout=3,
+                    ping_interval=10,
+                    max_outstanding_pings=2,
+                    pending_size=64 * 1024 * 1024,
+                    allow_reconnect=True,
+                    error_cb=_report(name),
+                    **options,
                 )
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
                 if streams:
@@ -142,6 +155,3 @@ def _forget(waiting: set["asyncio.Future[Any]"]) -> None:
         future.cancel()
         if future.done() and not future.cancelled():
             future.exception()
-
-
-

@@ -130,6 +130,8 @@ class BatchConsumer:
         )
         await self.bus.js.add_consumer(self.stream, config)
         return await self.bus.js.pull_subscribe_bind(
-            durable=self.durable, stream=self.stream,
-            pending_msgs_limit=-1, pending_bytes_limit=-1,
+            durable=self.durable,
+            stream=self.stream,
+            pending_msgs_limit=-1,
+            pending_bytes_limit=-1,
         )

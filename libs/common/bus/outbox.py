@@ -55,8 +55,12 @@ class Outbox:
         now = datetime.now(UTC)
         documents = [
             {
-                "_id": ObjectId(), "subject": entry.subject, "payload": entry.payload,
-                "stream": entry.stream, "headers": headers, "at": now,
+                "_id": ObjectId(),
+                "subject": entry.subject,
+                "payload": entry.payload,
+                "stream": entry.stream,
+                "headers": headers,
+                "at": now,
             }
             for entry in entries
         ]

@@ -36,7 +36,9 @@ class RpcServer:
         self._micro: Service | None = None
         self._endpoints: list[EndpointConfig] = []
 
-    def offer(self, operation: str, request: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> None:
+    def offer(
+        self, operation: str, request: type[Q], answer: Callable[[Q], Awaitable[Any]]
+    ) -> None:
         """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`."""
 
         async def handle(message: Request) -> None:
@@ -45,9 +47,7 @@ class RpcServer:
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error))
             except ThingwayError as error:
-                await message.respond_error(
-                    str(error.status), error.text, data=error.code.encode()
-                )
+                await message.respond_error(str(error.status), error.text, data=error.code.encode())
             except Exception:
                 log.exception("rpc.%s.%s failed", self._service, operation)
                 await message.respond_error("500", "the service failed; its log says why")

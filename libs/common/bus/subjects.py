@@ -1,5 +1,6 @@
 """The subjects of the bus, in one place: nobody else writes one by hand."""
 
+
 def up(sn: str, channel: str) -> str:
     """`thing.{sn}.up.{report|event|reply}`: a device speaks."""
     return f"thing.{sn}.up.{channel}"

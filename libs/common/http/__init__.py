@@ -6,6 +6,13 @@ from libs.common.http.request import ok, principal_of, request_id_of
 from libs.common.http.server import run_service, serve
 
 __all__ = [
-    "REFUSALS", "Check", "Service", "create_app", "ok", "principal_of", "request_id_of",
-    "run_service", "serve",
+    "REFUSALS",
+    "Check",
+    "Service",
+    "create_app",
+    "ok",
+    "principal_of",
+    "request_id_of",
+    "run_service",
+    "serve",
 ]

@@ -35,9 +35,17 @@ def _listen(host: str, port: int) -> socket.socket:
 async def serve(app: Any, settings: ServiceSettings) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", server_header=False,
-        date_header=False, timeout_keep_alive=75, ws_max_size=64 * 1024, proxy_headers=False,
-        timeout_graceful_shutdown=int(settings.shutdown_grace), http="httptools",
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        ws_max_size=64 * 1024,
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(settings.shutdown_grace),
+        http="httptools",
     )
     server = uvicorn.Server(config)
     await server.serve(sockets=[_listen(settings.host, settings.port)])

@@ -43,12 +43,20 @@ class Mongo:
 
     def __init__(self, url: str, database: str) -> None:
         self.client: Any = AsyncIOMotorClient(
-            url, tz_aware=True, maxPoolSize=32, serverSelectionTimeoutMS=5000,
-            connectTimeoutMS=3000, retryWrites=True, retryReads=True, appname="thingway",
+            url,
+            tz_aware=True,
+            maxPoolSize=32,
+            serverSelectionTimeoutMS=5000,
+            connectTimeoutMS=3000,
+            retryWrites=True,
+            retryReads=True,
+            appname="thingway",
         )
         options: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
         self.database: Database = AsyncIOMotorDatabase(
-            self.client, database, codec_options=options,
+            self.client,
+            database,
+            codec_options=options,
             read_preference=ReadPreference.PRIMARY,
             write_concern=WriteConcern(w="majority", j=True),
             read_concern=ReadConcern("majority"),

@@ -1,11 +1,11 @@
 """Redis: the one place that makes its client."""
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
-from redis.asyncio.retry import Retry
 
 __all__ = ["Redis", "RedisConnectionError", "RedisError", "RedisTimeoutError", "connect_redis"]
 

@@ -1,13 +1,13 @@
 """Check one value after the other, naming each fault: the slow path, and that of writes.
 
-It accepts exactly what the decoders of `_fast` accept, and two more spellings that some
-devices use: an integral float for an integer, and an integer for the key of an ENUM.
+It accepts what the decoders of `_fast` accept, and two more spellings that some devices
+use: an integral float for an integer, and an integer for the key of an ENUM.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
 from libs.common.tsl.faults import Fault
@@ -20,22 +20,137 @@ PATTERNS = {
 }
 """What text of an encoding looks like; UTF8 is any text."""
 
-_MATCHES = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
+_FITS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-type_names = {
-    "BOOL": "true or false",
-    "INT": "an integer",
-    "LONG": "an integer",
-    "DATE": "an integer (seconds)",
-    "FLOAT": "a number",
-    "DOUBLE": "a number",
-    "STRING": "a text",
-    "ENUM": "a text",
-    "STRUCT": "an object",
-    "ARRAY": "an array",
-}
 
 
 class _Refused(Exception):  # noqa: N818 - never leaves this module
     """A scalar that its node does not accept; the message is the reason."""
+
+
+def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> Any:
+    """Give `value` as it is stored; add to `faults` and give anything when it is refused.
+
+    Numbers of FLOAT and DOUBLE become floats, keys of an ENUM strings.
+    """
+    if node.kind == "STRUCT" and isinstance(value, dict):
+        return check_members(node.members, value, path, faults)
+    if node.kind == "ARRAY" and isinstance(value, list):
+        return _elements(node, value, path, faults)
+    try:
+        return _scalar(node, value)
+    except _Refused as refused:
+        return faults.append(Fault(path, str(refused)))
+
+
+def check_members(
+    members: Mapping[str, Node], value: Mapping[str, object], path: str, faults: list[Fault]
+) -> dict[str, Any]:
+    """Check an object: give its good members; unknown and missing ones are faults."""
+    good = check_each(members, value, path, faults)
+    for key, node in members.items():
+        if node.required and key not in value:
+            faults.append(Fault(f"{path}.{key}", "is required"))
+    return good
+
+
+def check_each(
+    members: Mapping[str, Node], value: Mapping[str, object], path: str, faults: list[Fault]
+) -> dict[str, Any]:
+    """Check the members that `value` has, whichever are missing."""
+    good: dict[str, Any] = {}
+    for key, item in value.items():
+        place = f"{path}.{str(key)[:MAX_KEY]}"
+        node = members.get(key)
+        if node is None:
+            faults.append(Fault(place, "is not known"))
+            continue
+        before = len(faults)
+        checked = check_value(node, item, place, faults)
+        if len(faults) == before:
+            good[key] = checked
+    return good
+
+
+def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -> Any:
+    try:
+        _size(node, len(value), "elements")
+    except _Refused as refused:
+        return faults.append(Fault(path, str(refused)))
+    element = node.element
+    if element is None:
+        return faults.append(Fault(path, "has no type of element"))
+    return [check_value(element, item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
+
+
+def _scalar(node: Node, value: object) -> Any:
+    if value is None:
+        _refuse("must not be null")
+    match node.kind:
+        case "BOOL":
+            return value if isinstance(value, bool) else _refuse("must be true or false")
+        case "INT" | "LONG" | "DATE":
+            return _within(node, _integer(value))
+        case "FLOAT" | "DOUBLE":
+            return _within(node, _number(value))
+        case "ENUM":
+            return _choice(node, value)
+        case "STRING":
+            return _text(node, value)
+        case kind:
+            _refuse("must be an object" if kind == "STRUCT" else "must be an array")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise _Refused(reason)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    _refuse("must be an integer")
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        _refuse("must be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        _refuse("must be finite")
+    return number if math.isfinite(number) else _refuse("must be finite")
+
+
+def _within(node: Node, number: int | float) -> int | float:
+    if node.low is not None and number < node.low:
+        _refuse(f"must be at least {node.low}")
+    if node.high is not None and number > node.high:
+        _refuse(f"must be at most {node.high}")
+    return number
+
+
+def _choice(node: Node, value: object) -> str:
+    key = value if isinstance(value, str) else str(_integer(value))
+    if key not in node.choices:
+        _refuse(f"must be one of {', '.join(list(node.choices)[:50])}")
+    return key
+
+
+def _text(node: Node, value: object) -> str:
+    if not isinstance(value, str):
+        _refuse("must be a text")
+    _size(node, len(value), "characters")
+    if node.encoding in _FITS and not _FITS[node.encoding](value):
+        _refuse(f"must be {node.encoding}")
+    if _SURROGATE.search(value):
+        _refuse("must not contain half a surrogate pair")
+    return value
+
+
+def _size(node: Node, size: int, unit: str) -> None:
+    if size < node.min_size:
+        _refuse(f"must have at least {node.min_size} {unit}")
+    if node.max_size is not None and size > node.max_size:
+        _refuse(f"must have at most {node.max_size} {unit}")

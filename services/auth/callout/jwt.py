@@ -17,7 +17,6 @@ from services.auth.callout.permissions import Permissions
 
 _VERSION = 2
 _UNLIMITED = -1
-_PARTS = 3
 _REQUEST_AUDIENCE = "nats-authorization-request"
 _REQUEST_TYPE = "authorization_request"
 
@@ -134,7 +133,6 @@ def user_jwt(
     account: str,
     permissions: Permissions,
     key: KeyPair,
-    tags: tuple[str, ...] = (),
 ) -> str:
     """Build the JWT of the user that the connection becomes.
 
@@ -154,7 +152,6 @@ def user_jwt(
                 "pub": {"allow": permissions.publish},
                 "sub": {"allow": permissions.subscribe},
                 "subs": _UNLIMITED,
-                "tags": tags,
                 "type": "user",
                 "version": _VERSION,
             },

@@ -1,8 +1,11 @@
-"""What a connection from outside may say and hear on the bus: pure functions of who it is."""
+"""What a connection from outside may say and hear on the bus: pure functions of who it is.
+
+Inboxes stand under `_INBOX.sn.` and `_INBOX.app.`, never directly under `_INBOX.`: an SN is chosen
+outside, and a device called `auth` must not hear the replies to the service of that name.
+"""
 
 import msgspec
 
-DEVICE_STREAM = "UPLINK"
 EVENT_STREAM = "EVENTS"
 
 
@@ -40,8 +43,8 @@ def device_permissions(sn: str) -> Permissions:
     - `$MQTT.sub.>`: the delivery subject of an MQTT subscription of QoS 1. Its last token is
       random and is made by the server, so it cannot be narrowed; what it delivers is bounded by
       the filter, which is checked like any subscription.
-    - `_INBOX.{sn}.>`: a plain-NATS device that wants its JetStream publish acknowledged sets this
-      as the inbox prefix. The prefix keeps it from hearing other devices' replies.
+    - `_INBOX.sn.{sn}.>`: a plain-NATS device that wants its JetStream publish acknowledged sets
+      `_INBOX.sn.{sn}` as its inbox prefix. Replies to other devices stay out of its hearing.
 
     Raises `InvalidIdentityError` when `sn` is not one plain token.
     """
@@ -51,7 +54,7 @@ def device_permissions(sn: str) -> Permissions:
         subscribe=(
             f"thing.{sn}.down",
             f"thing.{sn}.down.>",
-            f"_INBOX.{sn}.>",
+            f"_INBOX.sn.{sn}.>",
             "$MQTT.sub.>",
         ),
     )
@@ -64,7 +67,8 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
     exactly like the client id, with exactly one filter. The filter is part of the API subject of
     its creation and nats-server refuses a request whose body says otherwise; the older
     creation subjects (`…CONSUMER.DURABLE.CREATE.…`, and `…CREATE.…` without the filter) are not
-    granted, for they would let the body choose the filter.
+    granted, for they would let the body choose the filter. Replies come to an inbox under the
+    prefix `_INBOX.app.{client_id}`.
 
     Raises `InvalidIdentityError` when an argument is not one plain token.
     """
@@ -79,5 +83,5 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.API.CONSUMER.MSG.NEXT.{consumer}",
             f"$JS.ACK.{consumer}.>",
         ),
-        subscribe=(f"event.{tenant}.>", f"_INBOX.{client_id}.>"),
+        subscribe=(f"event.{tenant}.>", f"_INBOX.app.{client_id}.>"),
     )

@@ -1,0 +1,183 @@
+"""The embedded MongoDB: a replica set of one, with a user per service."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure, PyMongoError
+
+from deploy.local.ports import LOOPBACK
+
+REPLICA_SET = "rs0"
+ADMIN = "admin"
+_CACHE_GB = "0.5"
+_OPLOG_MB = "1024"
+_USER_NOT_FOUND = 11
+_AUTHENTICATION_FAILED = 18
+_PAUSE_SECONDS = 0.05
+
+Client = AsyncMongoClient[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class DatabaseUser:
+    """A user who may read and write one database and nothing else."""
+
+    name: str
+    password: str
+    database: str
+
+    def url(self, port: int) -> str:
+        """The connection string of this user for an embedded server."""
+        return (
+            f"mongodb://{self.name}:{self.password}@{LOOPBACK}:{port}/{self.database}"
+            f"?authSource={self.database}&replicaSet={REPLICA_SET}"
+        )
+
+
+def command(program: Path, data: Path, port: int, key_file: Path) -> list[str]:
+    """The command line: loopback only, clients must log in, little memory."""
+    return [
+        *bare_command(program, data, port),
+        "--keyFile",
+        str(key_file),
+        "--oplogSize",
+        _OPLOG_MB,
+    ]
+
+
+def bare_command(program: Path, data: Path, port: int) -> list[str]:
+    """The command line without logins, for tests.
+
+    `shutdownTimeoutMillisForSignaledShutdown`: 15 s by default, in which a member of a
+    larger set would hand over.
+    """
+    return [
+        str(program),
+        "--dbpath",
+        str(data),
+        "--bind_ip",
+        LOOPBACK,
+        "--port",
+        str(port),
+        "--replSet",
+        REPLICA_SET,
+        "--wiredTigerCacheSizeGB",
+        _CACHE_GB,
+        "--nounixsocket",
+        "--quiet",
+        "--setParameter",
+        "diagnosticDataCollectionEnabled=false",
+        "--setParameter",
+        "shutdownTimeoutMillisForSignaledShutdown=100",
+    ]
+
+
+async def set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> None:
+    """Bring a server that has just been started to the wanted state; repeatable.
+
+    First start: the replica set, the administrator (by the localhost exception), the
+    service users. Later: the replica set's member follows the port, the users their
+    passwords.
+    """
+    await _wait_for_answer(port)
+    if not await _has_admin(port, admin_password):
+        await initiate(port)
+        async with _connect(port) as client:
+            roles = [{"role": "root", "db": "admin"}]
+            await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
+    async with _connect(port, admin_password) as client:
+        await _follow_port(client, port)
+        await _wait_for_primary(client)
+        for user in users:
+            await _put_user(client, user)
+
+
+async def initiate(port: int) -> None:
+    """Make the server the only member of its replica set and wait until it takes writes."""
+    async with _connect(port) as client:
+        if "setName" not in await client.admin.command("hello"):
+            await client.admin.command("replSetInitiate", _members(port, version=1))
+        await _wait_for_primary(client)
+
+
+def _connect(port: int, admin_password: str | None = None) -> Client:
+    login = {"username": ADMIN, "password": admin_password} if admin_password else {}
+    return AsyncMongoClient(
+        host=LOOPBACK,
+        port=port,
+        directConnection=True,
+        serverSelectionTimeoutMS=2000,
+        **login,
+    )
+
+
+def _members(port: int, version: int) -> dict[str, Any]:
+    members = [{"_id": 0, "host": f"{LOOPBACK}:{port}"}]
+    return {"_id": REPLICA_SET, "version": version, "members": members}
+
+
+async def _wait_for_answer(port: int) -> None:
+    """Wait for the first answer; the caller bounds the time."""
+    async with _connect(port) as client:
+        while True:
+            try:
+                await client.admin.command("ping")
+            except PyMongoError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+
+async def _has_admin(port: int, admin_password: str) -> bool:
+    async with _connect(port, admin_password) as client:
+        try:
+            await client.admin.command("ping")
+        except OperationFailure as error:
+            if error.code == _AUTHENTICATION_FAILED:
+                return False
+            raise
+    return True
+
+
+async def _follow_port(client: Client, port: int) -> None:
+    """Rewrite the member's address after its old port was taken by somebody else."""
+    hello: Mapping[str, Any] = await client.admin.command("hello")
+    if hello.get("me") == f"{LOOPBACK}:{port}":
+        return
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            answer = await client.admin.command("replSetGetConfig")
+            version = int(answer["config"]["version"]) + 1
+            wanted = {**answer["config"], **_members(port, version)}
+            await client.admin.command("replSetReconfig", wanted, force=True)
+        except OperationFailure:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+async def _wait_for_primary(client: Client) -> None:
+    while True:
+        hello = await client.admin.command("hello")
+        if hello.get("isWritablePrimary"):
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _put_user(client: Client, user: DatabaseUser) -> None:
+    database = client[user.database]
+    roles = [{"role": "readWrite", "db": user.database}]
+    try:
+        await database.command("updateUser", user.name, pwd=user.password, roles=roles)
+    except OperationFailure as error:
+        if error.code != _USER_NOT_FOUND:
+            raise
+        await database.command("createUser", user.name, pwd=user.password, roles=roles)

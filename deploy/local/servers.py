@@ -1,0 +1,121 @@
+"""The three servers of one machine: on loopback, with logins, data under DIR."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import keys, mongo_server, programs, redis_server, services
+from deploy.local.admin import wait_ready
+from deploy.local.files import make_private_directory, write_private
+from deploy.local.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.local.ports import reachable
+from deploy.local.process import Spec
+from deploy.local.programs import Program
+from deploy.local.state import State
+
+INTERNAL_PORTS = ("mongod", "redis")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server to start, and how to tell that it is ready."""
+
+    spec: Spec
+    ready: Callable[[], Awaitable[None]]
+    """Returns when it serves and is set up; the caller bounds the time."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The server programs of this machine."""
+
+    mongod: Program
+    nats: Program
+    redis: Program
+
+    @classmethod
+    def find(cls) -> "Programs":
+        """Find all three. Raises `LauncherError` (exit code 2)."""
+        return cls(
+            programs.find(programs.MONGOD),
+            programs.find(programs.NATS),
+            programs.find(programs.REDIS),
+        )
+
+
+@dataclass(frozen=True)
+class NatsDoors:
+    """Where NATS listens for services, applications and devices."""
+
+    host: str
+    port: int
+    mqtt_port: int
+
+    @property
+    def url(self) -> str:
+        """The address for clients on this machine, without credentials."""
+        return f"nats://{reachable(self.host)}:{self.port}"
+
+
+def embedded(
+    found: Programs, directory: Path, state: State, doors: NatsDoors, base: dict[str, str]
+) -> list[Server]:
+    """Write the servers' configurations and describe how to start them."""
+    return [
+        _mongod(found.mongod.path, directory, state, base),
+        _nats(found.nats.path, directory, state, doors, base),
+        _redis(found.redis.path, directory, state, base),
+    ]
+
+
+def _mongod(program: Path, directory: Path, state: State, base: dict[str, str]) -> Server:
+    data = make_private_directory(directory / "mongo")
+    key_file = directory / "mongo.key"
+    write_private(key_file, state.secret("mongo_key_file", keys.new_key_file).encode())
+    port = state.ports["mongod"]
+    admin_password = state.secret("mongo.admin", keys.new_password)
+    users = services.database_users(state)
+    spec = Spec(
+        name="mongod",
+        argv=mongo_server.command(program, data, port, key_file),
+        stage=0,
+        environment=base,
+        grace=30.0,
+    )
+    return Server(spec, lambda: mongo_server.set_up(port, admin_password, users))
+
+
+def _nats(
+    program: Path, directory: Path, state: State, doors: NatsDoors, base: dict[str, str]
+) -> Server:
+    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
+    seed = state.secret("callout_seed", keys.new_account_seed)
+    config = NatsConfig(
+        passwords=passwords,
+        callout_issuer=keys.account_public_key(seed),
+        store_dir=make_private_directory(directory / "nats"),
+        host=doors.host,
+        port=doors.port,
+        mqtt_port=doors.mqtt_port,
+    )
+    file = directory / "nats.conf"
+    write_private(file, render_nats_config(config).encode())
+    spec = Spec(
+        name="nats", argv=[str(program), "-c", str(file)], stage=1, environment=base, grace=15.0
+    )
+    return Server(spec, lambda: wait_ready(doors.url, passwords[ADMIN]))
+
+
+def _redis(program: Path, directory: Path, state: State, base: dict[str, str]) -> Server:
+    data = make_private_directory(directory / "redis")
+    users = services.redis_users(state)
+    acl_file = directory / "redis.acl"
+    write_private(acl_file, redis_server.render_acl(users).encode())
+    port = state.ports["redis"]
+    spec = Spec(
+        name="redis",
+        argv=redis_server.command(program, data, port, acl_file),
+        stage=2,
+        environment=base,
+    )
+    return Server(spec, lambda: redis_server.wait_ready(users[0].url(port)))

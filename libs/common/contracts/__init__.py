@@ -1,0 +1,1 @@
+"""Typed structs of what crosses the bus: events (a public contract) and rpc."""

@@ -1,0 +1,134 @@
+"""The events of `event.{tenant}.…`: a public contract, published as AsyncAPI.
+
+Each carries its own id (`eventId`; a reader drops a second copy), the time it was
+created (`createdAt`, ms) and the device it is about. `docs/nats.md` is made from these.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Connect = Literal["ONLINE", "OFFLINE", "DISCONNECT"]
+TaskStatus = Literal["PENDING", "SENT", "SUCCESS", "FAILED", "TIMEOUT"]
+
+
+class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The device an event is about."""
+
+    device_id: int
+    sn: str
+    name: str = ""
+    model: str = ""
+    dev_eui: str | None = msgspec.field(default=None, name="devEUI")
+    application_id: int | None = None
+    thing_key: str = ""
+    """`{integration}.device.{identifier}`, the key that entity keys begin with."""
+
+
+class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """What all events have."""
+
+    event_id: str
+    created_at: int
+    tenant: str
+    device: DeviceProfile
+
+
+class DeviceChanged(Event, kw_only=True):
+    """`device.{id}.(added|updated|deleted)`."""
+
+    change: Literal["added", "updated", "deleted", "removed"]
+
+
+class DeviceConnection(Event, kw_only=True):
+    """`device.{id}.(online|offline)`."""
+
+    connect_status: Connect
+
+
+class PropertiesReported(Event, kw_only=True):
+    """`device.{id}.reported`: values as they were stored; `ts` in ms is the measuring time."""
+
+    ts: int
+    properties: dict[str, Any]
+
+
+class Fault(msgspec.Struct, rename="camel"):
+    """One refused value and why."""
+
+    path: str
+    reason: str
+
+
+class PropertiesRejected(Event, kw_only=True):
+    """`device.{id}.rejected`: what of a report was refused."""
+
+    ts: int
+    faults: list[Fault]
+
+
+class DeviceEventReported(Event, kw_only=True):
+    """`device.{id}.event`: an event of the device's TSL."""
+
+    ts: int
+    tsl_id: str
+    """The event's id in the TSL."""
+    event_type: str
+    outputs: dict[str, Any]
+
+
+class ServiceCalled(Event, kw_only=True):
+    """`service.{deviceId}.called`."""
+
+    task_id: int
+    service_id: str
+    inputs: dict[str, Any]
+
+
+class ServiceReplied(Event, kw_only=True):
+    """`service.{deviceId}.replied`: also when nobody answered in time (`TIMEOUT`)."""
+
+    task_id: int
+    service_id: str
+    status: TaskStatus
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class TaskCreated(Event, kw_only=True):
+    """`task.{taskId}.created`."""
+
+    task_id: int
+    type: str
+
+
+class Subcommand(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One setting of a task and what became of it."""
+
+    key: str
+    status: TaskStatus
+    value: Any = None
+
+
+class TaskFinished(Event, kw_only=True):
+    """`task.{taskId}.finished`, with the outcome of each setting."""
+
+    task_id: int
+    type: str
+    status: TaskStatus
+    err_code: str = ""
+    err_msg: str = ""
+    subcommand: list[Subcommand] = msgspec.field(default_factory=list)
+
+
+class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
+    """`dead.uplink.{sn}`: what a device said and was refused whole."""
+
+    reason: str
+    subject: str
+    sequence: int
+    received_at: int
+    payload: str
+    """The message as text, at most 64 KiB of it; `base64` when it is not UTF-8."""
+    base64: bool = False
+    truncated: bool = False

@@ -1,0 +1,60 @@
+import pytest
+
+from services.auth.callout.permissions import (
+    InvalidIdentityError,
+    Permissions,
+    application_permissions,
+    device_permissions,
+)
+
+HOSTILE = ["", "*", ">", "a.b", "a b", "a/b", "a+", "#", "$SYS", "a\r\nb", "a\tb", "a\0", "ä"]
+
+
+def test_a_device_speaks_and_hears_only_of_itself():
+    """A device gets its own subjects, its own inbox and MQTT's delivery subjects."""
+    assert device_permissions("6221") == Permissions(
+        publish=("thing.6221.up.>",),
+        subscribe=("thing.6221.down", "thing.6221.down.>", "_INBOX.sn.6221.>", "$MQTT.sub.>"),
+    )
+
+
+def test_an_application_hears_its_tenant_and_drives_one_consumer():
+    """An application gets its tenant's events and the consumer that bears its name."""
+    assert application_permissions("app1", "t1") == Permissions(
+        publish=(
+            "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>",
+            "$JS.API.CONSUMER.INFO.EVENTS.app1",
+            "$JS.API.CONSUMER.DELETE.EVENTS.app1",
+            "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app1",
+            "$JS.ACK.EVENTS.app1.>",
+        ),
+        subscribe=("event.t1.>", "_INBOX.app.app1.>"),
+    )
+
+
+@pytest.mark.parametrize("sn", HOSTILE)
+def test_an_sn_that_would_widen_the_permission_is_refused(sn):
+    """Wildcards, separators, blanks and control characters never reach a subject."""
+    with pytest.raises(InvalidIdentityError):
+        device_permissions(sn)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_an_application_or_tenant_that_would_widen_the_permission_is_refused(text):
+    """Both arguments must be one plain token."""
+    with pytest.raises(InvalidIdentityError):
+        application_permissions(text, "t1")
+    with pytest.raises(InvalidIdentityError):
+        application_permissions("app1", text)
+
+
+def test_no_inbox_of_a_service_can_be_heard_from_outside():
+    """Whatever a device or application is called, its inbox is none of a service's."""
+    for name in ("auth", "device", "sn", "app"):
+        inboxes = [
+            subject
+            for permissions in (device_permissions(name), application_permissions(name, "t1"))
+            for subject in permissions.subscribe
+            if subject.startswith("_INBOX.")
+        ]
+        assert inboxes == [f"_INBOX.sn.{name}.>", f"_INBOX.app.{name}.>"]
