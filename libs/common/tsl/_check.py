@@ -125,10 +125,14 @@ def _number(value: object) -> float:
 
 def _within(node: Node, number: int | float) -> int | float:
     if node.low is not None and number < node.low:
-        _refuse(f"must be at least {node.low}")
+        _refuse(f"must be at least {_plain(node.low)}")
     if node.high is not None and number > node.high:
-        _refuse(f"must be at most {node.high}")
+        _refuse(f"must be at most {_plain(node.high)}")
     return number
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if float(bound).is_integer() and abs(bound) < 2**53 else str(bound)
 
 
 def _choice(node: Node, value: object) -> str:

@@ -5,7 +5,6 @@ that `to_builtins` gives plain dicts of what was sent. These types are at least 
 as `_check`, which names the faults when one of them refuses.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -54,7 +53,7 @@ def _value_type(node: Node) -> Any:
         case "INT" | "LONG" | "DATE":
             return _bounded(int, node.low, node.high)
         case "FLOAT" | "DOUBLE":
-            return _bounded(float, _floor(node.low), _ceil(node.high))
+            return _bounded(float, node.low, node.high)
         case "ENUM":
             return Literal[tuple(node.choices)]
         case "STRING":
@@ -65,3 +64,12 @@ def _value_type(node: Node) -> Any:
         case _:
             element: Any = _value_type(node.element) if node.element else Any
             return _sized(list[element], node)
+
+
+def _bounded(kind: type, low: float | None, high: float | None) -> Any:
+    return Annotated[kind, Meta(ge=low, le=high)]
+
+
+def _sized(kind: Any, node: Node, pattern: str | None = None) -> Any:
+    meta = Meta(min_length=node.min_size or None, max_length=node.max_size, pattern=pattern)
+    return Annotated[kind, meta]

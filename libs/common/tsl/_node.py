@@ -102,10 +102,11 @@ def element_spec(spec: DataSpec) -> DataSpec:
 def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float | None]:
     """Give the least and the greatest value that a number of type `kind` may have."""
     if kind not in _INTEGER_RANGES:
-        return rules.min, rules.max
-    low, high = _INTEGER_RANGES[kind]
+        low, high = rules.min, rules.max
+        return None if low is None else float(low), None if high is None else float(high)
+    least, greatest = _INTEGER_RANGES[kind]
     if rules.min is not None:
-        low = max(low, math.ceil(rules.min))
+        least = max(least, math.ceil(rules.min))
     if rules.max is not None:
-        high = min(high, math.floor(rules.max))
-    return low, high
+        greatest = min(greatest, math.floor(rules.max))
+    return least, greatest

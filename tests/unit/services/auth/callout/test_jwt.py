@@ -63,9 +63,7 @@ def opened(token: str) -> dict:
     header, payload, signature = token.split(".")
     claims = json.loads(unb64(payload))
     assert json.loads(unb64(header)) == {"typ": "JWT", "alg": "ed25519-nkey"}
-    assert verify(
-        claims["iss"], KeyKind.ACCOUNT, f"{header}.{payload}".encode(), unb64(signature)
-    )
+    assert verify(claims["iss"], KeyKind.ACCOUNT, f"{header}.{payload}".encode(), unb64(signature))
     rest = {name: value for name, value in claims.items() if name != "jti"}
     digest = hashlib.new("sha512_256", json.dumps(rest, separators=(",", ":")).encode()).digest()
     assert claims.pop("jti") == base64.b32encode(digest).decode().rstrip("=")
@@ -118,9 +116,7 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
     permissions = Permissions(publish=("a.>",), subscribe=("b", "c"))
 
     claims = opened(
-        jwt.user_jwt(
-            request, name="D1", account="THINGWAY", permissions=permissions, key=ISSUER
-        )
+        jwt.user_jwt(request, name="D1", account="THINGWAY", permissions=permissions, key=ISSUER)
     )
 
     assert claims["sub"] == USER

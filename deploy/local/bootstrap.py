@@ -1,0 +1,81 @@
+"""The first start: an application, a product and a device, so that there is data to see.
+
+Each step is saved before the next begins and can be repeated, so a start that was broken
+off is completed by the next one.
+"""
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deploy.local import admin
+from deploy.local.openapi import OpenApi
+from deploy.local.state import Addresses, Application, Device, State
+
+TENANT = "default"
+APPLICATION = "first-application"
+DEMO_PRODUCT = Path(__file__).with_name("demo_product.json")
+
+
+def demo_product() -> dict[str, Any]:
+    """The body of the demo product, with its `model`."""
+    product: dict[str, Any] = json.loads(DEMO_PRODUCT.read_bytes())
+    return product
+
+
+async def bootstrap(state: State, addresses: Addresses, save: Callable[[], None]) -> None:
+    """Bring `state` to one application, product and device that exist on the platform.
+
+    `save` is called after every step. Raises `CommandError` when the platform refuses one.
+    """
+    if state.application is None:
+        async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as platform:
+            state.application = await _create_application(platform)
+        save()
+    application = state.application
+    if state.device is not None and state.device.key is not None:
+        return
+    async with OpenApi(
+        addresses.base_url, application.client_id, application.client_secret
+    ) as api:
+        await _create_device(state, api, save)
+
+
+async def _create_application(platform: admin.Admin) -> Application:
+    """Create the application, or take over the one that a broken-off start has left."""
+    found = await platform.call("rpc.auth.list_applications")
+    for known in found["applications"]:
+        if known["name"] == APPLICATION:
+            application_id = int(known["applicationId"])
+            rotated = await platform.call(
+                "rpc.auth.rotate_application_secret", {"applicationId": application_id}
+            )
+            return Application(application_id, known["clientId"], rotated["clientSecret"])
+    wanted = {"name": APPLICATION, "tenant": TENANT, "events": True}
+    created = await platform.call("rpc.auth.create_application", wanted)
+    return Application(
+        int(created["applicationId"]), created["clientId"], created["clientSecret"]
+    )
+
+
+async def _create_device(state: State, api: OpenApi, save: Callable[[], None]) -> None:
+    product = demo_product()
+    model = product.pop("model")
+    if state.product is None:
+        await api.put_product(model, product)
+        state.product = model
+        save()
+    device = state.device
+    if device is None:
+        device = state.device = Device(sn=f"DEMO{secrets.token_hex(6).upper()}")
+        save()
+    if device.device_id is None:
+        device_id = await api.add_device(device.sn, "Simulated sensor", model)
+        device = state.device = Device(sn=device.sn, device_id=device_id)
+        save()
+    if device.device_id is not None and device.key is None:
+        sn, key = await api.issue_credentials(device.device_id)
+        state.device = Device(sn=sn, device_id=device.device_id, key=key)
+        save()

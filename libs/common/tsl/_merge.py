@@ -1,0 +1,65 @@
+"""Incremental writes: what may be written, and how a partial STRUCT is completed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from libs.common.tsl._check import check_value
+from libs.common.tsl._node import Node
+from libs.common.tsl.faults import Fault
+
+
+def writable_view(node: Node) -> Node:
+    """Give `node` without its read-only members: the shape of a write."""
+    members = {key: writable_view(item) for key, item in node.members.items() if item.writable}
+    element = writable_view(node.element) if node.element else None
+    return msgspec.structs.replace(node, members=members, element=element)
+
+
+def without_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:
+    """Give `given` without its read-only members, adding a fault for each of them."""
+    if node.kind == "ARRAY" and node.element and isinstance(given, list):
+        element = node.element
+        return [
+            without_read_only(element, item, f"{path}[{at}]", faults)
+            for at, item in enumerate(given)
+        ]
+    if node.kind != "STRUCT" or not isinstance(given, dict):
+        return given
+    kept: dict[str, Any] = {}
+    for key, item in given.items():
+        member = node.members.get(key)
+        if member is None:
+            kept[key] = item
+        elif not member.writable:
+            faults.append(Fault(f"{path}.{key}", "is read-only"))
+        else:
+            kept[key] = without_read_only(member, item, f"{path}.{key}", faults)
+    return kept
+
+
+def merged(node: Node, current: object, given: object) -> Any:
+    """Lay `given` over `current`, for STRUCTs member by member.
+
+    Of `current` only what `node` knows and accepts is taken, so that values stored under
+    an older TSL never make a write fail. What is wrong in `given` stays, to be refused.
+    """
+    if node.kind != "STRUCT" or not isinstance(given, dict):
+        return given
+    known: Mapping[str, object] = current if isinstance(current, dict) else {}
+    whole = dict(given)
+    for key, member in node.members.items():
+        if key in given:
+            whole[key] = merged(member, known.get(key), given[key])
+        elif key in known:
+            whole.update(_still_valid(key, member, known[key]))
+    return whole
+
+
+def _still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
+    """Give `{key: value}` as far as `node` accepts it, else nothing."""
+    known = merged(node, value, {}) if node.kind == "STRUCT" else value
+    faults: list[Fault] = []
+    checked = check_value(node, known, key, faults)
+    return {} if faults or checked == {} else {key: checked}

@@ -1,0 +1,59 @@
+"""The outer shape of what devices send, read without knowing the members."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from libs.common.tsl._fast import Timestamp
+from libs.common.tsl.faults import Fault, MalformedReport
+
+_T = TypeVar("_T")
+
+
+class EventWire(msgspec.Struct, rename="camel"):
+    """`{ts?, eventId, outputs?}`."""
+
+    event_id: str
+    ts: Timestamp | None = None
+    outputs: dict[str, Any] | None = None
+
+
+class ReportWire(msgspec.Struct):
+    """`{ts?, properties}`, each property still as its bytes, so that one cannot spoil all."""
+
+    properties: dict[str, msgspec.Raw]
+    ts: Timestamp | None = None
+
+
+_event_decoder = msgspec.json.Decoder(EventWire)
+_report_decoder = msgspec.json.Decoder(ReportWire)
+
+
+def read_event(raw: bytes) -> EventWire:
+    """Read the shape of an event; raises `MalformedReport`."""
+    return _decoded(_event_decoder, raw)
+
+
+def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
+    """Read `ts`, the readable properties, and a fault for each unreadable one.
+
+    Raises `MalformedReport` when the shape is wrong or there is no property.
+    """
+    wire = _decoded(_report_decoder, raw)
+    if not wire.properties:
+        raise MalformedReport("properties must not be empty")
+    values: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for key, value in wire.properties.items():
+        try:
+            values[key] = msgspec.json.decode(value)
+        except (ValueError, RecursionError) as error:
+            faults.append(Fault(f"properties.{key}", f"cannot be read: {error}"))
+    return wire.ts, values, faults
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
+    try:
+        return decoder.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise MalformedReport(str(error)) from error

@@ -1,0 +1,416 @@
+"""The rendered configuration in a real nats-server, with a callout as small as can be."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiomqtt
+import msgspec
+import nats
+import nats.errors
+import nats.js.errors
+import pytest
+import pytest_asyncio
+from nats.aio.client import Client
+from nats.js.api import RetentionPolicy, StreamConfig
+
+from deploy.local.nats import ACCOUNT, SERVICE_USERS, USERS, NatsConfig, render_nats_config
+from libs.common.bus.nkeys import KeyKind, KeyPair
+from services.auth.callout import jwt
+from services.auth.callout.permissions import application_permissions, device_permissions
+
+WAIT = 5.0
+KEYS = {"D1": "key-1", "D2": "key-2"}
+APPLICATIONS = {"app1": "t1", "app2": "t2"}
+STREAMS = (
+    StreamConfig(
+        name="$MQTT_msgs",
+        subjects=["$MQTT.msgs.thing.*.down", "$MQTT.msgs.thing.*.down.>"],
+        retention=RetentionPolicy.INTEREST,
+    ),
+    StreamConfig(
+        name="UPLINK",
+        subjects=["thing.*.up.>", "$MQTT.msgs.thing.*.up.>"],
+        retention=RetentionPolicy.WORK_QUEUE,
+    ),
+    StreamConfig(name="EVENTS", subjects=["event.>"]),
+)
+
+
+class Server:
+    """A running nats-server and how to reach it."""
+
+    def __init__(self, port: int, mqtt_port: int) -> None:
+        self.url = f"nats://127.0.0.1:{port}"
+        self.mqtt_port = mqtt_port
+
+    def mqtt(self, user: str, key: str, **options) -> aiomqtt.Client:
+        return aiomqtt.Client(
+            "127.0.0.1", self.mqtt_port, username=user, password=key, timeout=WAIT, **options
+        )
+
+    @contextlib.asynccontextmanager
+    async def nats(self, user: str, password: str, inbox: str = "") -> AsyncIterator[Client]:
+        """Connect; `client.refusals` collects what the server did not permit."""
+        refusals: asyncio.Queue[str] = asyncio.Queue()
+
+        async def refused(error: Exception) -> None:
+            refusals.put_nowait(str(error))
+
+        client = await nats.connect(
+            self.url,
+            user=user,
+            password=password,
+            allow_reconnect=False,
+            inbox_prefix=inbox or f"_INBOX.{user}",
+            error_cb=refused,
+        )
+        client.refusals = refusals
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    def service(self, user: str) -> contextlib.AbstractAsyncContextManager[Client]:
+        return self.nats(user, f"secret-{user}")
+
+    def device(self, sn: str) -> contextlib.AbstractAsyncContextManager[Client]:
+        return self.nats(sn, KEYS[sn], f"_INBOX.sn.{sn}")
+
+    def application(self, name: str) -> contextlib.AbstractAsyncContextManager[Client]:
+        return self.nats(name, "secret", f"_INBOX.app.{name}")
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def launch(file: Path) -> subprocess.Popen[bytes]:
+    found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+    with file.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            [found or "nats-server", "-c", file], stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+async def reachable(port: int, process: subprocess.Popen[bytes]) -> None:
+    async with asyncio.timeout(WAIT):
+        while process.poll() is None:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
+    pytest.fail("nats-server did not start")
+
+
+async def answer_callouts(client: Client, issuer: KeyPair) -> None:
+    """Decide as the auth service does, with two devices and two applications."""
+
+    async def decide(message) -> None:
+        request = jwt.decode_request(message.data)
+        name, secret = request.connect_opts.user, request.connect_opts.password
+        if name in KEYS and KEYS[name] == secret:
+            permissions = device_permissions(name)
+        elif name in APPLICATIONS and secret == "secret":
+            permissions = application_permissions(name, APPLICATIONS[name])
+        else:
+            await message.respond(jwt.refuse(request, "unknown", issuer))
+            return
+        user = jwt.user_jwt(
+            request, name=name, account=ACCOUNT, permissions=permissions, key=issuer
+        )
+        await message.respond(jwt.accept(request, user, issuer))
+
+    await client.subscribe("$SYS.REQ.USER.AUTH", cb=decide)
+    await client.flush()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(tmp_path_factory) -> AsyncIterator[Server]:
+    folder = tmp_path_factory.mktemp("nats")
+    issuer = KeyPair.create(KeyKind.ACCOUNT)
+    port, mqtt_port = free_ports(2)
+    file = folder / "nats.conf"
+    file.write_text(
+        render_nats_config(
+            NatsConfig(
+                passwords={user: f"secret-{user}" for user in USERS},
+                callout_issuer=issuer.public_key,
+                store_dir=folder,
+                port=port,
+                mqtt_port=mqtt_port,
+            )
+        )
+    )
+    process = launch(file)
+    try:
+        await reachable(port, process)
+        await reachable(mqtt_port, process)
+        running = Server(port, mqtt_port)
+        async with running.service("admin") as admin, running.service("auth") as auth:
+            for stream in STREAMS:
+                await admin.jetstream().add_stream(stream)
+            await answer_callouts(auth, issuer)
+            yield running
+    finally:
+        process.terminate()
+        process.wait(WAIT)
+
+
+async def stored(client: Client, subject: str) -> int:
+    info = await client.jetstream().stream_info("UPLINK", subjects_filter=subject)
+    return (info.state.subjects or {}).get(subject, 0)
+
+
+async def test_a_device_with_its_key_comes_in_over_mqtt_and_nats(server):
+    """SN and key open both doors, and JetStream acknowledges a NATS device's report."""
+    async with server.mqtt("D1", KEYS["D1"]), server.device("D1") as client:
+        ack = await client.jetstream().publish("thing.D1.up.report", b"{}")
+
+    assert ack.stream == "UPLINK"
+
+
+@pytest.mark.parametrize("user", ["D1", "nobody", *SERVICE_USERS, "admin", "sys", ""])
+async def test_a_wrong_key_opens_neither_door(server, user):
+    """A device, an unknown and each internal user are refused with a wrong password."""
+    with pytest.raises(aiomqtt.MqttError):
+        async with server.mqtt(user, "wrong"):
+            pass
+    with pytest.raises(nats.errors.Error, match="Authorization"):
+        async with server.nats(user, "wrong"):
+            pass
+
+
+async def test_an_mqtt_report_is_in_uplink_when_it_is_acknowledged(server):
+    """PUBACK of a QoS 1 report comes from UPLINK: the message is there when it arrives."""
+    async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
+        subject = "$MQTT.msgs.thing.D1.up.event"
+
+        await device.publish("thing/D1/up/event", b"{}", qos=1, timeout=WAIT)
+
+        assert await stored(admin, subject) == 1
+
+
+async def test_a_full_uplink_acknowledges_nothing(server):
+    """While UPLINK refuses, a QoS 1 report gets no PUBACK and the connection is closed."""
+    async with server.service("admin") as admin:
+        js = admin.jetstream()
+        full = STREAMS[1].evolve(max_msgs=1, discard="new")
+        await js.purge_stream("UPLINK")
+        await js.publish("thing.D2.up.report", b"{}")
+        await js.update_stream(full)
+        try:
+            with pytest.raises(aiomqtt.MqttError):
+                async with server.mqtt("D1", KEYS["D1"]) as device:
+                    await device.publish("thing/D1/up/report", b"{}", qos=1, timeout=WAIT)
+        finally:
+            await js.update_stream(STREAMS[1])
+
+
+async def test_what_a_device_says_for_another_never_arrives(server):
+    """A report for another SN reaches no listener and no stream; one's own right after does."""
+    async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
+        heard = await admin.subscribe("thing.>")
+        await admin.flush()
+
+        await device.publish("thing/D2/up/forged", b"forged", qos=1)
+        await device.publish("thing/D1/up/report", b"own", qos=1)
+
+        assert (await heard.next_msg(WAIT)).data == b"own"
+        assert heard.pending_msgs == 0
+        assert await stored(admin, "thing.D2.up.forged") == 0
+        assert await stored(admin, "$MQTT.msgs.thing.D2.up.forged") == 0
+
+
+@pytest.mark.parametrize("topic", ["thing/D2/down/#", "thing/+/down/#", "#", "thing/D2/up/#"])
+async def test_a_device_cannot_listen_to_another(server, topic):
+    """The server refuses the subscription itself, so nothing can be delivered to it."""
+    async with server.mqtt("D1", KEYS["D1"]) as device:
+        codes = await device.subscribe(topic, qos=1, timeout=WAIT)
+
+    assert [code.value for code in codes] == [128]
+
+
+async def test_commands_reach_a_device_with_its_own_quality_of_service(server):
+    """A plain message comes as QoS 0, one put into `$MQTT.msgs.` with its header as QoS 1."""
+    async with server.service("device") as service, server.mqtt("D1", KEYS["D1"]) as device:
+        await device.subscribe("thing/D1/down/#", qos=1, timeout=WAIT)
+
+        await service.publish("thing.D1.down.command", b"plain")
+        first = await asyncio.wait_for(anext(device.messages), WAIT)
+        await service.jetstream().publish(
+            "$MQTT.msgs.thing.D1.down.command", b"kept", headers={"Nmqtt-Pub": "1"}
+        )
+        second = await asyncio.wait_for(anext(device.messages), WAIT)
+
+    assert [(each.topic.value, each.payload, each.qos) for each in (first, second)] == [
+        ("thing/D1/down/command", b"plain", 0),
+        ("thing/D1/down/command", b"kept", 1),
+    ]
+
+
+async def test_a_command_waits_for_a_device_that_is_away(server):
+    """A persistent session gets the QoS 1 command that came while it was disconnected."""
+    session = {"identifier": "D2", "clean_session": False}
+    async with server.service("device") as service:
+        async with server.mqtt("D2", KEYS["D2"], **session) as device:
+            await device.subscribe("thing/D2/down/command", qos=1, timeout=WAIT)
+        await service.jetstream().publish(
+            "$MQTT.msgs.thing.D2.down.command", b"waited", headers={"Nmqtt-Pub": "1"}
+        )
+        async with server.mqtt("D2", KEYS["D2"], **session) as device:
+            message = await asyncio.wait_for(anext(device.messages), WAIT)
+
+    assert (message.payload, message.qos) == (b"waited", 1)
+
+
+@pytest.mark.parametrize(
+    "subject", ["thing.D2.down.>", "thing.>", ">", "_INBOX.>", "_INBOX.auth.>", "_INBOX.sn.D2.>"]
+)
+async def test_a_nats_device_hears_nothing_of_others(server, subject):
+    """Others' commands, everything, and others' inboxes are each refused."""
+    async with server.device("D1") as client:
+        await client.subscribe(subject)
+        await client.flush()
+
+        assert "subscription" in await asyncio.wait_for(client.refusals.get(), WAIT)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "thing.D2.up.report",
+        "thing.D1.down.command",
+        "$MQTT.msgs.thing.D1.up.report",
+        "event.t1.device.1.reported",
+        "rpc.device.get",
+        "$SYS.REQ.USER.AUTH",
+        "$JS.API.STREAM.LIST",
+    ],
+)
+async def test_a_nats_device_says_nothing_else(server, subject):
+    """Beyond its own uplink a device may publish nothing."""
+    async with server.device("D1") as client:
+        await client.publish(subject, b"")
+        await client.flush()
+
+        assert "publish" in await asyncio.wait_for(client.refusals.get(), WAIT)
+
+
+async def test_an_application_reads_its_own_tenant_through_its_own_consumer(server):
+    """Its durable delivers its tenant's events only; nobody else's can be read."""
+    async with server.service("admin") as admin, server.application("app1") as client:
+        js, events = client.jetstream(), admin.jetstream()
+        for tenant in ("t1", "t2"):
+            await events.publish(f"event.{tenant}.device.1.reported", tenant.encode())
+
+        own = await js.pull_subscribe("event.t1.>", durable="app1", stream="EVENTS")
+        message, *more = await own.fetch(10, timeout=1)
+        await message.ack_sync()
+
+        assert (message.data, more) == (b"t1", [])
+        with pytest.raises(nats.js.errors.BadRequestError):
+            await js._jsm._api_request(
+                "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>",
+                b'{"stream_name":"EVENTS","config":{"durable_name":"app1","name":"app1",'
+                b'"ack_policy":"explicit","filter_subject":"event.t2.>"}}',
+            )
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "$JS.API.CONSUMER.CREATE.EVENTS.app1",
+        "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t2.>",
+        "$JS.API.CONSUMER.DURABLE.CREATE.EVENTS.app1",
+        "$JS.API.CONSUMER.CREATE.EVENTS",
+        "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app2",
+        "$JS.API.CONSUMER.INFO.EVENTS.app2",
+        "$JS.API.CONSUMER.DELETE.EVENTS.app2",
+        "$JS.API.STREAM.MSG.GET.EVENTS",
+        "$JS.API.DIRECT.GET.EVENTS",
+        "event.t1.device.1.reported",
+    ],
+)
+async def test_an_application_has_no_way_around_its_filter(server, subject):
+    """No creation without the filter, no consumer of others, no direct read, no publishing."""
+    async with server.application("app1") as client:
+        await client.publish(subject, b"{}")
+        await client.flush()
+
+        assert "publish" in await asyncio.wait_for(client.refusals.get(), WAIT)
+
+
+@pytest.mark.parametrize("user", ["auth", "device", "management", "workflow"])
+async def test_a_service_answers_requests_and_has_a_durable_consumer(server, user):
+    """A service answers what it is asked, publishes nothing foreign, and reads EVENTS."""
+    async with server.service(user) as service, server.service("gateway") as asking:
+
+        async def answer(message) -> None:
+            await message.respond(b"answer")
+
+        await service.subscribe(f"rpc.{user}.echo", cb=answer)
+        await service.flush()
+        assert (await asking.request(f"rpc.{user}.echo", timeout=WAIT)).data == b"answer"
+
+        await service.jetstream().pull_subscribe("event.>", durable=user, stream="EVENTS")
+        await service.publish("$JS.API.STREAM.DELETE.EVENTS", b"")
+        await service.flush()
+        assert "publish" in await asyncio.wait_for(service.refusals.get(), WAIT)
+
+
+async def test_ingest_reads_and_acknowledges_uplink(server):
+    """`device-ingest` pulls both kinds of report from UPLINK and takes them out of it."""
+    async with (
+        server.service("admin") as admin,
+        server.service("device-ingest") as ingest,
+        server.mqtt("D1", KEYS["D1"]) as device,
+    ):
+        await admin.jetstream().purge_stream("UPLINK")
+        await device.publish("thing/D1/up/report", b"{}", qos=1, timeout=WAIT)
+
+        consumer = await ingest.jetstream().pull_subscribe("", durable="ingest", stream="UPLINK")
+        messages = await consumer.fetch(2, timeout=WAIT)
+        for message in messages:
+            await message.ack_sync()
+
+        assert [(each.subject, each.headers) for each in messages] == [
+            ("thing.D1.up.report", {"Nmqtt-Pub": "1"}),
+            ("$MQTT.msgs.thing.D1.up.report", {"Nmqtt-Pub": "1"}),
+        ]
+        assert (await admin.jetstream().stream_info("UPLINK")).state.messages == 0
+
+
+async def test_the_system_user_sees_and_closes_a_connection(server):
+    """CONNECT names the SN, KICK closes the connection at once, DISCONNECT says why."""
+    async with server.service("sys") as system:
+        came = await system.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.CONNECT")
+        left = await system.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.DISCONNECT")
+        await system.flush()
+
+        async def connected_until_kicked() -> None:
+            async with server.mqtt("D1", KEYS["D1"]) as device:
+                await anext(device.messages)
+
+        device = asyncio.create_task(connected_until_kicked())
+        event = msgspec.json.decode((await came.next_msg(WAIT)).data)
+        cid, server_id = event["client"]["id"], event["server"]["id"]
+        await system.request(f"$SYS.REQ.SERVER.{server_id}.KICK", b'{"cid":%d}' % cid, timeout=WAIT)
+        with pytest.raises(aiomqtt.MqttError):
+            await asyncio.wait_for(device, WAIT)
+
+        event = msgspec.json.decode((await left.next_msg(WAIT)).data)
+        assert (event["client"]["user"], event["client"]["id"]) == ("D1", cid)
+        assert event["reason"] == "Kicked"
