@@ -37,9 +37,7 @@ async def bootstrap(state: State, addresses: Addresses, save: Callable[[], None]
     application = state.application
     if state.device is not None and state.device.key is not None:
         return
-    async with OpenApi(
-        addresses.base_url, application.client_id, application.client_secret
-    ) as api:
+    async with OpenApi(addresses.base_url, application.client_id, application.client_secret) as api:
         await _create_device(state, api, save)
 
 
@@ -55,9 +53,7 @@ async def _create_application(platform: admin.Admin) -> Application:
             return Application(application_id, known["clientId"], rotated["clientSecret"])
     wanted = {"name": APPLICATION, "tenant": TENANT, "events": True}
     created = await platform.call("rpc.auth.create_application", wanted)
-    return Application(
-        int(created["applicationId"]), created["clientId"], created["clientSecret"]
-    )
+    return Application(int(created["applicationId"]), created["clientId"], created["clientSecret"])
 
 
 async def _create_device(state: State, api: OpenApi, save: Callable[[], None]) -> None:

@@ -67,7 +67,7 @@ def _try_lock(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 def _is_alive(pid: str) -> bool:
     if not pid.isdigit():
-        return True
+        return False
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:

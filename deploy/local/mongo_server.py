@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import ConnectionFailure, OperationFailure
 
 from deploy.local.ports import LOOPBACK
 
@@ -82,9 +82,19 @@ async def set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> N
 
     First start: the replica set, the administrator (by the localhost exception), the
     service users. Later: the replica set's member follows the port, the users their
-    passwords.
+    passwords. Begins again when the server is restarted meanwhile; the caller bounds the
+    time.
     """
-    await _wait_for_answer(port)
+    while True:
+        try:
+            await _set_up(port, admin_password, users)
+        except ConnectionFailure:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+async def _set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> None:
     if not await _has_admin(port, admin_password):
         await initiate(port)
         async with _connect(port) as client:
@@ -106,31 +116,14 @@ async def initiate(port: int) -> None:
 
 
 def _connect(port: int, admin_password: str | None = None) -> Client:
-    login = {"username": ADMIN, "password": admin_password} if admin_password else {}
-    return AsyncMongoClient(
-        host=LOOPBACK,
-        port=port,
-        directConnection=True,
-        serverSelectionTimeoutMS=2000,
-        **login,
-    )
+    login = f"{ADMIN}:{admin_password}@" if admin_password else ""
+    url = f"mongodb://{login}{LOOPBACK}:{port}/?directConnection=true"
+    return AsyncMongoClient(url, serverSelectionTimeoutMS=2000)
 
 
 def _members(port: int, version: int) -> dict[str, Any]:
     members = [{"_id": 0, "host": f"{LOOPBACK}:{port}"}]
     return {"_id": REPLICA_SET, "version": version, "members": members}
-
-
-async def _wait_for_answer(port: int) -> None:
-    """Wait for the first answer; the caller bounds the time."""
-    async with _connect(port) as client:
-        while True:
-            try:
-                await client.admin.command("ping")
-            except PyMongoError:
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
 
 
 async def _has_admin(port: int, admin_password: str) -> bool:

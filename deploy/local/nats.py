@@ -143,7 +143,8 @@ mqtt {{
   {_listen("listen", config, config.mqtt_port)}\
   # Of one QoS 1 subscription; all of a session may have 65535, and `down/#` makes two.
   max_ack_pending: 100
-  ack_wait: "30s"
+  # After this a QoS 1 command that went to a connection already dead is sent again.
+  ack_wait: "10s"
   # nats-server answers PUBCOMP even when it could not store the message.
   reject_qos2_publish: true
   downgrade_qos2_subscribe: true

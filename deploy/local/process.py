@@ -50,7 +50,7 @@ async def spawn(spec: Spec, log: Path, keep_open: Collection[int]) -> asyncio.su
             cwd=PROJECT_ROOT,
             start_new_session=True,
             pass_fds=tuple(keep_open),
-            preexec_fn=_die_with(os.getpid()),
+            preexec_fn=tie_to(os.getpid()),
         )
     finally:
         os.close(handle)
@@ -83,7 +83,7 @@ def describe_exit(code: int) -> str:
 
 def end_with_parent() -> None:
     """Let the kernel send SIGTERM to this process when its parent ends."""
-    _die_with(os.getppid())()
+    tie_to(os.getppid())()
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
@@ -93,7 +93,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         return
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def tie_to(parent: int) -> Callable[[], None]:
     """Make a function that ties the process calling it to the life of `parent`.
 
     The C library is loaded here, before the fork: afterwards only the system call is left.

@@ -7,7 +7,7 @@ import msgspec
 
 from deploy.local import state as states
 from deploy.local.files import write_private
-from deploy.local.state import Addresses, Application, Device
+from deploy.local.state import Addresses, Application
 
 FILE_NAME = "ready.json"
 

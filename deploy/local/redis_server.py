@@ -60,7 +60,10 @@ def bare_command(
         "save": "",
         **(options or {}),
     }
-    return [str(program), *(part for key, value in settings.items() for part in (f"--{key}", value))]
+    return [
+        str(program),
+        *(part for key, value in settings.items() for part in (f"--{key}", value)),
+    ]
 
 
 async def wait_ready(url: str) -> None:

@@ -67,7 +67,6 @@ SERVICES = (
 PUBLIC_SERVICE = "gateway"
 
 
-
 @dataclass(frozen=True)
 class Doors:
     """Addresses that the services are told."""

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
+from pymongo import ReturnDocument
+
 from libs.common.store.mongo import Database, DuplicateKey, StoreError
 
 log = logging.getLogger(__name__)
@@ -26,15 +28,22 @@ class Lease:
         """Take or renew the lease; False while somebody else holds it."""
         free = {"$or": [{"$eq": ["$holder", self._holder]}, {"$lt": ["$until", "$$NOW"]}]}
         until = {"$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": self._life_ms}}
+        taken = {
+            "holder": {"$cond": [free, self._holder, "$holder"]},
+            "until": {"$cond": [free, until, "$until"]},
+        }
         try:
-            result = await self._leases.update_one(
-                {"_id": self._name, "$expr": free},
-                [{"$set": {"holder": self._holder, "until": until}}],
+            # $expr may not stand in the filter of an upsert, so the condition stands here; a
+            # lease that nobody has ever held has no `until`, which sorts before every date.
+            lease = await self._leases.find_one_and_update(
+                {"_id": self._name},
+                [{"$set": taken}],
                 upsert=True,
+                return_document=ReturnDocument.AFTER,
             )
         except DuplicateKey:
             return False
-        return bool(result.matched_count or result.upserted_id)
+        return bool(lease["holder"] == self._holder)
 
     async def release(self) -> None:
         """Give the lease back, when it is ours."""

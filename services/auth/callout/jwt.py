@@ -105,9 +105,9 @@ def _sign(claims: dict[str, Any], key: KeyPair) -> str:
 def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRequest:
     """Read a callout request and check that the server it names signed it, and lately.
 
-    nats-server lets nobody but itself publish on `$SYS.>`, yet the account's own users with a
-    wide publish permission could; the signature costs 0.1 ms and shows at least that the request
-    is of one piece. Raises `InvalidRequestError`.
+    The signature matters: anyone who may make a JetStream request can name this very subject as
+    its reply subject, and nats-server does not check where a reply goes. Checking it costs 0.1 ms.
+    Raises `InvalidRequestError`.
     """
     try:
         header, payload, signature = token.decode("ascii").split(".")

@@ -1,0 +1,70 @@
+# Thingway. `make` alone lists the targets.
+
+# The first Python that runs and is recent enough: a shim on PATH may exist and fail.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	command -v "$$name"; break; fi; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RUN := .venv/.installed-run
+DEV := .venv/.installed-dev
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up test test-all lint bench compose clean
+
+help: ## List the targets
+	@echo "Thingway: an event-driven IoT platform"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) \
+		| while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
+	@echo
+	@echo 'Options go in ARGS, e.g. make up ARGS="--port 9000 --data /elsewhere"'
+
+up: $(RUN) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thingway up --help)
+	@THINGWAY_END_WITH_PARENT=1 exec $(BIN)/thingway up $(ARGS)
+
+test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
+	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
+
+test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
+	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
+
+lint: $(DEV) ## Check style, types, import rules and spelling
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+
+bench: $(DEV) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
+	@$(BIN)/python -m bench $(ARGS)
+
+compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)
+	@if docker compose version >/dev/null 2>&1; then exec docker compose up --build $(ARGS); \
+	elif command -v docker-compose >/dev/null; then exec docker-compose up --build $(ARGS); \
+	else echo "neither 'docker compose' nor docker-compose is installed" >&2; exit 2; fi
+
+clean: ## Remove the environment and all caches; data in .data stay
+	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	echo "Thingway needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python3" >&2; \
+	exit 2; fi
+	@echo "creating .venv with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; \
+	echo "cannot create .venv: install the venv module of this Python (Debian: python3-venv)" >&2; exit 2; }
+
+$(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/python
+	@echo "installing what Thingway runs on (first time: a minute)"
+	@$(PIP) install -r requirements.txt -r requirements-embedded.txt
+	@$(PIP) install --no-deps -e .
+	@touch $@
+
+$(DEV): requirements-dev.txt $(RUN)
+	@echo "installing what tests and checks need"
+	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
+	@touch $@

@@ -1,0 +1,170 @@
+"""`thingway simulate`: many real devices over MQTT, at a total rate."""
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiomqtt
+from rich.console import Console
+from rich.live import Live
+
+from deploy.local import fleet
+from deploy.local import state as states
+from deploy.local.bootstrap import demo_product
+from deploy.local.products import Target
+from deploy.local.simulated_device import SimulatedDevice
+from deploy.local.supervisor import Backoff
+
+_QOS = 1
+_ACK_SECONDS = 30.0
+_CONNECTING_AT_ONCE = 50
+_PLAIN_LINE_SECONDS = 5.0
+
+
+@dataclass
+class Counts:
+    """What has happened so far."""
+
+    connected: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    errors: int = 0
+    last_error: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+    def fail(self, error: Exception) -> None:
+        """Count a broken connection or a report without acknowledgement."""
+        self.errors += 1
+        self.last_error = str(error) or type(error).__name__
+
+
+async def simulate(directory: Path, devices: int, rate: float, duration: float | None) -> None:
+    """Report as `devices` devices with `rate` reports/s in total until Ctrl-C or `duration` s."""
+    _, addresses = states.load_addressed(directory)
+    console = Console()
+    async with Target.of_directory(directory).connect() as api:
+        keys = await fleet.provide(
+            api, directory, devices, lambda n: console.print(f"{n} devices exist")
+        )
+    counts = Counts()
+    crowd = Crowd(addresses.mqtt_url, devices / rate, counts)
+    tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
+    try:
+        async with _display(console, counts):
+            await _until_stopped(duration)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        console.print(_totals(counts), soft_wrap=True, highlight=False)
+
+
+async def _until_stopped(duration: float | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), duration)
+
+
+class Crowd:
+    """The devices of one run and their connections."""
+
+    def __init__(self, mqtt_url: str, interval: float, counts: Counts) -> None:
+        self._address = urlsplit(mqtt_url)
+        self._interval = interval
+        self._counts = counts
+        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
+        self._tsl = demo_product()["tsl"]
+
+    async def live(self, sn: str, key: str) -> None:
+        """Be one device: connect, report every `interval` seconds, reconnect with pauses."""
+        rng = random.Random(sn)  # noqa: S311 - no secret; a device measures the same each run
+        device = SimulatedDevice(sn, self._tsl, rng)
+        backoff = Backoff()
+        while True:
+            started = time.monotonic()
+            try:
+                async with self._connected(sn, key) as client:
+                    await self._report(client, device, rng.random() * self._interval)
+            except aiomqtt.MqttError as error:
+                self._counts.fail(error)
+                await asyncio.sleep(backoff.after(time.monotonic() - started))
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
+        client = aiomqtt.Client(
+            self._address.hostname or "",
+            self._address.port or 1883,
+            username=sn,
+            password=key,
+            identifier=sn,
+            timeout=_ACK_SECONDS,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._gate:
+                await stack.enter_async_context(client)
+            self._counts.connected += 1
+            try:
+                yield client
+            finally:
+                self._counts.connected -= 1
+
+    async def _report(self, client: aiomqtt.Client, device: SimulatedDevice, first: float) -> None:
+        """Report on a fixed beat, so that a slow acknowledgement does not lower the rate."""
+        due = time.monotonic() + first
+        while True:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            due = max(due + self._interval, time.monotonic())
+            body = json.dumps({"properties": device.measure()})
+            self._counts.sent += 1
+            await client.publish(f"thing/{device.sn}/up/report", body, qos=_QOS)
+            self._counts.acknowledged += 1
+
+
+@contextlib.asynccontextmanager
+async def _display(console: Console, counts: Counts) -> AsyncIterator[None]:
+    """Show rates: in one changing line on a terminal, else in a line every few seconds."""
+    with contextlib.ExitStack() as stack:
+        live = None
+        if console.is_terminal:
+            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+        showing = asyncio.create_task(_show(console, live, counts))
+        try:
+            yield
+        finally:
+            showing.cancel()
+
+
+async def _show(console: Console, live: Live | None, counts: Counts) -> None:
+    pause = 1.0 if live else _PLAIN_LINE_SECONDS
+    before = (0, 0)
+    while True:
+        await asyncio.sleep(pause)
+        now = (counts.sent, counts.acknowledged)
+        line = (
+            f"{counts.connected} connected  {(now[0] - before[0]) / pause:.0f}/s sent  "
+            f"{(now[1] - before[1]) / pause:.0f}/s acknowledged  {counts.errors} errors"
+            f"{f' ({counts.last_error})' if counts.last_error else ''}"
+        )
+        before = now
+        if live:
+            live.update(line, refresh=True)
+        else:
+            console.print(line, soft_wrap=True, highlight=False)
+
+
+def _totals(counts: Counts) -> str:
+    seconds = time.monotonic() - counts.started
+    return (
+        f"{counts.sent} reports sent, {counts.acknowledged} acknowledged, {counts.errors} errors "
+        f"in {seconds:.1f} s ({counts.acknowledged / seconds:.1f}/s)"
+    )

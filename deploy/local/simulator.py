@@ -1,0 +1,120 @@
+"""One simulated device over MQTT: it reports, obeys commands, and comes back by itself.
+
+Run by the launcher as `python -m deploy.local.simulator`; its settings are in the
+environment (`environment`).
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiomqtt
+
+from deploy.local.bootstrap import demo_product
+from deploy.local.simulated_device import SimulatedDevice
+from deploy.local.supervisor import Backoff
+
+log = logging.getLogger("simulator")
+
+REPORT_SECONDS = 3.0
+_KEEPALIVE_SECONDS = 20
+_QOS = 1
+
+
+def environment(mqtt_url: str, sn: str, key: str) -> dict[str, str]:
+    """The settings of the simulator's process."""
+    return {
+        "THINGWAY_MQTT_URL": mqtt_url,
+        "THINGWAY_DEVICE_SN": sn,
+        "THINGWAY_DEVICE_KEY": key,
+    }
+
+
+async def run(mqtt_url: str, key: str, device: SimulatedDevice) -> None:
+    """Stay connected and report until cancelled; reconnect with growing pauses."""
+    loop = asyncio.get_running_loop()
+    backoff = Backoff()
+    address = urlsplit(mqtt_url)
+    while True:
+        started = loop.time()
+        try:
+            async with aiomqtt.Client(
+                address.hostname or "",
+                address.port or 1883,
+                username=device.sn,
+                password=key,
+                identifier=device.sn,
+                keepalive=_KEEPALIVE_SECONDS,
+            ) as client:
+                await _serve(client, device)
+        except aiomqtt.MqttError as error:
+            pause = backoff.after(loop.time() - started)
+            log.warning("not connected: %s; next try in %.1f s", error, pause)
+            await asyncio.sleep(pause)
+
+
+async def _serve(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+    await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
+    log.info("connected as %s", device.sn)
+    reporting = asyncio.create_task(_report_regularly(client, device))
+    obeying = asyncio.create_task(_obey(client, device))
+    try:
+        done, _ = await asyncio.wait({reporting, obeying}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        reporting.cancel()
+        obeying.cancel()
+        await asyncio.gather(reporting, obeying, return_exceptions=True)
+
+
+async def _report_regularly(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+    while True:
+        await _send(client, device, "report", {"properties": device.measure()})
+        event = device.event()
+        if event is not None:
+            await _send(client, device, "event", event)
+        await asyncio.sleep(REPORT_SECONDS)
+
+
+async def _obey(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+    async for message in client.messages:
+        try:
+            command: dict[str, Any] = json.loads(bytes(message.payload))
+            outcome = device.handle(command)
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("a command that cannot be read: %r", error)
+            continue
+        log.info("command %s: %s", command["commandId"], outcome.reply["status"])
+        await _send(client, device, "reply", outcome.reply)
+        if outcome.report:
+            await _send(client, device, "report", {"properties": outcome.report})
+
+
+async def _send(
+    client: aiomqtt.Client, device: SimulatedDevice, kind: str, body: dict[str, Any]
+) -> None:
+    await client.publish(f"thing/{device.sn}/up/{kind}", json.dumps(body), qos=_QOS)
+
+
+async def _main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
+    sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
+    device = SimulatedDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
+    task = asyncio.create_task(run(os.environ["THINGWAY_MQTT_URL"], key, device))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

@@ -1,0 +1,181 @@
+"""`thingway up`: the whole platform on one machine, until Ctrl-C."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from rich.console import Console
+
+from deploy.local import lock, ports, ready, servers, services, simulator, starting
+from deploy.local import state as states
+from deploy.local.bootstrap import bootstrap
+from deploy.local.errors import Exit, LauncherError
+from deploy.local.files import make_private_directory
+from deploy.local.options import Options
+from deploy.local.process import Spec, base_environment, end_with_parent
+from deploy.local.progress import Progress
+from deploy.local.services import PUBLIC_SERVICE, SERVICES, Doors, Service
+from deploy.local.summary import summary
+from deploy.local.supervisor import Supervisor
+
+END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
+"""Set by the Makefile: a make that is killed takes the launcher with it."""
+_SERVICE_STAGE = 3
+
+
+def up(options: Options) -> Exit:
+    """Run the platform until SIGINT or SIGTERM.
+
+    Raises `LauncherError` with exit code 2 when a program, the data directory or a port
+    does not allow a start, with exit code 1 when something does not become ready.
+    """
+    if os.environ.get(END_WITH_PARENT):
+        end_with_parent()
+    found = servers.Programs.find()
+    handle = lock.acquire(options.data)
+    ports.require_free(
+        options.host,
+        {
+            "--port": options.port,
+            "--mqtt-port": options.mqtt_port,
+            "--nats-port": options.nats_port,
+        },
+    )
+    asyncio.run(Launcher(options, found, handle).run())
+    return Exit.OK
+
+
+class Launcher:
+    """One run of the platform."""
+
+    def __init__(self, options: Options, found: servers.Programs, lock_handle: int) -> None:
+        self._options = options
+        self._found = found
+        self._directory = options.data
+        self._state = states.load(self._directory)
+        self._base = base_environment(os.environ)
+        self._is_ready = False
+        self._progress = Progress(Console(file=sys.stdout))
+        self._supervisor = Supervisor(
+            make_private_directory(self._directory / "logs"),
+            say=self._progress.say,
+            changed=self._write_ready,
+            keep_open=(lock_handle,),
+        )
+
+    async def run(self) -> None:
+        """Start everything, wait for a signal, end everything in order."""
+        stop = self._stop_on_signals()
+        ready.remove(self._directory)
+        start = asyncio.create_task(self._start())
+        try:
+            await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+                await stop
+        finally:
+            self._progress.say("stopping")
+            start.cancel()
+            await asyncio.gather(start, return_exceptions=True)
+            self._is_ready = False
+            ready.remove(self._directory)
+            await self._supervisor.stop()
+
+    def _stop_on_signals(self) -> asyncio.Task[bool]:
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under nohup
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, asked.set)
+        return asyncio.create_task(asked.wait())
+
+    async def _start(self) -> None:
+        doors = servers.NatsDoors(
+            self._options.host, self._options.nats_port, self._options.mqtt_port
+        )
+        self._claim_ports()
+        wanted = servers.embedded(self._found, self._directory, self._state, doors, self._base)
+        specs = self._service_specs()
+        self._state.addresses = self._options.addresses
+        self._save()
+        async with self._progress.shown():
+            await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
+            await starting.together(
+                [self._bring_up(spec, partial(starting.until_serving, url)) for spec, url in specs]
+            )
+            await self._progress.follow(
+                "first data", bootstrap(self._state, self._options.addresses, self._save)
+            )
+        if self._options.simulator:
+            self._supervisor.start(self._simulator_spec())
+        self._is_ready = True
+        self._write_ready()
+        self._progress.say(summary(self._state, self._directory))
+
+    async def _bring_up(self, spec: Spec, is_ready: Callable[[], Awaitable[None]]) -> None:
+        child = self._supervisor.start(spec)
+        await self._progress.follow(spec.name, starting.until_ready(child, is_ready))
+
+    def _claim_ports(self) -> None:
+        options = self._options
+        self._state.claim_ports(
+            [*servers.INTERNAL_PORTS, *services.internal_port_names()],
+            reserved={options.port, options.mqtt_port, options.nats_port},
+        )
+
+    def _service_specs(self) -> list[tuple[Spec, str]]:
+        """Every service process with the address that tells when it is ready."""
+        addresses = self._options.addresses
+        doors = Doors(
+            self._options.host, self._options.port, addresses.base_url, addresses.nats_url
+        )
+        specs = []
+        for service in SERVICES:
+            port = services.port_of(service, self._state, doors)
+            public = service.name == PUBLIC_SERVICE
+            url = addresses.base_url if public else f"http://{ports.LOOPBACK}:{port}"
+            environment = services.environment(service, self._state, doors)
+            specs += [
+                (self._service_spec(service, n, environment), url) for n in self._numbers(service)
+            ]
+        return specs
+
+    def _numbers(self, service: Service) -> range:
+        return range(1, 1 + (self._options.workers if service.scaled else 1))
+
+    def _service_spec(self, service: Service, number: int, environment: dict[str, str]) -> Spec:
+        return Spec(
+            name=service.name if number == 1 else f"{service.name}-{number}",
+            argv=[sys.executable, "-m", service.module],
+            stage=_SERVICE_STAGE,
+            environment=self._base | environment,
+        )
+
+    def _simulator_spec(self) -> Spec:
+        device, addresses = self._state.device, self._options.addresses
+        if device is None or device.key is None:
+            raise AssertionError("the bootstrap ends with a device that has a key")
+        return Spec(
+            name="simulator",
+            argv=[sys.executable, "-m", "deploy.local.simulator"],
+            stage=_SERVICE_STAGE,
+            environment=self._base
+            | simulator.environment(addresses.mqtt_url, device.sn, device.key),
+        )
+
+    def _save(self) -> None:
+        states.save(self._directory, self._state)
+
+    def _write_ready(self) -> None:
+        """Write `ready.json`; a full disk is told and must not end the supervision."""
+        if not self._is_ready:
+            return
+        try:
+            ready.write(self._directory, self._supervisor.pids())
+        except (OSError, LauncherError) as error:
+            self._progress.say(f"cannot write {self._directory / ready.FILE_NAME}: {error}")

@@ -1,0 +1,53 @@
+-- Shared by the token scripts, which are this text followed by their own.
+--
+-- Invariant: every token of a subject belongs to the generation that Redis has for it.
+-- Token keys are found through two sorted sets, scored by expiry in ms:
+-- `tw:families:{subject}` holds family ids, `tw:family:{id}` the keys of its tokens.
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function drop_family(family)
+  local key = 'tw:family:' .. family
+  for _, token in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('DEL', token)
+  end
+  redis.call('DEL', key)
+end
+
+-- Brings a subject to `generation`, dropping what is older; false when it is past that.
+local function reach(generation_key, families, generation, keep_ms)
+  local current = tonumber(redis.call('GET', generation_key) or '0')
+  if current > generation then
+    return false
+  end
+  if current < generation then
+    for _, family in ipairs(redis.call('ZRANGE', families, 0, -1)) do
+      drop_family(family)
+    end
+    redis.call('DEL', families)
+  end
+  redis.call('SET', generation_key, generation, 'PX', keep_ms)
+  return true
+end
+
+-- Stores a pair of tokens; beyond `limit` families the one that would expire first goes.
+local function store(families, family, access, refresh, principal, access_ms, refresh_ms, limit)
+  local now = now_ms()
+  local key = 'tw:family:' .. family
+  local longest = math.max(access_ms, refresh_ms)
+  redis.call('SET', access, principal, 'PX', access_ms)
+  redis.call('HSET', refresh, 'principal', principal)
+  redis.call('PEXPIRE', refresh, refresh_ms)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+  redis.call('ZADD', key, now + access_ms, access, now + refresh_ms, refresh)
+  redis.call('PEXPIRE', key, longest)
+  redis.call('ZREMRANGEBYSCORE', families, '-inf', now)
+  redis.call('ZADD', families, now + longest, family)
+  redis.call('PEXPIRE', families, longest)
+  while redis.call('ZCARD', families) > limit do
+    drop_family(redis.call('ZPOPMIN', families)[1])
+  end
+end

@@ -1,0 +1,56 @@
+"""TSL: the model of a thing, and checks of all that things send and are sent by it."""
+
+from libs.common.tsl.compiled import CompiledTsl, compile_tsl
+from libs.common.tsl.document import (
+    DataSpec,
+    EventSpec,
+    MappingItem,
+    MemberSpec,
+    ParamSpec,
+    PropertySpec,
+    ServiceSpec,
+    TslDocument,
+    Validator,
+    to_wire,
+)
+from libs.common.tsl.faults import (
+    Fault,
+    InvalidValues,
+    MalformedReport,
+    Refusal,
+    TslInvalid,
+    UnknownService,
+)
+from libs.common.tsl.generic import generic_tsl
+from libs.common.tsl.importing import parse_document
+from libs.common.tsl.interface import Event, Report, Tsl, Values
+from libs.common.tsl.plausible import plausible_params, plausible_properties
+
+__all__ = [
+    "CompiledTsl",
+    "DataSpec",
+    "Event",
+    "EventSpec",
+    "Fault",
+    "InvalidValues",
+    "MalformedReport",
+    "MappingItem",
+    "MemberSpec",
+    "ParamSpec",
+    "PropertySpec",
+    "Refusal",
+    "Report",
+    "ServiceSpec",
+    "Tsl",
+    "TslDocument",
+    "TslInvalid",
+    "UnknownService",
+    "Validator",
+    "Values",
+    "compile_tsl",
+    "generic_tsl",
+    "parse_document",
+    "plausible_params",
+    "plausible_properties",
+    "to_wire",
+]

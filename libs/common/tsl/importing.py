@@ -1,0 +1,129 @@
+"""Import a TSL document of a vendor: checked as a whole, and brought to one form."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from libs.common.tsl._normalise import normalise_member, qualify_params
+from libs.common.tsl._reading import Faults, object_of, read_struct
+from libs.common.tsl._references import copy_referenced_members, resolve_references
+from libs.common.tsl._spec_rules import check_spec
+from libs.common.tsl._structure import check_members, settle_access
+from libs.common.tsl.document import CALL_TYPES, EVENT_TYPES, ParamSpec, TslDocument
+from libs.common.tsl.faults import Fault, TslInvalid
+from libs.common.tsl.limits import MAX_MEMBERS, key_fault
+
+_UNNAMED = "unnamed"
+"""Stands for an id that is missing, so that only this is at fault, not each parameter."""
+
+
+def parse_document(raw: bytes | dict[str, Any]) -> TslDocument:
+    """Read a TSL document (device open API, section TSL_Model) and check all of it.
+
+    The result is normalised: upper-case types, `mapping` and `mappings` both given,
+    parameters named `<owner>.<key>`, `parentId`, `propertyKey`, `elementDataType` and the
+    access of members filled in, and what a `ref` supplies copied. Importing its wire form
+    again gives the same document. Null lists and unknown fields of vendors are fine.
+
+    Raises `TslInvalid` with every fault of the document.
+    """
+    faults = Faults()
+    document = read_struct(TslDocument, _loaded(raw), "", faults)
+    _check_count(document)
+    _normalise(document, faults)
+    _check_members(document, faults)
+    _check_owners(document, faults)
+    if not faults:
+        _complete_params(document, faults)
+    if faults:
+        raise TslInvalid(faults.listed())
+    return document
+
+
+def _loaded(raw: bytes | dict[str, Any]) -> object:
+    if isinstance(raw, dict):
+        return raw
+    try:
+        return json.loads(raw, object_pairs_hook=object_of, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise TslInvalid([Fault("", f"is not JSON: {error}")]) from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _check_count(document: TslDocument) -> None:
+    """Refuse an oversized document before any costly check of its members."""
+    owners = len(document.events) + len(document.services)
+    count = owners + len(document.properties) + sum(len(group) for _, _, group in _params(document))
+    if count > MAX_MEMBERS:
+        raise TslInvalid([Fault("", f"has {count} members, at most {MAX_MEMBERS} are allowed")])
+
+
+def _params(document: TslDocument) -> Iterator[tuple[str, str, list[ParamSpec]]]:
+    """Give each list of parameters with its path and the id of its event or service."""
+    for at, event in enumerate(document.events):
+        yield f"events[{at}].outputs", event.id or _UNNAMED, event.outputs
+    for at, service in enumerate(document.services):
+        yield f"services[{at}].inputs", service.id or _UNNAMED, service.inputs
+        yield f"services[{at}].outputs", service.id or _UNNAMED, service.outputs
+
+
+def _normalise(document: TslDocument, faults: Faults) -> None:
+    for at, entry in enumerate(document.properties):
+        normalise_member(entry, f"properties[{at}]", faults)
+        entry.access_mode = entry.access_mode.upper()
+    for path, owner, params in _params(document):
+        for at, param in enumerate(params):
+            normalise_member(param, f"{path}[{at}]", faults)
+        qualify_params(params, owner)
+    for event in document.events:
+        event.type = (event.type or "INFO").upper()
+    for service in document.services:
+        service.call_type = (service.call_type or "ASYNC").upper()
+
+
+def _check_members(document: TslDocument, faults: Faults) -> None:
+    properties = {entry.id: entry.data_spec for entry in document.properties}
+    check_members(document.properties, "properties", "", faults)
+    settle_access(document.properties, "properties", faults)
+    for at, entry in enumerate(document.properties):
+        check_spec(entry.data_spec, f"properties[{at}].dataSpec", faults)
+    for path, owner, params in _params(document):
+        resolve_references(params, properties, path, faults)
+        check_members(params, path, owner, faults)
+        for at, param in enumerate(params):
+            check_spec(param.data_spec, f"{path}[{at}].dataSpec", faults)
+
+
+def _check_owners(document: TslDocument, faults: Faults) -> None:
+    events = [(entry.id, entry.type) for entry in document.events]
+    services = [(entry.id, entry.call_type) for entry in document.services]
+    _check_owner_list("events", "type", events, EVENT_TYPES, faults)
+    _check_owner_list("services", "callType", services, CALL_TYPES, faults)
+
+
+def _check_owner_list(
+    path: str,
+    field: str,
+    owners: list[tuple[str, str | None]],
+    allowed: frozenset[str],
+    faults: Faults,
+) -> None:
+    seen: dict[str, int] = {}
+    for at, (owner, mode) in enumerate(owners):
+        reason = key_fault(owner)
+        if reason:
+            faults.add(f"{path}[{at}].id", reason)
+        elif seen.setdefault(owner, at) != at:
+            faults.add(f"{path}[{at}].id", f"repeats {path}[{seen[owner]}].id")
+        if mode not in allowed:
+            faults.add(f"{path}[{at}].{field}", f"must be one of {', '.join(sorted(allowed))}")
+
+
+def _complete_params(document: TslDocument, faults: Faults) -> None:
+    """Copy the members behind each `ref`, as long as the document stays within bounds."""
+    for path, _, params in _params(document):
+        copy_referenced_members(params, document.properties, path, faults)
+        _check_count(document)

@@ -1,0 +1,136 @@
+"""The wiring of `auth`, and nothing else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from litestar import Litestar
+
+from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
+from libs.common.bus.nkeys import KeyPair
+from libs.common.errors import Unavailable
+from libs.common.http import Service, create_app, serve
+from libs.common.identity import HeaderVerifier
+from libs.common.identity.tokens import TokenWriter
+from libs.common.settings import load
+from libs.common.store.ids import IdAllocator
+from libs.common.store.lease import Leader
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.store.redis import Redis, connect_redis
+from libs.common.telemetry import Telemetry, start_telemetry
+from services.auth.applications.messages import offer_applications
+from services.auth.applications.service import ApplicationService
+from services.auth.applications.store import ApplicationStore
+from services.auth.callout.messages import Callout
+from services.auth.callout.service import Doorkeeper
+from services.auth.devices.copies import DeviceCopies
+from services.auth.devices.messages import Disconnector, offer_devices
+from services.auth.devices.service import DeviceService
+from services.auth.devices.store import DeviceStore
+from services.auth.migrations import MIGRATIONS
+from services.auth.revocations.service import Revoker
+from services.auth.revocations.store import RevocationStore
+from services.auth.settings import AuthSettings
+from services.auth.tokens.routes import issue_token
+from services.auth.tokens.service import TokenService
+
+ID_BLOCK = 10
+"""Application ids are taken rarely, and a restart wastes at most this many."""
+
+
+def build_app(
+    settings: AuthSettings, mongo: Mongo, redis: Redis, bus: Bus, telemetry: Telemetry
+) -> Litestar:
+    """Put the service together on clients that are connected."""
+    lives = {
+        "access_life": settings.access_token_life,
+        "refresh_life": settings.refresh_token_life,
+    }
+    writer = TokenWriter(redis, **lives)
+    copies = DeviceCopies(redis)
+    revoker = Revoker(writer, copies)
+    outbox = Outbox(mongo.database, bus)
+    revocations = RevocationStore(mongo.database)
+    disconnect = Disconnector(RpcClient(bus))
+    applications = ApplicationStore(mongo, outbox, revocations)
+    next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
+    devices = DeviceService(DeviceStore(mongo, revocations), copies, revoker, disconnect)
+
+    rpc = RpcServer(bus, "auth")
+    offer_applications(rpc, ApplicationService(applications, revoker, next_id, disconnect))
+    offer_devices(rpc, devices)
+    callout = Callout(
+        bus, Doorkeeper(devices, applications), KeyPair.from_seed(settings.callout_seed)
+    )
+    leaders = [
+        Leader(mongo.database, "outbox", outbox.sweep),
+        Leader(mongo.database, "revocations", partial(revoker.sweep, revocations)),
+    ]
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        sweeps = [asyncio.ensure_future(leader.run()) for leader in leaders]
+        await rpc.start()
+        await callout.start()
+        try:
+            yield
+        finally:
+            await callout.stop()
+            await rpc.stop()
+            for sweep in sweeps:
+                sweep.cancel()
+            await asyncio.gather(*sweeps, return_exceptions=True)
+
+    return create_app(
+        Service(
+            name="auth",
+            title="Thingway authentication",
+            routes=[issue_token],
+            verifier=HeaderVerifier(settings.internal_public_key),
+            telemetry=telemetry,
+            checks={"mongo": mongo.ping, "redis": _redis_check(redis), "nats": _bus_check(bus)},
+            dependencies={"tokens": TokenService(applications, writer, **lives)},
+            open_paths=frozenset({"/oauth/token"}),
+            lifespan=lifespan,
+        )
+    )
+
+
+async def main() -> None:
+    """Run the service until it is told to end."""
+    settings = load(AuthSettings)
+    telemetry = start_telemetry("auth")
+    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_auth")
+    redis = connect_redis(settings.redis_url)
+    bus = await Bus.connect(
+        settings.nats_url,
+        user=settings.nats_user,
+        password=settings.nats_password,
+        name="auth",
+        streams=True,
+    )
+    try:
+        await migrate(mongo.database, MIGRATIONS)
+        await serve(build_app(settings, mongo, redis, bus, telemetry), settings)
+    finally:
+        await bus.drain()
+        await redis.aclose()
+        mongo.close()
+        telemetry.shutdown()
+
+
+def _redis_check(redis: Redis) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        await redis.ping()
+
+    return check
+
+
+def _bus_check(bus: Bus) -> Callable[[], Awaitable[None]]:
+    async def check() -> None:
+        if not bus.connected:
+            raise Unavailable("NATS is not connected")
+
+    return check

@@ -1,0 +1,1 @@
+"""Applications: who may call the device open API, and with which secret."""

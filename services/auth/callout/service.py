@@ -1,0 +1,87 @@
+"""Decides who comes in to the bus: devices by SN and key, applications by their secret."""
+
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from libs.common.identity.device_keys import DeviceKeyCopy
+from services.auth.applications.schemas import StoredApplication
+from services.auth.callout.permissions import (
+    InvalidIdentityError,
+    Permissions,
+    application_permissions,
+    device_permissions,
+)
+from services.auth.metrics import count_login
+from services.auth.secret_hash import secret_matches
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A connection that may come in, by the name that others see, and what it may do."""
+
+    name: str
+    permissions: Permissions
+
+
+class Devices(Protocol):
+    """Checks device keys."""
+
+    async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
+        """The credentials that `key` opens."""
+
+
+class Applications(Protocol):
+    """Finds applications."""
+
+    async def by_client_id(self, client_id: str) -> StoredApplication | None:
+        """The application that logs in with `client_id`."""
+
+
+class Doorkeeper:
+    """Admits connections; reads the state anew for each, so that revocation is immediate."""
+
+    def __init__(self, devices: Devices, applications: Applications) -> None:
+        self._devices = devices
+        self._applications = applications
+
+    async def admit(self, user: str, password: str) -> Admission | None:
+        """Admit a device (SN in any case, key) or an application (client id, secret).
+
+        A user name in the form of a UUID is an application's when there is such an
+        application; anything else is an SN.
+        """
+        if not user or not password:
+            return None
+        if _is_uuid(user):
+            application = await self._applications.by_client_id(user)
+            if application is not None:
+                return _application(application, password)
+        return await self._device(user, password)
+
+    async def _device(self, sn: str, key: str) -> Admission | None:
+        found = await self._devices.log_in(sn, key)
+        admission = None
+        if found is not None:
+            try:
+                admission = Admission(found.sn, device_permissions(found.sn))
+            except InvalidIdentityError:
+                admission = None
+        count_login("nats_device", ok=admission is not None)
+        return admission
+
+
+def _application(application: StoredApplication, secret: str) -> Admission | None:
+    allowed = secret_matches(secret, application.secret_hash) and application.events
+    count_login("nats_application", ok=allowed)
+    if not allowed:
+        return None
+    permissions = application_permissions(application.client_id, application.tenant)
+    return Admission(application.client_id, permissions)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,0 +1,116 @@
+"""Issues, revokes and checks device keys."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from libs.common.contracts.auth import (
+    DeviceCredentials,
+    DeviceIdentity,
+    DeviceLogin,
+    DeviceRef,
+    Done,
+)
+from libs.common.errors import InvalidInput, Unauthenticated
+from libs.common.identity import Kind
+from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from services.auth.callout.permissions import is_subject_token
+from services.auth.metrics import count_login
+from services.auth.revocations.service import Revocation, Revoker
+
+MAX_SN = 128
+"""Most characters of an SN."""
+WRONG_LOGIN = "the SN or the device key is wrong"
+"""One answer for an unknown device and for a wrong key."""
+
+
+class Store(Protocol):
+    """Where device credentials are kept, by SN without case."""
+
+    async def put(self, credentials: DeviceKeyCopy) -> None:
+        """Set the credentials of an SN; raise `Conflict` when another tenant has the SN."""
+
+    async def remove(self, device: DeviceRef) -> bool:
+        """Remove the credentials of this very device; tell whether there were any."""
+
+    async def get(self, sn: str) -> DeviceKeyCopy | None:
+        """The credentials of an SN."""
+
+
+class Copies(Protocol):
+    """The copies in Redis."""
+
+    async def get(self, sn: str) -> DeviceKeyCopy | None:
+        """The copy of an SN."""
+
+    async def begin_restore(self, sn: str) -> str:
+        """Announce that MongoDB is about to be read."""
+
+    async def finish_restore(self, copy: DeviceKeyCopy, announced: str) -> None:
+        """Keep what was read, unless the credentials have changed since it was announced."""
+
+
+def revocation_of(sn: str) -> Revocation:
+    """Forget what Redis knows of an SN."""
+    return Revocation(Kind.DEVICE, sn.upper())
+
+
+class DeviceService:
+    """The operations on device credentials."""
+
+    def __init__(
+        self,
+        store: Store,
+        copies: Copies,
+        revoker: Revoker,
+        disconnect: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._copies = copies
+        self._revoker = revoker
+        self._disconnect = disconnect
+
+    async def issue(self, device: DeviceRef) -> DeviceCredentials:
+        """Make a new key; the old one is dead when this returns. Shown only here."""
+        if len(device.sn) > MAX_SN or not is_subject_token(device.sn):
+            raise InvalidInput(
+                "must be plain characters without blanks and any of . * > / + # $", field="sn"
+            )
+        key = secrets.token_urlsafe(24)
+        await self._store.put(
+            DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
+        )
+        await self._shut_out(device.sn)
+        return DeviceCredentials(device.sn, key)
+
+    async def revoke(self, device: DeviceRef) -> Done:
+        """Take a device's key away; it is dead when this returns. Repeatable."""
+        if await self._store.remove(device):
+            await self._shut_out(device.sn)
+        return Done()
+
+    async def check(self, login: DeviceLogin) -> DeviceIdentity:
+        """Say whose SN and key these are; raise `Unauthenticated`."""
+        found = await self.log_in(login.sn, login.key)
+        count_login("device", ok=found is not None)
+        if found is None:
+            raise Unauthenticated(WRONG_LOGIN)
+        return DeviceIdentity(found.sn, found.device_id, found.tenant)
+
+    async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
+        """The credentials that `key` opens: from Redis, else from MongoDB."""
+        copy = await self._copies.get(sn)
+        if copy is None:
+            copy = await self._restore(sn)
+        return copy if copy is not None and copy.opens(key) else None
+
+    async def _restore(self, sn: str) -> DeviceKeyCopy | None:
+        announced = await self._copies.begin_restore(sn)
+        found = await self._store.get(sn)
+        if found is not None:
+            await self._copies.finish_restore(found, announced)
+        return found
+
+    async def _shut_out(self, sn: str) -> None:
+        await self._revoker.apply(revocation_of(sn))
+        await self._disconnect(sn)

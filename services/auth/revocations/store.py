@@ -1,0 +1,44 @@
+"""Revocations in MongoDB, from the transaction that decides them until they have settled."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from libs.common.identity import Kind
+from libs.common.store.mongo import Database, Session
+from services.auth.revocations.service import Revocation
+
+CHUNK = 500
+
+
+class RevocationStore:
+    """The collection `revocations`."""
+
+    def __init__(self, database: Database) -> None:
+        self._revocations = database["revocations"]
+
+    async def add(self, revocation: Revocation, session: Session) -> None:
+        """Write a revocation in the caller's transaction."""
+        document = {
+            "kind": revocation.kind.value,
+            "subject": revocation.subject,
+            "generation": revocation.generation,
+            "at": datetime.now(UTC),
+        }
+        await self._revocations.insert_one(document, session=session)
+
+    async def older_than(self, seconds: float) -> list[tuple[object, Revocation]]:
+        """Up to `CHUNK` revocations of that age, the oldest first, with their ids."""
+        old = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
+        documents = await self._revocations.find(old).sort("at", 1).to_list(CHUNK)
+        return [
+            (
+                document["_id"],
+                Revocation(Kind(document["kind"]), document["subject"], document["generation"]),
+            )
+            for document in documents
+        ]
+
+    async def remove(self, ids: Sequence[object]) -> None:
+        """Remove revocations."""
+        if ids:
+            await self._revocations.delete_many({"_id": {"$in": list(ids)}})

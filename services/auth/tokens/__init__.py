@@ -1,0 +1,1 @@
+"""`POST /oauth/token`: both grants."""

@@ -1,0 +1,84 @@
+"""`POST /oauth/token`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import Request, post
+from litestar.datastructures import ResponseHeader
+from litestar.openapi.spec import (
+    Example,
+    OpenAPIMediaType,
+    OpenAPIType,
+    Operation,
+    RequestBody,
+    Schema,
+)
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok
+from services.auth.tokens.form import FORM_TYPES, JSON_TYPE, read_token_request
+from services.auth.tokens.schemas import TokenDetails
+from services.auth.tokens.service import TokenService
+
+
+def _text(description: str) -> Schema:
+    return Schema(type=OpenAPIType.STRING, min_length=1, description=description)
+
+
+_GRANT = Schema(
+    one_of=[
+        Schema(
+            type=OpenAPIType.OBJECT,
+            title="client_credentials",
+            required=["grant_type", "client_id", "client_secret"],
+            properties={
+                "grant_type": Schema(type=OpenAPIType.STRING, const="client_credentials"),
+                "client_id": _text("The application's client id"),
+                "client_secret": _text("The application's secret"),
+            },
+        ),
+        Schema(
+            type=OpenAPIType.OBJECT,
+            title="refresh_token",
+            required=["grant_type", "refresh_token"],
+            properties={
+                "grant_type": Schema(type=OpenAPIType.STRING, const="refresh_token"),
+                "refresh_token": _text("The latest refresh token; it is used up"),
+                "client_id": _text("When it is sent, it must be the token's application"),
+            },
+        ),
+    ]
+)
+
+
+@dataclass
+class TokenOperation(Operation):
+    """The operation with its body: the handler reads it itself, so Litestar cannot tell."""
+
+    def __post_init__(self) -> None:
+        example = Example(
+            value={"grant_type": "client_credentials", "client_id": "…", "client_secret": "…"}
+        )
+        media = OpenAPIMediaType(schema=_GRANT, examples={"client_credentials": example})
+        self.request_body = RequestBody(
+            required=True, content={FORM_TYPES[0]: media, JSON_TYPE: media}
+        )
+
+
+@post(
+    "/oauth/token",
+    status_code=200,
+    operation_class=TokenOperation,
+    responses={status: REFUSALS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)},
+    response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    summary="Get or refresh an access token",
+    tags=["Authentication"],
+    security=[{}],
+)
+async def issue_token(
+    request: Request[Any, Any, Any], tokens: TokenService
+) -> Success[TokenDetails]:
+    """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
+    content_type = request.headers.get("content-type")
+    details = await tokens.grant(read_token_request(content_type, await request.body()))
+    return ok(request, details)

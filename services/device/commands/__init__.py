@@ -1,0 +1,1 @@
+"""Commands: property updates, service calls and tasks, from the application to the device's answer."""

@@ -1,0 +1,99 @@
+"""What commands say on the bus."""
+
+from uuid import uuid4
+
+import msgspec
+
+from libs.common.bus import OutboxEntry
+from libs.common.bus.subjects import device_event, down_command, service_event, task_event
+from libs.common.contracts.events import (
+    PropertiesReported,
+    ServiceCalled,
+    ServiceReplied,
+    Subcommand,
+    TaskCreated,
+    TaskFinished,
+)
+from services.device.commands.model import Command
+
+ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did_not_answer"}
+
+
+def _ms(command: Command) -> int:
+    moment = command.finished_at or command.created_at
+    return int(moment.timestamp() * 1000)
+
+
+def subcommands(command: Command) -> list[Subcommand]:
+    """The settings of a command, each with the command's state."""
+    return [Subcommand(key, command.status, value) for key, value in command.settings()]
+
+
+def created(command: Command) -> list[OutboxEntry]:
+    """`task.{id}.created` or `service.{deviceId}.called`, and the command itself."""
+    common = {
+        "event_id": uuid4().hex,
+        "created_at": _ms(command),
+        "tenant": command.tenant,
+        "device": command.profile,
+        "task_id": command.id,
+    }
+    body: ServiceCalled | TaskCreated
+    if command.kind == "CALL_SERVICE":
+        subject = service_event(command.tenant, command.thing_id, "called")
+        inputs = command.payload["inputs"]
+        body = ServiceCalled(**common, service_id=command.service_id, inputs=inputs)
+    else:
+        subject = task_event(command.tenant, command.id, "created")
+        body = TaskCreated(**common, type=command.type)
+    return [OutboxEntry(subject, msgspec.json.encode(body)), to_device(command)]
+
+
+def to_device(command: Command) -> OutboxEntry:
+    """`thing.{sn}.down.command`, to whoever listens now."""
+    return OutboxEntry(down_command(command.sn), msgspec.json.encode(command.wire()), stream=False)
+
+
+def finished(command: Command) -> OutboxEntry:
+    """`task.{id}.finished` or `service.{deviceId}.replied`."""
+    common = {
+        "event_id": uuid4().hex,
+        "created_at": _ms(command),
+        "tenant": command.tenant,
+        "device": command.profile,
+        "task_id": command.id,
+        "status": command.status,
+    }
+    body: ServiceReplied | TaskFinished
+    if command.kind == "CALL_SERVICE":
+        subject = service_event(command.tenant, command.thing_id, "replied")
+        body = ServiceReplied(
+            **common,
+            service_id=command.service_id,
+            outputs=command.outputs,
+            error=command.error,
+        )
+    else:
+        subject = task_event(command.tenant, command.id, "finished")
+        body = TaskFinished(
+            **common,
+            type=command.type,
+            err_code=ERROR_CODES.get(command.status, ""),
+            err_msg=command.error or "",
+            subcommand=subcommands(command),
+        )
+    return OutboxEntry(subject, msgspec.json.encode(body))
+
+
+def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
+    """`device.{id}.reported`: the device says that these properties are in force now."""
+    body = PropertiesReported(
+        event_id=event_id,
+        created_at=ts,
+        tenant=command.tenant,
+        device=command.profile,
+        ts=ts,
+        properties=command.payload["properties"],
+    )
+    subject = device_event(command.tenant, command.thing_id, "reported")
+    return OutboxEntry(subject, msgspec.json.encode(body))

@@ -1,0 +1,90 @@
+"""A command: what one device is to do, and what became of it.
+
+A task is a command seen by the application. It is `PENDING` until it is first sent,
+`SENT` until the device says `SUCCESS` or `FAILED`, and `TIMEOUT` when it never does.
+MQTT from NATS is QoS 0, so sending proves nothing.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from libs.common.contracts.events import DeviceProfile, TaskStatus
+from services.device.things import Thing
+
+Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
+
+OPEN = ("PENDING", "SENT")
+"""States of a command that still waits for its device."""
+
+
+class TaskType(StrEnum):
+    """What the application asked for."""
+
+    CONFIG = "CONFIG"
+    """A configuration task or a property update."""
+    SERVICE = "SERVICE"
+    """A service call."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Command:
+    """One command to one device; `payload` is its kind's part of the wire."""
+
+    id: int
+    thing_id: int
+    sn: str
+    tenant: str
+    application_id: int
+    kind: Kind
+    payload: dict[str, Any]
+    profile: DeviceProfile
+    created_at: datetime
+    expires_at: datetime
+    status: TaskStatus = "PENDING"
+    finished_at: datetime | None = None
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+    attempts: int = 0
+
+    @property
+    def type(self) -> TaskType:
+        """The type that the task shows."""
+        return TaskType.SERVICE if self.kind == "CALL_SERVICE" else TaskType.CONFIG
+
+    @property
+    def service_id(self) -> str:
+        """The service that a `CALL_SERVICE` calls."""
+        return str(self.payload.get("serviceId", ""))
+
+    def wire(self) -> dict[str, Any]:
+        """The command as the device reads it; `expiresAt` in ms."""
+        return {
+            "commandId": self.id,
+            "kind": self.kind,
+            **self.payload,
+            "expiresAt": int(self.expires_at.timestamp() * 1000),
+        }
+
+    def settings(self) -> list[tuple[str, Any]]:
+        """What is set, key by key."""
+        if self.kind == "SET_PROPERTIES":
+            return list(self.payload["properties"].items())
+        if self.kind == "SET_PROFILE":
+            return [(entry["key"], entry.get("value")) for entry in self.payload["values"]]
+        return []
+
+
+@dataclass(slots=True, frozen=True)
+class Draft:
+    """A command that has been checked and not yet written."""
+
+    thing: Thing
+    kind: Kind
+    payload: dict[str, Any]
+
+
+def now() -> datetime:
+    """The time, aware, in UTC."""
+    return datetime.now(UTC)

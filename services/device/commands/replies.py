@@ -1,0 +1,139 @@
+"""Replies: a device answers a command, and the command is closed.
+
+The end of the command, its event, the history record of confirmed properties and the
+ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from libs.common.bus import Outbox
+from libs.common.store.mongo import BulkFailed, DuplicateKey, Mongo, Session
+from libs.common.tsl import Refusal
+from services.device.commands.messages import confirmed, finished
+from services.device.commands.model import OPEN, Command
+from services.device.commands.schemas import Reply
+from services.device.commands.store import CommandStore
+from services.device.history.partitions import Partitions, history_key, partition_of
+from services.device.reports.latest import LatestValues
+from services.device.reports.ledger import Ledger
+from services.device.reports.store import SEEN, seen_key
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
+
+LONGEST_ERROR = 1000
+
+
+class ReplyHandler:
+    """Closes commands by what devices answer."""
+
+    def __init__(
+        self,
+        *,
+        mongo: Mongo,
+        commands: CommandStore,
+        outbox: Outbox,
+        latest: LatestValues,
+        partitions: Partitions,
+        ledger: Ledger,
+    ) -> None:
+        self._mongo = mongo
+        self._commands = commands
+        self._outbox = outbox
+        self._latest = latest
+        self._partitions = partitions
+        self._ledger = ledger
+
+    async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
+        """Close the command that `uplink` answers; return why not, when it is refused."""
+        try:
+            reply = msgspec.json.decode(uplink.payload, type=Reply)
+            command_id = int(reply.command_id)
+        except (msgspec.DecodeError, ValueError) as error:
+            return f"not a reply: {error}"
+        if reply.status not in {"SUCCESS", "FAILED"}:
+            return f"status '{reply.status[:40]}' is neither SUCCESS nor FAILED"
+        found = await self._commands.of_thing(command_id, thing.id)
+        if found is None:
+            return f"commandId {command_id} is not a command of this device"
+        command, closed_by = found
+        if command.status in OPEN:
+            _answer(command, reply, thing, uplink.received)
+            if await self._close(command, thing, uplink):
+                return None
+        elif closed_by is None:
+            return f"command {command_id} expired before this answer"
+        if closed_by == uplink.key:
+            await self._show(command, thing, uplink)
+        else:
+            await self._count_repetition(uplink)
+        return None
+
+    async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
+        confirms = command.kind == "SET_PROPERTIES" and command.status == "SUCCESS"
+        if confirms:
+            await self._partitions.ensure({partition_of(uplink.received)})
+        written: list[dict[str, Any]] = []
+
+        async def work(session: Session) -> bool:
+            written.clear()
+            if not await self._commands.close(command, session, closed_by=uplink.key):
+                return False
+            entries = [finished(command)]
+            if confirms:
+                entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
+                await self._record(command, thing, uplink, session)
+            elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
+                values = await self._commands.profile(thing.id)
+                values.update(command.settings())
+                await self._commands.set_profile(thing.id, values, session)
+            written.extend(await self._outbox.add(entries, session))
+            await self._ledger.count(session, stored=1)
+            return True
+
+        if not await self._mongo.transaction(work):
+            return False
+        await self._show(command, thing, uplink)
+        await self._outbox.relay(written)
+        return True
+
+    async def _record(
+        self, command: Command, thing: Thing, uplink: Uplink, session: Session
+    ) -> None:
+        if not thing.data_storage:
+            return
+        key = history_key(thing.id, uplink.received, uplink.sequence)
+        history = self._partitions.collection(partition_of(uplink.received))
+        await history.insert_one({"_id": key, "p": command.payload["properties"]}, session=session)
+
+    async def _show(self, command: Command, thing: Thing, uplink: Uplink) -> None:
+        if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
+            await self._latest.apply([(thing.id, uplink.received, command.payload["properties"])])
+
+    async def _count_repetition(self, uplink: Uplink) -> None:
+        """A command that was sent twice may be answered twice: taken, with nothing to do."""
+
+        async def work(session: Session) -> None:
+            row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
+            await self._mongo.database[SEEN].insert_one(row, session=session)
+            await self._ledger.count(session, stored=1)
+
+        try:
+            await self._mongo.transaction(work)
+        except (DuplicateKey, BulkFailed):
+            return
+
+
+def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:
+    command.status = "SUCCESS" if reply.status == "SUCCESS" else "FAILED"
+    command.finished_at = datetime.fromtimestamp(received / 1000, UTC)
+    if reply.error is not None:
+        text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
+        command.error = (text if isinstance(text, str) else text.decode())[:LONGEST_ERROR]
+    if command.kind == "CALL_SERVICE" and reply.outputs is not None:
+        try:
+            command.outputs = thing.tsl.check_service_outputs(command.service_id, reply.outputs)
+        except Refusal as error:
+            command.error = f"outputs refused: {error}"[:LONGEST_ERROR]

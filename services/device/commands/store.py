@@ -1,0 +1,162 @@
+"""Commands in MongoDB."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from pymongo import UpdateOne
+
+from libs.common.contracts.events import DeviceProfile
+from libs.common.store.mongo import Database, Session
+from services.device.commands.model import OPEN, Command
+
+RESEND = (1, 2, 5, 10, 20, 40, 60)
+"""Seconds until an unanswered command is sent again to a connected device."""
+FIRST_ATTEMPT = 2
+"""A command that was just sent begins here in `RESEND`."""
+
+
+def to_document(command: Command) -> dict[str, Any]:
+    """The command as it is stored."""
+    return {
+        "_id": command.id,
+        "thingId": command.thing_id,
+        "sn": command.sn,
+        "tenant": command.tenant,
+        "applicationId": command.application_id,
+        "kind": command.kind,
+        "payload": command.payload,
+        "profile": msgspec.to_builtins(command.profile),
+        "createdAt": command.created_at,
+        "expiresAt": command.expires_at,
+        "status": command.status,
+        "attempts": FIRST_ATTEMPT,
+        "nextSendAt": command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT]),
+    }
+
+
+def from_document(document: Mapping[str, Any]) -> Command:
+    """The command that was stored."""
+    return Command(
+        id=document["_id"],
+        thing_id=document["thingId"],
+        sn=document["sn"],
+        tenant=document["tenant"],
+        application_id=document["applicationId"],
+        kind=document["kind"],
+        payload=document["payload"],
+        profile=msgspec.convert(document["profile"], DeviceProfile),
+        created_at=document["createdAt"],
+        expires_at=document["expiresAt"],
+        status=document["status"],
+        finished_at=document.get("finishedAt"),
+        outputs=document.get("outputs"),
+        error=document.get("error"),
+        attempts=document.get("attempts", 0),
+    )
+
+
+class CommandStore:
+    """Reads and writes commands."""
+
+    def __init__(self, database: Database) -> None:
+        self._commands = database["commands"]
+        self._profiles = database["profiles"]
+
+    async def add(self, commands: Sequence[Command], session: Session) -> None:
+        """Write new commands in the caller's transaction."""
+        await self._commands.insert_many([to_document(one) for one in commands], session=session)
+
+    async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
+        """A command of one application."""
+        document = await self._commands.find_one(
+            {"_id": command_id, "tenant": tenant, "applicationId": application_id}
+        )
+        return from_document(document) if document else None
+
+    async def of_thing(self, command_id: int, thing_id: int) -> tuple[Command, str | None] | None:
+        """A command of one thing, with the key of the reply that closed it."""
+        document = await self._commands.find_one({"_id": command_id, "thingId": thing_id})
+        return (from_document(document), document.get("closedBy")) if document else None
+
+    async def open_of(self, thing_id: int) -> list[Command]:
+        """The commands that a thing has not answered, oldest first."""
+        cursor = self._commands.find({"thingId": thing_id, "status": {"$in": OPEN}}).sort("_id", 1)
+        return [from_document(document) async for document in cursor]
+
+    async def close(
+        self, command: Command, session: Session, *, closed_by: str | None = None
+    ) -> bool:
+        """Write the end of a command; False when somebody else has closed it."""
+        changes = {
+            "status": command.status,
+            "finishedAt": command.finished_at,
+            "outputs": command.outputs,
+            "error": command.error,
+            "closedBy": closed_by,
+        }
+        result = await self._commands.update_one(
+            {"_id": command.id, "status": {"$in": OPEN}},
+            {"$set": changes, "$unset": {"nextSendAt": ""}},
+            session=session,
+        )
+        return bool(result.modified_count)
+
+    async def due(self, now: datetime, limit: int = 500) -> list[Command]:
+        """Open commands that are to be sent again or have expired."""
+        cursor = self._commands.find(
+            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}}, limit=limit
+        )
+        return [from_document(document) async for document in cursor]
+
+    async def sent(self, commands: Sequence[Command], now: datetime) -> None:
+        """Note that commands were sent, and when they are to be sent again."""
+        await self._reschedule(
+            commands, lambda one: now + timedelta(seconds=_pause(one.attempts)), {"status": "SENT"}
+        )
+
+    async def rest(self, commands: Sequence[Command]) -> None:
+        """Let commands lie until their device connects or they expire."""
+        await self._reschedule(commands, lambda one: one.expires_at, {})
+
+    async def _reschedule(
+        self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
+    ) -> None:
+        if commands:
+            await self._commands.bulk_write(
+                [
+                    UpdateOne(
+                        {"_id": one.id, "status": {"$in": OPEN}},
+                        {
+                            "$set": {**changes, "nextSendAt": min(when(one), one.expires_at)},
+                            "$inc": {"attempts": 1},
+                        },
+                    )
+                    for one in commands
+                ],
+                ordered=False,
+            )
+
+    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
+        """Send the open commands of things again from `at` on: they have connected."""
+        await self._commands.update_many(
+            {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}},
+            [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
+        )
+
+    async def profile(self, thing_id: int) -> dict[str, Any]:
+        """The profile values that a thing has confirmed."""
+        document = await self._profiles.find_one({"_id": thing_id})
+        return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
+
+    async def set_profile(self, thing_id: int, values: Mapping[str, Any], session: Session) -> None:
+        """Write the profile values of a thing, whole."""
+        listed = [{"key": key, "value": value} for key, value in values.items()]
+        await self._profiles.replace_one(
+            {"_id": thing_id}, {"values": listed}, upsert=True, session=session
+        )
+
+
+def _pause(attempts: int) -> int:
+    return RESEND[min(attempts, len(RESEND) - 1)]

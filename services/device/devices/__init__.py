@@ -1,0 +1,1 @@
+"""Devices: add, search, get, update, delete, remove from the application, credentials."""

@@ -1,0 +1,133 @@
+"""Devices on the wire (specification, "Device"; field notes, section 3)."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from libs.common.contracts.events import Connect
+from services.device.devices.fields import Id, Line, Name, Tags, Text
+from services.device.devices.paging import PageNumber, PageSize, Sorts
+from services.device.products.schemas import DeviceType
+
+Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
+
+
+class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /devices`. `profile` is the older name of `config`, JSON as text too."""
+
+    sn_dev_eui: str = msgspec.field(name="snDevEUI")
+    name: Name
+    description: Text | None = None
+    project: Line | None = None
+    tag: Tags | None = None
+    model: Line | None = None
+    auto_provision: bool | None = None
+    config: dict[str, Any] | None = None
+    profile: dict[str, Any] | str | None = None
+    data_storage: bool | None = None
+
+
+class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT /devices`; what is absent or null stays as it is."""
+
+    device_id: Id
+    name: Name
+    tsl_version: Line | None = None
+    description: Text | None = None
+    project: Line | None = None
+    tag: Tags | None = None
+    data_storage: bool | None = None
+
+
+class SearchDevices(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /devices/search`; every filter narrows, a blank one does not count.
+
+    `sn`, `devEUI` and `imei` match whole, `keyword`, `name`, `model` and versions in part,
+    all without regard to case. Of a list any value will do. Bounds of `electricity` (%)
+    are inclusive. `autopStatus` is the older name of `rpsStatus`.
+    """
+
+    page_size: PageSize
+    page_number: PageNumber
+    sorts: Sorts | None = None
+    keyword: Line | None = None
+    sn: Line | None = None
+    dev_eui: Line | None = msgspec.field(default=None, name="devEUI")
+    imei: Line | None = None
+    name: Line | None = None
+    model: Line | None = None
+    hardware_version: Line | None = None
+    firmware_version: Line | None = None
+    connect_status: list[Connect] | None = None
+    device_type: list[DeviceType] | None = None
+    rps_status: list[Provisioning] | None = None
+    autop_status: list[Provisioning] | None = None
+    electricity_min: Percent | None = None
+    electricity_max: Percent | None = None
+    project: Line | None = None
+    tag: Line | Tags | None = None
+    application_id: Id | None = None
+
+
+class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A device as adding and updating it answer (Decision 5)."""
+
+    sn: str
+    device_id: int
+    dev_eui: str | None = msgspec.field(default=None, name="devEUI")
+    imei: str | None = None
+
+
+class ApplicationRef(msgspec.Struct, rename="camel"):
+    """The application that a device belongs to."""
+
+    application_id: int
+    application_name: str
+
+
+class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """The whole record; `lastUpdateTime` is the time of the newest report in ms.
+
+    `autopStatus` repeats `rpsStatus` under its older name.
+    """
+
+    sn: str
+    device_id: int
+    dev_eui: str | None = msgspec.field(default=None, name="devEUI")
+    imei: str | None = None
+    name: str
+    description: str
+    project: str
+    tag: list[str]
+    model: str
+    tsl_version: str
+    device_type: DeviceType
+    connect_status: Connect
+    license_status: str
+    rps_status: Provisioning
+    autop_status: Provisioning
+    hardware_version: str | None = None
+    firmware_version: str | None = None
+    electricity: int | float | None = None
+    last_update_time: int | None = None
+    application: ApplicationRef | None = None
+    mac: str | None = None
+    wlan_mac: str | None = None
+    data_storage: bool
+
+
+class DevicePage(msgspec.Struct, rename="camel"):
+    """One page of a search."""
+
+    page_size: int
+    page_number: int
+    total: int
+    content: list[DeviceRecord]
+
+
+class Credentials(msgspec.Struct):
+    """What a device logs in with; the key is shown only here."""
+
+    sn: str
+    key: str

@@ -1,0 +1,124 @@
+"""What a search asks, as a MongoDB filter and order."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.errors import InvalidInput
+from services.device.devices.paging import order_of
+from services.device.devices.schemas import SearchDevices
+from services.device.devices.serials import key_of
+
+COLUMNS = {
+    "sn": "snKey",
+    "deviceId": "_id",
+    "devEUI": "devEUI",
+    "imei": "imei",
+    "name": "name",
+    "description": "description",
+    "project": "project",
+    "tag": "tag",
+    "model": "model",
+    "tslVersion": "tslVersion",
+    "deviceType": "deviceType",
+    "connectStatus": "connectStatus",
+    "licenseStatus": "licenseStatus",
+    "rpsStatus": "rpsStatus",
+    "autopStatus": "rpsStatus",
+    "hardwareVersion": "hardwareVersion",
+    "firmwareVersion": "firmwareVersion",
+    "electricity": "electricity",
+    "lastUpdateTime": "lastUpdateTime",
+    "application": "application.applicationName",
+    "mac": "mac",
+    "wlanMac": "wlanMac",
+    "dataStorage": "dataStorage",
+}
+"""Fields of the record, and where they are stored.
+
+The stored `lastUpdateTime` lags behind the newest report by up to 10 s: an order by it is
+as old as that, the answered times are exact.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A page of the devices that match `filter`, in `order`."""
+
+    filter: dict[str, Any]
+    order: list[tuple[str, int]]
+    skip: int
+    limit: int
+
+
+def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
+    """Translate a search over the devices of an application.
+
+    Raises `InvalidInput` for an order that cannot be and for bounds that exclude all.
+    """
+    low, high = search.electricity_min, search.electricity_max
+    if low is not None and high is not None and low > high:
+        raise InvalidInput("must not exceed electricityMax", field="electricityMin")
+    conditions = [{"tenant": tenant, "application.applicationId": application_id}]
+    conditions.extend(_conditions(search))
+    return Query(
+        filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
+        order=order_of(search.sorts or [], COLUMNS),
+        skip=(search.page_number - 1) * search.page_size,
+        limit=search.page_size,
+    )
+
+
+def _conditions(search: SearchDevices) -> Iterator[dict[str, Any]]:
+    if search.application_id is not None:
+        yield {"application.applicationId": search.application_id}
+    yield from _whole(search)
+    yield from _in_part(search)
+    yield from _any_of(search)
+    if search.electricity_min is not None:
+        yield {"electricity": {"$gte": search.electricity_min}}
+    if search.electricity_max is not None:
+        yield {"electricity": {"$lte": search.electricity_max}}
+
+
+def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
+    if search.sn:
+        yield {"snKey": key_of(search.sn)}
+    if search.dev_eui:
+        yield {"devEUI": search.dev_eui.upper()}
+    if search.imei:
+        yield {"imei": {"$regex": f"^{re.escape(search.imei)}$", "$options": "i"}}
+    if search.project:
+        yield {"project": search.project}
+
+
+def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
+    if search.keyword:
+        names = ("name", "sn", "devEUI")
+        yield {"$or": [{name: _containing(search.keyword)} for name in names]}
+    for name, text in (
+        ("name", search.name),
+        ("model", search.model),
+        ("hardwareVersion", search.hardware_version),
+        ("firmwareVersion", search.firmware_version),
+    ):
+        if text:
+            yield {name: _containing(text)}
+
+
+def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
+    tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
+    for name, values in (
+        ("connectStatus", search.connect_status),
+        ("deviceType", search.device_type),
+        ("rpsStatus", search.rps_status),
+        ("rpsStatus", search.autop_status),
+        ("tag", tags),
+    ):
+        if values:
+            yield {name: {"$in": list(dict.fromkeys(values))}}
+
+
+def _containing(text: str) -> dict[str, str]:
+    return {"$regex": re.escape(text), "$options": "i"}

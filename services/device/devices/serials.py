@@ -1,0 +1,58 @@
+"""Serial numbers: what they look like, and that each has one holder.
+
+An SN is a token of a NATS subject and a level of an MQTT topic, so it is unique on the
+whole platform, without regard to case. One collection, `serials`, holds them all: a
+device and an RPS record of the same SN cannot both be.
+"""
+
+import re
+from typing import Literal
+
+from libs.common.errors import InvalidInput
+from libs.common.store.mongo import Database, Session
+
+SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
+
+Holder = Literal["device", "rps"]
+
+
+class SerialTaken(Exception):
+    """The SN has a holder already."""
+
+
+def check_serial(text: str, field: str) -> str:
+    """Return `text` when it can be an SN; raise `InvalidInput` naming `field`."""
+    if not SERIAL.fullmatch(text):
+        raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field=field)
+    return text
+
+
+def key_of(serial: str) -> str:
+    """The form by which SNs are compared."""
+    return serial.upper()
+
+
+def dev_eui_of(serial: str) -> str | None:
+    """The DevEUI that an SN of 16 hexadecimal digits is, in upper case."""
+    return serial.upper() if DEV_EUI.fullmatch(serial) else None
+
+
+class Serials:
+    """Who holds which SN; keys are in upper case."""
+
+    def __init__(self, database: Database) -> None:
+        self._serials = database["serials"]
+
+    async def holder(self, key: str) -> Holder | None:
+        """What holds the SN now."""
+        document = await self._serials.find_one({"_id": key})
+        return document["holder"] if document else None
+
+    async def claim(self, key: str, holder: Holder, session: Session) -> None:
+        """Take the SN; a `DuplicateKey` of the store says that it is taken."""
+        await self._serials.insert_one({"_id": key, "holder": holder}, session=session)
+
+    async def release(self, key: str, session: Session) -> None:
+        """Give the SN back."""
+        await self._serials.delete_one({"_id": key}, session=session)

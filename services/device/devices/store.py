@@ -1,0 +1,164 @@
+"""Devices in MongoDB; every change is one transaction with the event that tells of it.
+
+`devices`: `{_id, tenant, sn, snKey, devEUI?, imei?, name, description, project, tag, model,
+tslVersion, deviceType, application: {applicationId, applicationName} | null, connectStatus,
+licenseStatus, rpsStatus, hardwareVersion?, firmwareVersion?, electricity?, mac?, wlanMac?,
+lastUpdateTime?, dataStorage, createdAt, updatedAt}`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ReturnDocument
+
+from libs.common.bus import Outbox
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, DuplicateKey, Mongo, Session
+from services.device.devices.messages import Change, changed
+from services.device.devices.search import Query
+from services.device.devices.serials import Holder, Serials, SerialTaken
+from services.device.products.errors import unknown_model
+from services.device.products.usage import ProductUsage
+from services.device.things.directory import GENERIC
+
+Device = dict[str, Any]
+
+_Work = Callable[[Session], Awaitable[Device | None]]
+
+
+class DeviceStore:
+    """Reads and writes devices."""
+
+    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._devices = mongo.database["devices"]
+        self._latest = mongo.database["latest"]
+        self._serials = Serials(mongo.database)
+        self._usage = ProductUsage(mongo.database)
+
+    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
+        """What holds the SN, and the device when it is one."""
+        device = await self._devices.find_one({"snKey": key})
+        return ("device", device) if device else (await self._serials.holder(key), None)
+
+    async def find(self, tenant: str, application_id: int, device_id: int) -> Device | None:
+        """The device, when it belongs to the application."""
+        device: Device | None = await self._devices.find_one(
+            _of_application(tenant, application_id, device_id)
+        )
+        return device
+
+    async def search(self, query: Query) -> tuple[list[Device], int]:
+        """The page that `query` describes, and how many devices match in all."""
+        cursor = self._devices.find(
+            query.filter, sort=query.order, skip=query.skip, limit=query.limit
+        )
+        found, total = await asyncio.gather(
+            cursor.to_list(None), self._devices.count_documents(query.filter)
+        )
+        return found, total
+
+    async def report_times(self, device_ids: list[int]) -> dict[int, int]:
+        """The time (ms) of the newest report of each device that has one."""
+        cursor = self._latest.find({"_id": {"$in": device_ids}}, {"t": 1})
+        return {latest["_id"]: latest["t"] async for latest in cursor if "t" in latest}
+
+    async def insert(self, device: Device) -> None:
+        """Write a new device; raise `SerialTaken` when its SN has a holder."""
+
+        async def work(session: Session) -> Device:
+            await self._serials.claim(device["snKey"], "device", session)
+            await self._tie(device, session)
+            await self._devices.insert_one(device, session=session)
+            return device
+
+        try:
+            await self._change(work, "added")
+        except DuplicateKey as error:
+            raise SerialTaken from error
+
+    async def attach(self, device_id: int, changes: dict[str, Any]) -> Device | None:
+        """Give a device without application to one; None when it has one meanwhile."""
+        free = {"_id": device_id, "application": None}
+        return await self._set(free, changes, "added")
+
+    async def update(
+        self, tenant: str, application_id: int, device_id: int, changes: dict[str, Any]
+    ) -> Device | None:
+        """Change fields of a device; None when the application has no such device."""
+        query = _of_application(tenant, application_id, device_id)
+        return await self._set(query, changes, "updated")
+
+    async def detach(self, tenant: str, application_id: int, device_id: int) -> Device | None:
+        """Take a device from its application; None when it does not belong to it."""
+        query = _of_application(tenant, application_id, device_id)
+        return await self._set(query, {"application": None}, "removed")
+
+    async def delete(self, tenant: str, application_id: int, device_id: int) -> Device | None:
+        """Delete a device with its latest values; its history stays until it is too old."""
+        query = _of_application(tenant, application_id, device_id)
+
+        async def work(session: Session) -> Device | None:
+            device: Device | None = await self._devices.find_one_and_delete(query, session=session)
+            if device is not None:
+                await self._serials.release(device["snKey"], session)
+                await self._latest.delete_one({"_id": device_id}, session=session)
+            return device
+
+        return await self._change(work, "deleted")
+
+    async def _set(
+        self, query: dict[str, Any], changes: dict[str, Any], change: Change
+    ) -> Device | None:
+        update = {"$set": {**changes, "updatedAt": datetime.now(UTC)}}
+
+        async def work(session: Session) -> Device | None:
+            device: Device | None = await self._devices.find_one_and_update(
+                query, update, return_document=ReturnDocument.AFTER, session=session
+            )
+            if device is not None and "tslVersion" in changes:
+                await self._tie(device, session)
+            return device
+
+        return await self._change(work, change)
+
+    async def _tie(self, device: Device, session: Session) -> None:
+        if device["model"] == GENERIC:
+            return
+        if not await self._usage.tie(device["tenant"], device["model"], device["snKey"], session):
+            raise unknown_model(device["model"])
+
+    async def _change(self, work: _Work, change: Change) -> Device | None:
+        """Run `work` and write the event of the device it returns, in one transaction."""
+
+        async def whole(session: Session) -> tuple[Device | None, list[dict[str, Any]]]:
+            device = await work(session)
+            entries = [changed(device, change)] if device is not None else []
+            return device, await self._outbox.add(entries, session)
+
+        device, entries = await self._mongo.transaction(whole)
+        await self._outbox.relay(entries)
+        return device
+
+
+def _of_application(tenant: str, application_id: int, device_id: int) -> dict[str, Any]:
+    return {"_id": device_id, "tenant": tenant, "application.applicationId": application_id}
+
+
+async def _make_indexes(database: Database) -> None:
+    devices = database["devices"]
+    mine = [("tenant", 1), ("application.applicationId", 1)]
+    await devices.create_index([("snKey", 1)], name="sn", unique=True)
+    await devices.create_index([*mine, ("_id", 1)], name="application")
+    await devices.create_index([*mine, ("name", 1), ("_id", 1)], name="application_name")
+    await devices.create_index([*mine, ("snKey", 1), ("_id", 1)], name="application_sn")
+    await devices.create_index([("tenant", 1), ("model", 1), ("tslVersion", 1)], name="product")
+    await devices.create_index([("devEUI", 1)], name="dev_eui", sparse=True)
+    await devices.create_index([("imei", 1)], name="imei", sparse=True)
+    await database["serials"].create_index([("holder", 1)], name="holder")
+
+
+MIGRATIONS = [Migration(200, "indexes of devices", _make_indexes)]

@@ -1,0 +1,1 @@
+"""History: reported values, kept in time order and read page by page."""

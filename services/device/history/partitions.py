@@ -1,0 +1,72 @@
+"""Partitions of history: one clustered collection per week, dropped whole when it is old.
+
+`_id` is binary: device id, time in ms and UPLINK sequence, 8 bytes each, big-endian; so a
+page of one device is one range scan, and a redelivered report has the key it had before.
+"""
+
+import struct
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.common.store.mongo import CollectionExists, Database
+
+DAY_MS = 86_400_000
+SPAN_MS = 7 * DAY_MS
+PREFIX = "history_"
+KEY = struct.Struct(">QQQ")
+LAST = 2**64 - 1
+
+
+def history_key(device_id: int, ts: int, sequence: int) -> bytes:
+    """The natural key of a report (24 bytes)."""
+    return KEY.pack(device_id, ts, sequence)
+
+
+def partition_of(ts: int) -> int:
+    """The number of the partition that holds `ts` (ms): weeks since 1970."""
+    return ts // SPAN_MS
+
+
+def collection_name(partition: int) -> str:
+    """`history_` and the partition's first day."""
+    first = datetime.fromtimestamp(partition * SPAN_MS / 1000, UTC)
+    return f"{PREFIX}{first:%Y%m%d}"
+
+
+class Partitions:
+    """The partitions of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._made: set[int] = set()
+
+    @staticmethod
+    def name(partition: int) -> str:
+        """The collection name of a partition."""
+        return collection_name(partition)
+
+    def collection(self, partition: int) -> Any:
+        """The collection of a partition."""
+        return self._database[collection_name(partition)]
+
+    async def ensure(self, partitions: Iterable[int]) -> None:
+        """Create the partitions that are missing; a transaction must not create one."""
+        for partition in set(partitions) - self._made:
+            try:
+                await self._database.create_collection(
+                    collection_name(partition), clusteredIndex={"key": {"_id": 1}, "unique": True}
+                )
+            except CollectionExists:
+                pass
+            self._made.add(partition)
+
+    async def drop_before(self, oldest: int) -> list[str]:
+        """Drop every partition that ends before `oldest` (ms); return their names."""
+        last_kept = collection_name(partition_of(oldest))
+        names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})
+        old = sorted(name for name in names if name < last_kept)
+        for name in old:
+            await self._database.drop_collection(name)
+        self._made = {number for number in self._made if collection_name(number) >= last_kept}
+        return old

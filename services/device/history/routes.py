@@ -1,0 +1,36 @@
+"""`GET /device/openapi/v1/devices/{deviceId}/properties/history`."""
+
+from typing import Annotated, Any
+
+from litestar import Request, get
+from litestar.params import Parameter
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok, principal_of
+from services.device.history.schemas import HistoryPage
+from services.device.history.service import LATEST_TIME, HistoryService
+from services.device.things.access import DeviceId, Things
+
+@get(
+    "/device/openapi/v1/devices/{device_id:int}/properties/history",
+    responses=REFUSALS,
+    summary="Query property history",
+    tags=["Devices"],
+)
+async def property_history(
+    request: Request[Any, Any, Any],
+    things: Things,
+    history: HistoryService,
+    device_id: DeviceId,
+    start_time: Annotated[int | None, Parameter(query="startTime", ge=0, le=LATEST_TIME)] = None,
+    end_time: Annotated[int | None, Parameter(query="endTime", ge=0, le=LATEST_TIME)] = None,
+    page_size: Annotated[int | None, Parameter(query="pageSize", le=2**31)] = None,
+    page_key: Annotated[str | None, Parameter(query="pageKey", max_length=64)] = None,
+    order: Annotated[str | None, Parameter(query="order", max_length=8)] = None,
+) -> Success[HistoryPage]:
+    """Reported properties, newest first unless asked otherwise."""
+    device = await things.document(principal_of(request), device_id)
+    page = await history.page(
+        device_id, stored=device.get("dataStorage", True), start=start_time, end=end_time, size=page_size, key=page_key, order=order
+    )
+    return ok(request, page)

@@ -1,0 +1,1 @@
+"""Products: models of devices, with their TSL documents by version."""

@@ -1,0 +1,66 @@
+"""`/device/openapi/v1/products`."""
+
+from typing import Annotated, Any
+
+from litestar import Request, delete, get, put
+from litestar.params import Parameter
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok
+from services.device.devices.caller import application_of
+from services.device.devices.paging import LARGEST_NUMBER, LARGEST_PAGE
+from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.products.service import ProductService
+
+_PATH = "/device/openapi/v1/products"
+_TAGS = ["Products"]
+
+
+@get(_PATH, responses=REFUSALS, summary="List products", tags=_TAGS)
+async def list_products(
+    request: Request[Any, Any, Any],
+    product_service: ProductService,
+    page_size: Annotated[int, Parameter(query="pageSize", ge=1, le=LARGEST_PAGE)] = 100,
+    page_number: Annotated[int, Parameter(query="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
+) -> Success[ProductPage]:
+    """The products of the tenant, without their TSL."""
+    page = await product_service.page(application_of(request), page_number, page_size)
+    return ok(request, page)
+
+
+@get(f"{_PATH}/{{model:str}}", responses=REFUSALS, summary="Get a product", tags=_TAGS)
+async def get_product(
+    request: Request[Any, Any, Any], product_service: ProductService, model: str
+) -> Success[ProductWithTsl]:
+    """A product with its current TSL."""
+    return ok(request, await product_service.get(application_of(request), model))
+
+
+@put(
+    f"{_PATH}/{{model:str}}",
+    responses=REFUSALS,
+    summary="Create or update a product",
+    tags=_TAGS,
+)
+async def put_product(
+    request: Request[Any, Any, Any], product_service: ProductService, model: str, data: PutProduct
+) -> Success[Product]:
+    """Create or update a product; its TSL is checked whole and becomes the current version."""
+    return ok(request, await product_service.put(application_of(request), model, data))
+
+
+@delete(
+    f"{_PATH}/{{model:str}}",
+    responses=REFUSALS,
+    status_code=200,
+    summary="Delete a product",
+    tags=_TAGS,
+)
+async def delete_product(
+    request: Request[Any, Any, Any], product_service: ProductService, model: str
+) -> Success[str]:
+    """Delete a product that has no devices; answers its model."""
+    return ok(request, await product_service.delete(application_of(request), model))
+
+
+ROUTES = [list_products, get_product, put_product, delete_product]

@@ -1,0 +1,49 @@
+"""Products on the wire."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from libs.common.tsl import TslDocument
+from services.device.devices.fields import Name
+
+DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
+
+Prefixes = Annotated[list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)]
+
+
+class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT /products/{model}`; `tsl` is a document as vendors publish it."""
+
+    name: Name
+    tsl: dict[str, Any]
+    sn_prefixes: Prefixes = []
+    device_type: DeviceType = "COMMON"
+
+
+class Product(msgspec.Struct, rename="camel", kw_only=True):
+    """A product without its documents; new devices get `current_version`. Times are ms."""
+
+    model: str
+    name: str
+    sn_prefixes: list[str]
+    device_type: DeviceType
+    current_version: str
+    versions: list[str]
+    created_at: int | msgspec.UnsetType = msgspec.UNSET
+    updated_at: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class ProductWithTsl(Product, kw_only=True):
+    """A product with the document of its current version."""
+
+    tsl: TslDocument
+
+
+class ProductPage(msgspec.Struct, rename="camel"):
+    """One page of the products of a tenant."""
+
+    page_size: int
+    page_number: int
+    total: int
+    content: list[Product]

@@ -1,0 +1,174 @@
+"""What may be done with products."""
+
+import hashlib
+import re
+from typing import Any, Protocol
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+from libs.common.identity import Principal
+from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
+from services.device.devices.serials import SERIAL
+from services.device.products.errors import built_in, product_not_found, unknown_model
+from services.device.products.model import StoredTsl, Wanted
+from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.things.directory import GENERIC
+
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+LARGEST_DOCUMENT = 4 * 1024 * 1024
+"""Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
+
+
+class Products(Protocol):
+    """What the service needs of its store."""
+
+    async def find(self, tenant: str, model: str) -> Product | None:
+        """The product of a model."""
+
+    async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
+        """The products that answer to any of these prefixes."""
+
+    async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
+        """Products by model, and their number."""
+
+    async def tsl(self, tenant: str, model: str, version: str) -> StoredTsl | None:
+        """The document of one version."""
+
+    async def put(self, wanted: Wanted) -> Product:
+        """Create or update."""
+
+    async def delete(self, tenant: str, model: str) -> bool:
+        """Delete; False when there is none."""
+
+
+class ProductService:
+    """Products of a tenant; any of its applications may manage them."""
+
+    def __init__(self, store: Products) -> None:
+        self._store = store
+
+    async def put(self, principal: Principal, model: str, body: PutProduct) -> Product:
+        """Create or update a product; its TSL becomes the version that new devices get.
+
+        The same document again changes nothing. Raises `InvalidInput` with every fault of
+        the body (paths `tsl.…`), `Conflict` for the built-in product, for a changed
+        document under a version that devices use, and for a prefix of another product.
+        """
+        if model.lower() == GENERIC:
+            raise built_in(model)
+        if not MODEL.fullmatch(model):
+            raise InvalidInput(
+                "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+                field="model",
+            )
+        faults: list[Fault] = []
+        prefixes = _prefixes(body.sn_prefixes, faults)
+        tsl = _tsl(body.tsl, faults)
+        if faults or tsl is None:
+            raise InvalidInput.of_faults(faults)
+        return await self._store.put(
+            Wanted(principal.tenant, model, body.name, prefixes, body.device_type, tsl)
+        )
+
+    async def get(self, principal: Principal, model: str) -> ProductWithTsl:
+        """A product with its current TSL; raise `NotFound` when there is none."""
+        product = await self._find(principal.tenant, model)
+        if product is None:
+            raise product_not_found(model)
+        tsl = await self.tsl(principal.tenant, product.model, product.current_version)
+        return ProductWithTsl(**msgspec.structs.asdict(product), tsl=tsl)
+
+    async def page(self, principal: Principal, number: int, size: int) -> ProductPage:
+        """One page (from 1) of all products, the built-in one first, then by model."""
+        start = (number - 1) * size
+        own = [generic_product()] if start == 0 else []
+        found, total = await self._store.page(
+            principal.tenant, max(start - 1, 0), size - len(own)
+        )
+        return ProductPage(size, number, total + 1, own + found)
+
+    async def delete(self, principal: Principal, model: str) -> str:
+        """Delete a product without devices; return its model."""
+        if model.lower() == GENERIC:
+            raise built_in(model)
+        if not await self._store.delete(principal.tenant, model):
+            raise product_not_found(model)
+        return model
+
+    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
+        """The product of a new device: the named one, else that of the longest SN prefix.
+
+        `serial` is in upper case; no prefix fits means `generic`. Raises `InvalidInput`
+        for a model that the tenant does not have.
+        """
+        if model is not None:
+            product = await self._find(tenant, model)
+            if product is None:
+                raise unknown_model(model)
+            return product
+        prefixes = [serial[:end] for end in range(len(serial), 0, -1)]
+        lengths = {
+            len(prefix): product
+            for product in await self._store.with_prefix(tenant, prefixes)
+            for prefix in product.sn_prefixes
+            if serial.startswith(prefix)
+        }
+        return lengths[max(lengths)] if lengths else generic_product()
+
+    async def versions(self, tenant: str, model: str) -> list[str]:
+        """The TSL versions that a product has; none when it is gone."""
+        product = await self._find(tenant, model)
+        return product.versions if product else []
+
+    async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+        """The document of one version; the open TSL stands in for one that is gone."""
+        if model != GENERIC:
+            stored = await self._store.tsl(tenant, model, version)
+            if stored is not None:
+                return msgspec.json.decode(stored.document, type=TslDocument)
+        return generic_tsl().document
+
+    async def _find(self, tenant: str, model: str) -> Product | None:
+        return generic_product() if model == GENERIC else await self._store.find(tenant, model)
+
+
+def generic_product() -> Product:
+    """The built-in product of devices that no other product answers to."""
+    version = generic_tsl().document.version
+    return Product(
+        model=GENERIC,
+        name="Generic device",
+        sn_prefixes=[],
+        device_type="COMMON",
+        current_version=version,
+        versions=[version],
+    )
+
+
+def _prefixes(given: list[str], faults: list[Fault]) -> list[str]:
+    for at, prefix in enumerate(given):
+        if not SERIAL.fullmatch(prefix):
+            faults.append(
+                Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'")
+            )
+    return list(dict.fromkeys(prefix.upper() for prefix in given))
+
+
+def _tsl(given: dict[str, Any], faults: list[Fault]) -> StoredTsl | None:
+    try:
+        document = parse_document(given)
+    except TslInvalid as invalid:
+        faults.extend(
+            Fault(f"tsl.{fault.path}" if fault.path else "tsl", fault.reason)
+            for fault in invalid.faults
+        )
+        return None
+    if not VERSION.fullmatch(document.version):
+        reason = "must be 1 to 32 letters, digits, '.', '_' or '-'"
+        faults.append(Fault("tsl.version", reason))
+    content = msgspec.json.encode(document)
+    if len(content) > LARGEST_DOCUMENT:
+        faults.append(Fault("tsl", f"must be at most {LARGEST_DOCUMENT} bytes"))
+    return StoredTsl(document.version, content, hashlib.sha256(content).hexdigest())

@@ -1,0 +1,171 @@
+"""Products and TSL documents in MongoDB.
+
+`products`: `{_id: {tenant, model}, name, snPrefixes, deviceType, currentVersion, versions,
+createdAt, updatedAt}`. `tsls`: `{_id: {tenant, model, version}, document, hash}`, the
+document being the JSON of the normalised TSL.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, DuplicateKey, Mongo, Session
+from services.device.products.errors import prefix_taken, product_in_use, version_in_use
+from services.device.products.model import StoredTsl, Wanted
+from services.device.products.schemas import Product
+from services.device.products.usage import ProductUsage
+
+_ATTEMPTS = 3
+
+
+class ProductStore:
+    """Reads and writes the products of tenants."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._products = mongo.database["products"]
+        self._tsls = mongo.database["tsls"]
+        self._devices = mongo.database["devices"]
+        self._usage = ProductUsage(mongo.database)
+
+    async def find(self, tenant: str, model: str) -> Product | None:
+        """The product of a model."""
+        document = await self._products.find_one({"_id": {"tenant": tenant, "model": model}})
+        return _product(document) if document else None
+
+    async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
+        """The products that answer to any of `prefixes` (upper case)."""
+        query = {"_id.tenant": tenant, "snPrefixes": {"$in": prefixes}}
+        return [_product(document) async for document in self._products.find(query)]
+
+    async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
+        """Up to `limit` products by model behind the first `skip`, and how many there are."""
+        query = {"_id.tenant": tenant}
+        total = await self._products.count_documents(query)
+        if not limit:
+            return [], total
+        cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
+        return [_product(document) async for document in cursor], total
+
+    async def tsl(self, tenant: str, model: str, version: str) -> StoredTsl | None:
+        """The document of one version."""
+        key = {"tenant": tenant, "model": model, "version": version}
+        document = await self._tsls.find_one({"_id": key})
+        return StoredTsl(version, document["document"], document["hash"]) if document else None
+
+    async def put(self, wanted: Wanted) -> Product:
+        """Create or update a product and make the given TSL its current version.
+
+        Raises `Conflict` when devices use the version with another content, or when a
+        prefix belongs to another product of the tenant.
+        """
+
+        async def work(session: Session) -> Product:
+            return await self._put(wanted, session)
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return await self._mongo.transaction(work)
+            except DuplicateKey as error:
+                await self._explain(wanted, error)
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _put(self, wanted: Wanted, session: Session) -> Product:
+        identity = {"tenant": wanted.tenant, "model": wanted.model}
+        key = {**identity, "version": wanted.tsl.version}
+        known = await self._products.find_one({"_id": identity}, session=session)
+        stored = await self._tsls.find_one({"_id": key}, {"hash": 1}, session=session)
+        replaced = stored is not None and stored["hash"] != wanted.tsl.hash
+        if replaced:
+            users = {"tenant": wanted.tenant, "model": wanted.model}
+            users["tslVersion"] = wanted.tsl.version
+            if await self._devices.find_one(users, {"_id": 1}, session=session):
+                raise version_in_use(wanted.model, wanted.tsl.version)
+        if known is None or replaced:
+            await self._usage.seal(wanted.tenant, wanted.model, session)
+        if stored is None or replaced:
+            content = {"document": wanted.tsl.document, "hash": wanted.tsl.hash}
+            await self._tsls.replace_one({"_id": key}, content, upsert=True, session=session)
+        now = datetime.now(UTC)
+        fields: dict[str, Any] = {
+            "name": wanted.name,
+            "snPrefixes": wanted.sn_prefixes,
+            "deviceType": wanted.device_type,
+            "currentVersion": wanted.tsl.version,
+        }
+        if known and not replaced and all(known[name] == value for name, value in fields.items()):
+            return _product(known)
+        await self._products.update_one(
+            {"_id": identity},
+            {
+                "$set": {**fields, "updatedAt": now},
+                "$addToSet": {"versions": wanted.tsl.version},
+                "$setOnInsert": {"createdAt": now},
+            },
+            upsert=True,
+            session=session,
+        )
+        return _product(await self._products.find_one({"_id": identity}, session=session))
+
+    async def _explain(self, wanted: Wanted, error: DuplicateKey) -> None:
+        """Raise a conflict of prefixes as such; a product made meanwhile is tried again."""
+        if "snPrefixes" not in (error.details or {}).get("keyPattern", {}):
+            return
+        for other in await self.with_prefix(wanted.tenant, wanted.sn_prefixes):
+            if other.model != wanted.model:
+                shared = next(prefix for prefix in wanted.sn_prefixes if prefix in other.sn_prefixes)
+                raise prefix_taken(shared, other.model) from error
+
+    async def delete(self, tenant: str, model: str) -> bool:
+        """Delete a product with its documents; False when there is none.
+
+        Raises `Conflict` while it has devices.
+        """
+
+        async def work(session: Session) -> bool:
+            if await self._devices.find_one(
+                {"tenant": tenant, "model": model}, {"_id": 1}, session=session
+            ):
+                raise product_in_use(model)
+            identity = {"tenant": tenant, "model": model}
+            gone = await self._products.delete_one({"_id": identity}, session=session)
+            await self._usage.end(tenant, model, session)
+            await self._tsls.delete_many(
+                {"_id.tenant": tenant, "_id.model": model}, session=session
+            )
+            return bool(gone.deleted_count)
+
+        return await self._mongo.transaction(work)
+
+
+def _product(document: dict[str, Any]) -> Product:
+    return Product(
+        model=document["_id"]["model"],
+        name=document["name"],
+        sn_prefixes=document["snPrefixes"],
+        device_type=document["deviceType"],
+        current_version=document["currentVersion"],
+        versions=document["versions"],
+        created_at=int(document["createdAt"].timestamp() * 1000),
+        updated_at=int(document["updatedAt"].timestamp() * 1000),
+    )
+
+
+async def _make_indexes(database: Database) -> None:
+    products, tsls = database["products"], database["tsls"]
+    await products.create_index([("_id.tenant", 1), ("_id.model", 1)], name="tenant_model")
+    await products.create_index(
+        [("_id.tenant", 1), ("snPrefixes", 1)],
+        name="tenant_prefix",
+        unique=True,
+        partialFilterExpression={"snPrefixes.0": {"$exists": True}},
+    )
+    await tsls.create_index(
+        [("_id.tenant", 1), ("_id.model", 1), ("_id.version", 1)], name="tenant_model_version"
+    )
+    await database["product_usage"].create_index([("_id.tenant", 1)], name="tenant")
+
+
+MIGRATIONS = [Migration(100, "indexes of products and TSLs", _make_indexes)]

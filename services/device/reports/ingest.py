@@ -1,0 +1,111 @@
+"""Ingest: batch by batch from `UPLINK` to stored, said and acknowledged, in this order.
+
+A crash between any two steps repeats the batch, and natural keys make the repetition
+harmless: documents exist already, event ids are those of before.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+from nats.aio.msg import Msg
+from opentelemetry import metrics, trace
+
+from libs.common.bus import Bus
+from libs.common.telemetry import extract_context, tracer
+from services.device.reports.batch import Batch, Refused, sort_batch
+from services.device.reports.facts import Facts
+from services.device.reports.latest import LatestValues
+from services.device.reports.messages import batch_messages
+from services.device.reports.store import ReportStore
+from services.device.reports.uplink import Uplink, read_uplink
+from services.device.things import Thing, ThingDirectory
+
+log = logging.getLogger(__name__)
+
+_meter = metrics.get_meter("thingway")
+_duration = _meter.create_histogram(
+    "thingway_ingest_batch_seconds", unit="s", description="From a batch in hand to acknowledged"
+)
+_size = _meter.create_histogram(
+    "thingway_ingest_batch_size", description="Messages of a batch",
+)
+
+
+class Replies(Protocol):
+    """Closes commands (`services.device.commands`)."""
+
+    async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
+        """Close the command that a reply answers; return why not, when it is refused."""
+
+
+class Ingest:
+    """Deals with batches of `UPLINK`."""
+
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        things: ThingDirectory,
+        store: ReportStore,
+        latest: LatestValues,
+        facts: Facts,
+        replies: Replies,
+        retention_ms: int,
+    ) -> None:
+        self._bus = bus
+        self._things = things
+        self._store = store
+        self._latest = latest
+        self._facts = facts
+        self._replies = replies
+        self._retention_ms = retention_ms
+
+    async def handle(self, messages: list[Msg]) -> None:
+        """Store, announce and acknowledge one batch."""
+        started = time.perf_counter()
+        uplinks = [read_uplink(message) for message in messages]
+        things = await self._things.by_sn({uplink.sn for uplink in uplinks})
+        batch = sort_batch(uplinks, things, self._retention_ms)
+        spans = _start_spans(uplinks)
+        await self._close_commands(batch)
+        await asyncio.gather(
+            self._store.store(batch),
+            self._latest.apply(
+                (report.thing.id, report.ts, report.properties) for report in batch.reports
+            ),
+            self._facts.note(batch.reports),
+        )
+        await self._bus.publish(batch_messages(batch))
+        await self._acknowledge(messages)
+        for span in spans:
+            span.end()
+        _duration.record(time.perf_counter() - started)
+        _size.record(len(messages))
+
+    async def _close_commands(self, batch: Batch) -> None:
+        for uplink, thing in batch.replies:
+            reason = await self._replies.handle(uplink, thing)
+            if reason is not None:
+                batch.refused.append(Refused(uplink, reason, thing))
+
+    async def _acknowledge(self, messages: Iterable[Msg]) -> None:
+        publish = self._bus.client.publish
+        for message in messages:
+            await publish(message.reply, b"+ACK")
+
+
+def _start_spans(uplinks: Iterable[Uplink]) -> list[trace.Span]:
+    """A span for each uplink that came with a trace, until the batch is acknowledged."""
+    return [
+        tracer().start_span(
+            "store report",
+            context=extract_context(uplink.message.headers),
+            kind=trace.SpanKind.CONSUMER,
+            attributes={"thingway.sn": uplink.sn, "db.system": "mongodb"},
+        )
+        for uplink in uplinks
+        if uplink.message.headers and "traceparent" in uplink.message.headers
+    ]

@@ -1,0 +1,121 @@
+"""Latest values: one document per thing, `{_id, t, v: {key: value}, ts: {key: ms}}`.
+
+Reports of a batch are folded per thing first, so a busy device costs one update. The
+quick update applies when everything in it is at least as new as all that is stored;
+otherwise the careful one compares key by key, and an older value never replaces a newer.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import UpdateOne
+
+from libs.common.store.mongo import BulkFailed, Database
+
+Reported = tuple[int, int, dict[str, Any]]
+"""Thing id, ts in ms, properties."""
+
+
+@dataclass(slots=True)
+class _Fold:
+    oldest: int
+    newest: int
+    values: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+
+
+class LatestValues:
+    """Writes and reads latest values."""
+
+    def __init__(self, database: Database) -> None:
+        self._latest = database["latest"]
+
+    async def apply(self, reports: Iterable[Reported]) -> None:
+        """Fold `reports` in; idempotent."""
+        folds = _fold(reports)
+        if not folds:
+            return
+        updates = [_quick(thing_id, fold) for thing_id, fold in folds.items()]
+        try:
+            await self._latest.bulk_write(updates, ordered=False)
+        except BulkFailed as error:
+            ids = list(folds)
+            left = [ids[fault["index"]] for fault in (error.details or {})["writeErrors"]]
+            await self._latest.bulk_write([_careful(key, folds[key]) for key in left])
+
+    async def of(self, thing_id: int) -> dict[str, Any]:
+        """The latest value of each property of a thing."""
+        document = await self._latest.find_one({"_id": thing_id}, {"v": 1})
+        return document["v"] if document else {}
+
+
+def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
+    folds: dict[int, _Fold] = {}
+    for thing_id, ts, properties in reports:
+        fold = folds.get(thing_id)
+        if fold is None:
+            folds[thing_id] = _Fold(
+                ts, ts, dict(properties), dict.fromkeys(properties, ts)
+            )
+            continue
+        fold.oldest = min(fold.oldest, ts)
+        fold.newest = max(fold.newest, ts)
+        for key, value in properties.items():
+            before = fold.times.get(key)
+            if before is None:
+                fold.values[key] = value
+            elif before <= ts:
+                fold.values[key] = _merged(fold.values[key], value)
+            else:
+                fold.values[key] = _merged(value, fold.values[key])
+                continue
+            fold.times[key] = ts
+    return folds
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """A STRUCT that was reported in part keeps its other members."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value and all(_plain(key) for key in value):
+        for key, member in value.items():
+            yield from _leaves(f"{path}.{key}", member)
+    else:
+        yield path, value
+
+
+def _plain(key: str) -> bool:
+    return bool(key) and "." not in key and not key.startswith("$")
+
+
+def _quick(thing_id: int, fold: _Fold) -> UpdateOne:
+    changes: dict[str, Any] = {"t": fold.newest}
+    for key, value in fold.values.items():
+        changes[f"ts.{key}"] = fold.times[key]
+        if isinstance(value, dict):
+            changes.update(_leaves(f"v.{key}", value))
+        else:
+            changes[f"v.{key}"] = value
+    return UpdateOne({"_id": thing_id, "t": {"$lte": fold.oldest}}, {"$set": changes}, upsert=True)
+
+
+def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
+    changes: dict[str, Any] = {"t": {"$max": ["$t", fold.newest]}}
+    for key, value in fold.values.items():
+        newer = {"$lte": [{"$ifNull": [f"$ts.{key}", 0]}, fold.times[key]]}
+        changes[f"v.{key}"] = {"$cond": [newer, _replacing(f"$v.{key}", value), f"$v.{key}"]}
+        changes[f"ts.{key}"] = {"$max": [f"$ts.{key}", fold.times[key]]}
+    return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
+
+
+def _replacing(old: str, value: Any) -> Any:
+    literal = {"$literal": value}
+    if not isinstance(value, dict):
+        return literal
+    is_object = {"$eq": [{"$type": old}, "object"]}
+    return {"$cond": [is_object, {"$mergeObjects": [old, literal]}, literal]}

@@ -1,0 +1,111 @@
+"""What ingest says on the bus: an event per report, and `DEAD` for what was refused."""
+
+import base64
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from libs.common.bus import Outgoing
+from libs.common.bus.subjects import dead_uplink, device_event
+from libs.common.contracts.events import (
+    Dead,
+    DeviceEventReported,
+    Fault,
+    PropertiesRejected,
+    PropertiesReported,
+)
+from libs.common.tsl import Fault as TslFault
+from services.device.reports.batch import Batch, GoodEvent, GoodReport, Refused
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
+
+KEPT_PAYLOAD = 64 * 1024
+"""Bytes of a refused message that `DEAD` keeps."""
+
+_encoder = msgspec.json.Encoder()
+
+
+def batch_messages(batch: Batch) -> Iterator[Outgoing]:
+    """Every message that a stored batch causes; the same ones at every redelivery."""
+    now = int(time.time() * 1000)
+    for report in batch.reports:
+        yield reported(report, now)
+        if report.faults:
+            yield _rejected(report.uplink, report.thing, report.ts, report.faults, now)
+    for event in batch.events:
+        yield _event(event, now)
+    for refused in batch.refused:
+        yield dead(refused.uplink, refused.reason)
+        if refused.thing is not None:
+            faults = refused.faults or [TslFault("", refused.reason)]
+            yield _rejected(refused.uplink, refused.thing, refused.uplink.received, faults, now)
+
+
+def reported(report: GoodReport, now: int) -> Outgoing:
+    """`event.{tenant}.device.{id}.reported`."""
+    thing = report.thing
+    event_id = f"r-{report.uplink.key}"
+    body = PropertiesReported(
+        event_id=event_id,
+        created_at=now,
+        tenant=thing.tenant,
+        device=thing.profile,
+        ts=report.ts,
+        properties=report.properties,
+    )
+    subject = device_event(thing.tenant, thing.id, "reported")
+    return Outgoing(subject, _encoder.encode(body), event_id)
+
+
+def _rejected(
+    uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int
+) -> Outgoing:
+    event_id = f"x-{uplink.key}"
+    body = PropertiesRejected(
+        event_id=event_id,
+        created_at=now,
+        tenant=thing.tenant,
+        device=thing.profile,
+        ts=ts,
+        faults=[Fault(fault.path, fault.reason) for fault in faults],
+    )
+    subject = device_event(thing.tenant, thing.id, "rejected")
+    return Outgoing(subject, _encoder.encode(body), event_id)
+
+
+def _event(event: GoodEvent, now: int) -> Outgoing:
+    thing = event.thing
+    spec = thing.tsl.event(event.event_id)
+    event_id = f"e-{event.uplink.key}"
+    body = DeviceEventReported(
+        event_id=event_id,
+        created_at=now,
+        tenant=thing.tenant,
+        device=thing.profile,
+        ts=event.ts,
+        tsl_id=event.event_id,
+        event_type=str(spec.type) if spec and spec.type else "INFO",
+        outputs=event.outputs,
+    )
+    subject = device_event(thing.tenant, thing.id, "event")
+    return Outgoing(subject, _encoder.encode(body), event_id)
+
+
+def dead(uplink: Uplink, reason: str) -> Outgoing:
+    """`dead.uplink.{sn}`: the message and why it was refused."""
+    kept = uplink.payload[:KEPT_PAYLOAD]
+    try:
+        text, encoded = kept.decode(), False
+    except UnicodeDecodeError:
+        text, encoded = base64.b64encode(kept).decode(), True
+    body = Dead(
+        reason=reason,
+        subject=uplink.message.subject,
+        sequence=uplink.sequence,
+        received_at=uplink.received,
+        payload=text,
+        base64=encoded,
+        truncated=len(uplink.payload) > KEPT_PAYLOAD,
+    )
+    return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")

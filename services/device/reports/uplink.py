@@ -1,0 +1,60 @@
+"""A message of `UPLINK`, read: who said what on which channel, and when it came."""
+
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+MAX_PAYLOAD = 256 * 1024
+"""Bytes of one report, event or reply."""
+FUTURE_MS = 5 * 60_000
+"""How far ahead of us a device's clock may be."""
+
+SUBJECT_PARTS = 4
+ACK_PARTS, ACK_PARTS_WITH_DOMAIN = 9, 11
+
+
+@dataclass(slots=True, frozen=True)
+class Uplink:
+    """One message of a device, as the stream received it."""
+
+    sn: str
+    channel: str
+    payload: bytes
+    sequence: int
+    received: int
+    """When the stream took it, ms: the same at every redelivery."""
+    delivered: int
+    """How often it was delivered, this time included."""
+    message: Msg
+
+    @property
+    def key(self) -> str:
+        """Names this message for ever: ids of its events are made from it."""
+        return f"{self.received:x}-{self.sequence:x}"
+
+
+def read_uplink(message: Msg) -> Uplink:
+    """Read subject and acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
+    parts = message.subject.split(".")
+    sn, channel = (parts[1], parts[3]) if len(parts) == SUBJECT_PARTS else (parts[1], "")
+    ack = message.reply.split(".")
+    if len(ack) >= ACK_PARTS_WITH_DOMAIN:
+        ack = ack[2:]
+    return Uplink(
+        sn=sn,
+        channel=channel,
+        payload=message.data,
+        sequence=int(ack[5]),
+        received=int(ack[7]) // 1_000_000,
+        delivered=int(ack[4]),
+        message=message,
+    )
+
+
+def time_fault(ts: int, received: int, retention_ms: int) -> str | None:
+    """Why `ts` (ms) cannot be taken, or None."""
+    if ts > received + FUTURE_MS:
+        return "is more than five minutes ahead"
+    if ts < received - retention_ms:
+        return "is older than the retention"
+    return None

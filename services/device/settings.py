@@ -1,0 +1,25 @@
+"""Settings of `device` and `device-ingest`."""
+
+from dataclasses import dataclass
+
+from libs.common.settings import StoreSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSettings(StoreSettings):
+    """What both processes of the service are told."""
+
+    sys_nats_user: str = ""
+    """User of NATS's system account: it hears of connections (`device` only)."""
+    sys_nats_password: str = ""
+    """Its password."""
+    retention_days: int = 30
+    """Days that history is kept; older reports are refused."""
+    command_life: float = 86_400.0
+    """Seconds until an unanswered command ends as TIMEOUT."""
+    http_offline_after: float = 300.0
+    """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
+    ingest_batch: int = 2000
+    """Most messages of one ingest batch, which is one transaction."""
+    ingest_concurrency: int = 2
+    """Ingest batches in hand at the same time."""

@@ -1,0 +1,48 @@
+"""Which thing a caller may see: the tenant and application filter, in one place."""
+
+from typing import Annotated, Any
+
+from litestar.params import Parameter
+
+from libs.common.errors import Forbidden, NotFound
+from libs.common.identity import Kind, Principal
+from libs.common.store.mongo import Database
+from services.device.things.directory import Thing, ThingDirectory
+
+MAX_ID = 2**53 - 1
+
+DeviceId = Annotated[int, Parameter(ge=1, le=MAX_ID, description="Id given when it was added")]
+
+
+def device_not_found(device_id: int) -> NotFound:
+    """404, also for devices of other applications: their ids are nobody's business."""
+    return NotFound(
+        f"there is no device {device_id}", field="deviceId", code="device_not_found"
+    )
+
+
+class Things:
+    """Looks things up on behalf of a caller; always as they are now, on every replica."""
+
+    def __init__(self, database: Database, directory: ThingDirectory) -> None:
+        self._devices = database["devices"]
+        self._directory = directory
+
+    async def document(self, principal: Principal, device_id: int) -> dict[str, Any]:
+        """The device's document, when `principal` may see it; else `NotFound`."""
+        if principal.kind is not Kind.APPLICATION:
+            raise Forbidden("this operation is for applications")
+        document: dict[str, Any] | None = await self._devices.find_one(
+            {
+                "_id": device_id,
+                "tenant": principal.tenant,
+                "application.applicationId": principal.application_id,
+            }
+        )
+        if document is None:
+            raise device_not_found(device_id)
+        return document
+
+    async def of(self, principal: Principal, device_id: int) -> Thing:
+        """The thing with its TSL, when `principal` may see it; else `NotFound`."""
+        return await self._directory.thing(await self.document(principal, device_id))

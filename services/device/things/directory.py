@@ -1,0 +1,166 @@
+"""The thing directory: SN or id → thing with its compiled TSL.
+
+A thing is kept for `LIFE` seconds and dropped earlier when an event says that it has
+changed. Unknown SNs are not kept: a device added a moment ago must be known to its
+first report. A TSL is compiled once per product and version.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus
+from libs.common.contracts.events import DeviceProfile
+from libs.common.store.mongo import Database
+from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
+
+LIFE = 60.0
+GENERIC = "generic"
+INTEGRATION = "direct"
+"""The integration that devices of applications belong to."""
+
+
+@dataclass(slots=True, frozen=True)
+class Thing:
+    """A device as reports and commands see it."""
+
+    id: int
+    sn: str
+    tenant: str
+    model: str
+    tsl_version: str
+    application_id: int | None
+    data_storage: bool
+    device_type: str
+    online: bool
+    """Whether it was connected when this was read."""
+    profile: DeviceProfile
+    tsl: Tsl
+    facts: dict[str, Any]
+    """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
+    loaded: float
+
+
+FACTS = {
+    "hardware_version": "hardwareVersion",
+    "firmware_version": "firmwareVersion",
+    "battery": "electricity",
+    "imei": "imei",
+    "mac": "mac",
+    "wlan_mac": "wlanMac",
+}
+"""Reported properties that the device record shows, and their names there."""
+
+
+class ThingDirectory:
+    """Things by SN and by id; one per process."""
+
+    def __init__(self, database: Database) -> None:
+        self._devices = database["devices"]
+        self._tsls = database["tsls"]
+        self._by_sn: dict[str, Thing] = {}
+        self._by_id: dict[int, Thing] = {}
+        self._compiled: dict[tuple[str, str, str], tuple[str, Tsl]] = {}
+
+    async def watch(self, bus: Bus) -> None:
+        """Drop a thing when an event says that it has changed."""
+
+        async def drop(message: Msg) -> None:
+            self.forget(int(message.subject.split(".")[3]))
+
+        for change in ("added", "updated", "deleted"):
+            await bus.client.subscribe(f"event.*.device.*.{change}", cb=drop)
+
+    def forget(self, device_id: int) -> None:
+        """Read the thing anew when it is next asked for."""
+        thing = self._by_id.pop(device_id, None)
+        if thing is not None:
+            self._by_sn.pop(thing.sn.upper(), None)
+
+    async def by_sn(self, sns: Iterable[str]) -> dict[str, Thing]:
+        """The things of `sns`, keyed as they were asked for; unknown ones are missing."""
+        oldest = time.monotonic() - LIFE
+        found: dict[str, Thing] = {}
+        missing: dict[str, str] = {}
+        for sn in sns:
+            key = sn.upper()
+            thing = self._by_sn.get(key)
+            if thing is not None and thing.loaded > oldest:
+                found[sn] = thing
+            else:
+                missing[sn] = key
+        if missing:
+            await self._load({"snKey": {"$in": list(set(missing.values()))}})
+            for sn, key in missing.items():
+                thing = self._by_sn.get(key)
+                if thing is not None and thing.loaded > oldest:
+                    found[sn] = thing
+        return found
+
+    async def by_id(self, device_id: int) -> Thing | None:
+        """The thing with this id, read anew when it is older than `LIFE`."""
+        thing = self._by_id.get(device_id)
+        if thing is None or thing.loaded <= time.monotonic() - LIFE:
+            self.forget(device_id)
+            await self._load({"_id": device_id})
+            thing = self._by_id.get(device_id)
+        return thing
+
+    async def _load(self, query: dict[str, Any]) -> None:
+        documents = await self._devices.find(query).to_list(None)
+        for document in documents:
+            thing = await self.thing(document)
+            self._by_sn[thing.sn.upper()] = thing
+            self._by_id[thing.id] = thing
+
+    async def thing(self, document: dict[str, Any]) -> Thing:
+        """The thing that a device document stands for."""
+        application = document.get("application") or {}
+        return Thing(
+            id=document["_id"],
+            sn=document["sn"],
+            tenant=document["tenant"],
+            model=document["model"],
+            tsl_version=document["tslVersion"],
+            application_id=application.get("applicationId"),
+            data_storage=document.get("dataStorage", True),
+            device_type=document.get("deviceType", "COMMON"),
+            online=document.get("connectStatus") == "ONLINE",
+            profile=profile_of(document),
+            tsl=await self._tsl(document["tenant"], document["model"], document["tslVersion"]),
+            facts={name: document.get(name) for name in FACTS.values()},
+            loaded=time.monotonic(),
+        )
+
+    async def _tsl(self, tenant: str, model: str, version: str) -> Tsl:
+        if model == GENERIC:
+            return generic_tsl()
+        key = (tenant, model, version)
+        identity = {"tenant": tenant, "model": model, "version": version}
+        kept = self._compiled.get(key)
+        head = await self._tsls.find_one({"_id": identity}, {"hash": 1})
+        if kept and head and kept[0] == head["hash"]:
+            return kept[1]
+        stored = await self._tsls.find_one({"_id": identity})
+        if stored is None:
+            return generic_tsl()
+        compiled = compile_tsl(parse_document(stored["document"]))
+        self._compiled[key] = (stored["hash"], compiled)
+        return compiled
+
+
+def profile_of(document: dict[str, Any]) -> DeviceProfile:
+    """The device as events name it."""
+    application = document.get("application") or {}
+    return DeviceProfile(
+        device_id=document["_id"],
+        sn=document["sn"],
+        name=document.get("name", ""),
+        model=document["model"],
+        dev_eui=document.get("devEUI"),
+        application_id=application.get("applicationId"),
+        thing_key=f"{INTEGRATION}.device.{document['sn']}",
+    )

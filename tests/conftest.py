@@ -1,0 +1,76 @@
+"""Fixtures for every test: real servers, and a database of its own for each test."""
+
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that tests import `tests.servers`
+
+from tests.servers import Servers, end_run, provide
+
+RUN_DIRECTORY = pytest.StashKey[Path]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take `--servers`."""
+    parser.addoption(
+        "--servers",
+        choices=("embedded", "containers", "external"),
+        default="embedded",
+        help="where MongoDB, NATS and Redis come from: started here, in containers "
+        "(MONGO_IMAGE, NATS_IMAGE, REDIS_IMAGE), or TEST_MONGO_URL, TEST_NATS_URL, TEST_REDIS_URL",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name a directory for the run's servers; the workers of one run share it."""
+    worker_input: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        config.stash[RUN_DIRECTORY] = Path(worker_input["run_directory"])
+        return
+    directory = Path(tempfile.mkdtemp(prefix="thingway-test-"))
+    (directory / "owner").write_text(str(os.getpid()))
+    config.stash[RUN_DIRECTORY] = directory
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist the run's directory."""
+    node.workerinput["run_directory"] = str(node.config.stash[RUN_DIRECTORY])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the run's servers when the last test is done."""
+    directory = config.stash.get(RUN_DIRECTORY, None)
+    if directory is not None and not hasattr(config, "workerinput"):
+        end_run(directory)
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest, worker_id: str) -> Iterator[Servers]:
+    """URLs of MongoDB, Redis and NATS; Redis database and NATS server are this worker's own."""
+    number = int(worker_id.removeprefix("gw")) if worker_id != "master" else 0
+    kind = request.config.getoption("--servers")
+    with provide(kind, request.config.stash[RUN_DIRECTORY], number) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def _mongo(servers: Servers) -> Iterator[MongoClient[dict[str, Any]]]:
+    with MongoClient(servers.mongo_url) as client:
+        yield client
+
+
+@pytest.fixture
+def database(_mongo: MongoClient[dict[str, Any]]) -> Iterator[str]:
+    """Name of a MongoDB database that no other test uses; dropped afterwards."""
+    name = f"test_{uuid.uuid4().hex[:16]}"
+    yield name
+    _mongo.drop_database(name)

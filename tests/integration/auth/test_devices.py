@@ -1,0 +1,207 @@
+"""Device keys: issued, rotated, revoked; at HTTP's door and at the bus's."""
+
+import asyncio
+
+import aiomqtt
+import nats
+import nats.errors
+import pytest
+
+from libs.common.bus import RpcServer
+from libs.common.contracts.auth import (
+    ApplicationRef,
+    ApplicationSecret,
+    DeviceCredentials,
+    DeviceIdentity,
+    DeviceLogin,
+    DeviceRef,
+    Done,
+)
+from libs.common.errors import Conflict, InvalidInput, Unauthenticated
+from libs.common.identity import Kind, Principal
+from libs.common.identity.device_keys import DeviceKeyReader
+from services.auth.devices.messages import Disconnect
+
+DEVICE = DeviceRef("Ab12", 7, "t1")
+PRINCIPAL = Principal(kind=Kind.DEVICE, tenant="t1", subject="Ab12")
+
+
+async def issue(auth, device: DeviceRef = DEVICE) -> str:
+    return (await auth.call("issue_device_credentials", device, DeviceCredentials)).key
+
+
+async def test_the_gateway_proves_a_device_by_its_key(auth):
+    """First by rpc, then from Redis alone; the SN in any case, wrong keys and SNs refused."""
+    key = await issue(auth)
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    deaf = DeviceKeyReader(auth.redis, None)
+
+    assert await reader.identity("aB12", key) == PRINCIPAL
+    assert await deaf.identity("AB12", key) == PRINCIPAL
+    assert await deaf.identity("Ab12", "wrong") is None
+    assert await reader.identity("nobody", key) is None
+
+
+async def test_check_device_answers_and_refuses(auth):
+    """The identity, or 401."""
+    key = await issue(auth)
+
+    known = await auth.call("check_device", DeviceLogin("ab12", key), DeviceIdentity)
+
+    assert known == DeviceIdentity("Ab12", 7, "t1")
+    with pytest.raises(Unauthenticated):
+        await auth.call("check_device", DeviceLogin("ab12", "wrong"), DeviceIdentity)
+
+
+async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):
+    """At once, though Redis had the copy."""
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    old = await issue(auth)
+    assert await reader.identity("Ab12", old)
+
+    new = await issue(auth)
+    assert await reader.identity("Ab12", old) is None
+    assert await reader.identity("Ab12", new)
+
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+    assert await reader.identity("Ab12", new) is None
+
+
+async def test_a_late_revocation_leaves_the_next_device_of_the_sn_alone(auth):
+    """Only the device that is named loses its key."""
+    key = await issue(auth, DeviceRef("Ab12", 8, "t1"))
+
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+
+    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", key)
+
+
+async def test_no_tenant_takes_another_tenants_sn(auth):
+    """409, and the first key goes on."""
+    key = await issue(auth)
+
+    with pytest.raises(Conflict, match="sn"):
+        await issue(auth, DeviceRef("AB12", 9, "t2"))
+
+    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", key)
+
+
+@pytest.mark.parametrize("sn", ["", "a.b", "a b", "thing/+", ">", "x" * 129])
+async def test_an_sn_that_cannot_be_a_subject_gets_no_key(auth, sn):
+    """400 names the SN."""
+    with pytest.raises(InvalidInput, match="sn"):
+        await issue(auth, DeviceRef(sn, 1, "t1"))
+
+
+async def test_no_log_in_brings_a_revoked_key_back(auth):
+    """Log-ins that restore the copy race with revocation; afterwards none succeeds."""
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    for _ in range(10):
+        key = await issue(auth)
+        logins = [asyncio.ensure_future(reader.identity("Ab12", key)) for _ in range(20)]
+        await auth.call("revoke_device_credentials", DEVICE, Done)
+        await asyncio.gather(*logins)
+
+        assert await reader.identity("Ab12", key) is None
+
+
+async def test_the_device_service_is_asked_to_hang_up(auth):
+    """Rotation and revocation name the SN; a rotated application that hears events its id."""
+    asked = []
+
+    async def disconnect(request: Disconnect) -> Done:
+        asked.append(request.sn)
+        return Done()
+
+    device_service = RpcServer(auth.bus, "device")
+    device_service.offer("disconnect", Disconnect, disconnect)
+    await device_service.start()
+    application = await auth.application(events=True)
+
+    await issue(auth)
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+    reference = ApplicationRef(application.application_id)
+    await auth.call("rotate_application_secret", reference, ApplicationSecret)
+    await device_service.stop()
+
+    assert asked == ["Ab12", "Ab12", application.client_id]
+
+
+async def connect(auth, user: str, password: str, inbox: str):
+    return await nats.connect(
+        auth.door.url, user=user, password=password, inbox_prefix=inbox, allow_reconnect=False
+    )
+
+
+async def test_a_device_logs_in_over_mqtt_and_nats(auth):
+    """SN in any case and key open both doors, and only its own subjects."""
+    key = await issue(auth)
+
+    async with aiomqtt.Client(
+        "127.0.0.1", auth.door.mqtt_port, username="AB12", password=key
+    ) as device:
+        codes = await device.subscribe([("thing/Ab12/down/#", 0), ("thing/other/down/#", 0)])
+    client = await connect(auth, "ab12", key, "_INBOX.sn.Ab12")
+    ack = await client.jetstream().publish("thing.Ab12.up.report", b"{}")
+    await client.close()
+
+    assert [code.value for code in codes] == [0, 128]
+    assert ack.stream == "UPLINK"
+
+
+@pytest.mark.parametrize(("user", "key"), [("Ab12", "wrong"), ("nobody", "k"), ("Ab12", "")])
+async def test_a_wrong_key_is_turned_away_at_both_doors(auth, user, key):
+    """The error of the callout is a refused connection."""
+    await issue(auth)
+
+    with pytest.raises(aiomqtt.MqttError):
+        async with aiomqtt.Client(
+            "127.0.0.1", auth.door.mqtt_port, username=user, password=key or None
+        ):
+            pass
+    with pytest.raises(nats.errors.Error, match="Authorization"):
+        await connect(auth, user, key, "_INBOX.x")
+
+
+async def test_a_revoked_device_does_not_come_in_again(auth):
+    """The next log-in at the bus sees it."""
+    key = await issue(auth)
+    await (await connect(auth, "Ab12", key, "_INBOX.sn.Ab12")).close()
+
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+
+    with pytest.raises(nats.errors.Error, match="Authorization"):
+        await connect(auth, "Ab12", key, "_INBOX.sn.Ab12")
+
+
+async def test_an_application_hears_events_when_it_may(auth):
+    """Client id and secret open the bus to those flagged `events`, until the secret changes."""
+    hears = await auth.application("hears", events=True)
+    deaf = await auth.application("deaf")
+
+    client = await connect(auth, hears.client_id, hears.client_secret, "_INBOX.app.x")
+    await client.close()
+    await auth.call(
+        "rotate_application_secret", ApplicationRef(hears.application_id), ApplicationSecret
+    )
+
+    for refused in (hears, deaf):
+        with pytest.raises(nats.errors.Error, match="Authorization"):
+            await connect(auth, refused.client_id, refused.client_secret, "_INBOX.app.x")
+
+
+async def test_hundreds_of_devices_log_in_together(auth):
+    """A crowd that comes back at once is let in within the server's patience."""
+    devices = [DeviceRef(f"C{number}", number, "t1") for number in range(200)]
+    keys = [await issue(auth, device) for device in devices]
+
+    clients = await asyncio.gather(
+        *(
+            connect(auth, device.sn, key, f"_INBOX.sn.{device.sn}")
+            for device, key in zip(devices, keys, strict=True)
+        )
+    )
+
+    assert all(client.is_connected for client in clients)
+    await asyncio.gather(*(client.close() for client in clients))

@@ -1,0 +1,258 @@
+"""The launcher's servers: secured, durable, and gone when they should be."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import nats.errors
+import pytest
+from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
+from redis.asyncio import Redis
+from redis.exceptions import NoPermissionError
+
+from deploy.local import admin, ports, servers, services
+from deploy.local import state as states
+from deploy.local.errors import CommandError
+from deploy.local.mongo_server import DatabaseUser
+from deploy.local.process import base_environment
+from deploy.local.redis_server import KeyUser
+from deploy.local.servers import NatsDoors, Programs
+from deploy.local.starting import together, until_ready
+from deploy.local.state import State
+from deploy.local.supervisor import Supervisor
+
+WAIT = 30.0
+THINGWAY = [sys.executable, "-c", "import sys; from deploy.local.cli import main; sys.exit(main())"]
+
+
+class Running:
+    """Servers that run on a directory."""
+
+    def __init__(self, state: State, doors: NatsDoors, supervisor: Supervisor) -> None:
+        self.state = state
+        self.doors = doors
+        self.supervisor = supervisor
+
+    def database_user(self, name: str) -> DatabaseUser:
+        return next(user for user in services.database_users(self.state) if user.name == name)
+
+    def key_user(self, name: str) -> KeyUser:
+        return next(user for user in services.redis_users(self.state) if user.name == name)
+
+    @contextlib.asynccontextmanager
+    async def mongo(self, name: str) -> AsyncIterator[AsyncMongoClient]:
+        url = self.database_user(name).url(self.state.ports["mongod"])
+        async with AsyncMongoClient(url) as client:
+            yield client
+
+    def redis(self, name: str) -> Redis:
+        return Redis.from_url(self.key_user(name).url(self.state.ports["redis"]))
+
+    def nats(self, name: str):
+        return nats.connect(
+            self.doors.url,
+            user=name,
+            password=self.state.secrets[f"nats.{name}"],
+            inbox_prefix=f"_INBOX.{name}".encode(),
+            allow_reconnect=False,
+        )
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
+    """Start the servers as `thingway up` does, and end them as it does."""
+    state = states.load(directory)
+    state.claim_ports([*servers.INTERNAL_PORTS, *services.internal_port_names()], reserved=())
+    nats_port = ports.choose_free(state.ports.values())
+    mqtt_port = ports.choose_free({*state.ports.values(), nats_port})
+    doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)
+    wanted = servers.embedded(found, directory, state, doors, base_environment(os.environ))
+    states.save(directory, state)
+    logs = directory / "logs"
+    logs.mkdir(exist_ok=True)
+    supervisor = Supervisor(logs, say=print)
+    try:
+        await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
+        yield Running(state, doors, supervisor)
+    finally:
+        await supervisor.stop()
+
+
+@pytest.fixture(scope="module")
+def found() -> Programs:
+    return Programs.find()
+
+
+@pytest.fixture(scope="module")
+async def platform(
+    found: Programs, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Running]:
+    async with running(tmp_path_factory.mktemp("platform"), found) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def pidfds(pids: dict[str, int]):
+    handles = {name: os.pidfd_open(pid) for name, pid in pids.items()}
+    try:
+        yield handles
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def ended(handle: int) -> None:
+    """Wait until the process of a pidfd has ended."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(handle, event.set)
+    try:
+        async with asyncio.timeout(WAIT):
+            await event.wait()
+    finally:
+        loop.remove_reader(handle)
+
+
+async def test_a_service_reaches_its_own_database_only(platform: Running) -> None:
+    """The user of one service cannot write to another one's database."""
+    async with platform.mongo("device") as client:
+        await client.thingway_device.trial.insert_one({"x": 1})
+        with pytest.raises(OperationFailure):
+            await client.thingway_auth.trial.insert_one({"x": 1})
+
+
+async def test_mongodb_refuses_strangers(platform: Running) -> None:
+    """Without a login nothing can be read."""
+    async with AsyncMongoClient(
+        ports.LOOPBACK, platform.state.ports["mongod"], directConnection=True
+    ) as client:
+        with pytest.raises(OperationFailure):
+            await client.thingway_device.trial.find_one()
+
+
+async def test_redis_users_keep_to_their_keys(platform: Running) -> None:
+    """A service has its prefix, and dangerous commands are nobody's."""
+    async with platform.redis("device") as client:
+        await client.set("tw:trial", "1")
+        with pytest.raises(NoPermissionError):
+            await client.set("other", "1")
+        with pytest.raises(NoPermissionError):
+            await client.flushall()
+
+
+async def test_nats_takes_the_service_users(platform: Running) -> None:
+    """A service logs in with its password and not with another one's."""
+    client = await platform.nats("device")
+    assert client.is_connected
+    await client.close()
+    with pytest.raises((nats.errors.Error, OSError)):
+        await nats.connect(
+            platform.doors.url, user="device", password="wrong", allow_reconnect=False
+        )
+
+
+async def test_an_absent_service_is_one_clear_line(platform: Running) -> None:
+    """While `auth` does not answer, a command says that the platform is not ready."""
+    password = platform.state.secrets["nats.admin"]
+    async with admin.connect(platform.doors.url, password) as client:
+        with pytest.raises(CommandError, match="not ready"):
+            await client.call("rpc.auth.list_applications")
+
+
+async def test_a_killed_server_comes_back(platform: Running) -> None:
+    """Redis is started again on its port after a kill -9."""
+    first = platform.supervisor.pids()["redis"]
+    with pidfds({"redis": first}) as handles:
+        os.kill(first, 9)
+        await ended(handles["redis"])
+    url = platform.key_user("device").url(platform.state.ports["redis"])
+    async with asyncio.timeout(WAIT):
+        await servers.redis_server.wait_ready(url)
+    assert platform.supervisor.pids()["redis"] != first
+
+
+async def test_data_survive_a_restart_and_no_process_is_left(
+    tmp_path: Path, found: Programs
+) -> None:
+    """A second start has the data, also after the ports had to be others."""
+    async with running(tmp_path, found) as first:
+        async with first.mongo("device") as client:
+            await client.thingway_device.trial.insert_one({"x": 1})
+        async with first.redis("device") as client:
+            await client.set("tw:trial", "1")
+        connection = await first.nats("admin")
+        await connection.jetstream().add_stream(name="TRIAL", subjects=["trial"])
+        await connection.close()
+        secrets = dict(first.state.secrets)
+        pids = first.supervisor.pids()
+    assert not [name for name, pid in pids.items() if is_alive(pid)]
+    with socket.create_server((ports.LOOPBACK, first.state.ports["mongod"])):
+        async with running(tmp_path, found) as second:
+            assert second.state.secrets == secrets
+            assert second.state.ports["mongod"] != first.state.ports["mongod"]
+            async with second.mongo("device") as client:
+                assert await client.thingway_device.trial.count_documents({}) == 1
+            async with second.redis("device") as client:
+                assert await client.get("tw:trial") == b"1"
+            connection = await second.nats("admin")
+            assert (await connection.jetstream().stream_info("TRIAL")).config.name == "TRIAL"
+            await connection.close()
+
+
+def up(directory: Path, **options: int) -> subprocess.CompletedProcess[str]:
+    chosen = {"port": ports.choose_free()}
+    for name in ("mqtt-port", "nats-port"):
+        chosen[name] = ports.choose_free(chosen.values())
+    chosen |= {name.replace("_", "-"): value for name, value in options.items()}
+    arguments = [part for name, port in chosen.items() for part in (f"--{name}", str(port))]
+    return subprocess.run(
+        [*THINGWAY, "up", "--data", directory, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("option", ["port", "mqtt_port", "nats_port"])
+def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path, option: str) -> None:
+    """The line names the port and the option to choose another with."""
+    with socket.create_server((ports.LOOPBACK, 0)) as server:
+        taken = server.getsockname()[1]
+        done = up(tmp_path, **{option: taken})
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert str(taken) in done.stderr
+    assert f"--{option.replace('_', '-')}" in done.stderr
+
+
+def test_an_unwritable_directory_is_one_line_and_exit_code_2() -> None:
+    """A place where nobody can write, not even root, is refused."""
+    done = up(Path("/proc/thingway"))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "--data" in done.stderr
+
+
+def test_commands_without_a_platform_end_with_exit_code_1(tmp_path: Path) -> None:
+    """`thingway app list` without a running platform says so in one line."""
+    done = subprocess.run(
+        [*THINGWAY, "app", "list", "--data", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,106 @@
+"""The command line: what it takes, and how it says what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deploy.local import products
+from deploy.local.cli import main, parser
+from deploy.local.errors import CommandError
+
+TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ports 8080, 1883 and 4222 on the loopback, data in `./.data`."""
+    monkeypatch.delenv("THINGWAY_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    given = parser().parse_args(["up"])
+    assert (given.port, given.mqtt_port, given.nats_port) == (8080, 1883, 4222)
+    assert (given.host, given.workers, given.data) == ("127.0.0.1", 1, tmp_path / ".data")
+
+
+def test_the_data_directory_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`THINGWAY_DATA` is the default of `--data` everywhere."""
+    monkeypatch.setenv("THINGWAY_DATA", str(tmp_path))
+    assert parser().parse_args(["doctor"]).data == tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["up", "--port", "0"],
+        ["up", "--port", "65536"],
+        ["up", "--workers", "-1"],
+        ["simulate", "--devices", "2001", "--rate", "1"],
+        ["simulate", "--devices", "1", "--rate", "0"],
+        ["simulate", "--devices", "1", "--rate", "nan"],
+        ["app", "delete", "abc"],
+        [],
+    ],
+)
+def test_senseless_arguments_are_refused(arguments: list[str]) -> None:
+    """Values out of range end with exit code 2 before anything is done."""
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["up"], ["simulate"], ["app"], ["app", "create"], ["product", "import"], ["doctor"]],
+)
+def test_every_command_has_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` explains the command."""
+    with pytest.raises(SystemExit) as raised:
+        main([*arguments, "--help"])
+    assert raised.value.code == 0
+    assert "usage: thingway" in capsys.readouterr().out
+
+
+def test_import_needs_a_running_platform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a platform the import ends with exit code 1 and one line."""
+    file = write(tmp_path / "em300.json", TSL)
+    assert main(["product", "import", str(file), "--data", str(tmp_path)]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_remote_options_belong_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An address without credentials is told, not guessed at."""
+    file = write(tmp_path / "em300.json", TSL)
+    assert main(["product", "import", str(file), "--url", "http://127.0.0.1:1"]) == 1
+    assert "--client-secret" in capsys.readouterr().err
+
+
+def test_a_bare_tsl_document_becomes_a_product(tmp_path: Path) -> None:
+    """Its model is the file's name in capitals."""
+    model, body = products.read(write(tmp_path / "em300_th.json", TSL), None)
+    assert model == "EM300_TH"
+    assert body["tsl"] == TSL
+
+
+def test_a_product_says_its_model(tmp_path: Path) -> None:
+    """A whole product is sent as it is, without the model, which stands in the path."""
+    product = {"model": "X1", "name": "X", "snPrefixes": ["X"], "deviceType": "COMMON", "tsl": TSL}
+    model, body = products.read(write(tmp_path / "file.json", product), None)
+    assert model == "X1"
+    assert body == {key: value for key, value in product.items() if key != "model"}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"name": "x"}'])
+def test_a_file_that_is_no_product_is_refused(tmp_path: Path, content: str) -> None:
+    """Broken JSON and JSON of another kind are told with the file's name."""
+    file = tmp_path / "x.json"
+    file.write_text(content)
+    with pytest.raises(CommandError, match=str(file)):
+        products.read(file, None)

@@ -1,0 +1,78 @@
+"""Each service is given what it needs and nothing that belongs to another."""
+
+import pytest
+
+from deploy.local import keys, services
+from deploy.local.redis_server import render_acl
+from deploy.local.services import SERVICES, Doors
+from deploy.local.state import State
+
+DOORS = Doors("0.0.0.0", 8080, "http://127.0.0.1:8080", "nats://127.0.0.1:4222")
+
+
+@pytest.fixture
+def state() -> State:
+    made = State()
+    made.claim_ports(["mongod", "redis", *services.internal_port_names()], reserved=())
+    return made
+
+
+@pytest.fixture
+def environments(state: State) -> dict[str, dict[str, str]]:
+    return {one.name: services.environment(one, state, DOORS) for one in SERVICES}
+
+
+@pytest.mark.parametrize(
+    ("variable", "owner"),
+    [
+        ("THINGWAY_INTERNAL_PRIVATE_KEY", "gateway"),
+        ("THINGWAY_CALLOUT_SEED", "auth"),
+        ("THINGWAY_SYS_NATS_PASSWORD", "device"),
+        ("THINGWAY_UPSTREAMS", "gateway"),
+    ],
+)
+def test_a_secret_has_one_owner(
+    environments: dict[str, dict[str, str]], variable: str, owner: str
+) -> None:
+    """Signing keys and the system user are given to a single service."""
+    assert [name for name, given in environments.items() if variable in given] == [owner]
+
+
+def test_no_service_sees_another_ones_password(environments: dict[str, dict[str, str]]) -> None:
+    """NATS passwords differ."""
+    passwords = [given["THINGWAY_NATS_PASSWORD"] for given in environments.values()]
+    assert len(set(passwords)) == len(SERVICES)
+
+
+def test_the_gateway_has_no_database(environments: dict[str, dict[str, str]]) -> None:
+    """The public door reaches no database and knows where the services are."""
+    gateway = environments["gateway"]
+    assert "THINGWAY_MONGO_URL" not in gateway
+    assert gateway["THINGWAY_HOST"] == "0.0.0.0"
+    assert gateway["THINGWAY_UPSTREAMS"].startswith("auth=http://127.0.0.1:")
+
+
+def test_ingest_shares_the_database_of_device(environments: dict[str, dict[str, str]]) -> None:
+    """Both processes of the device service log in as the same database user."""
+    device, ingest = environments["device"], environments["device-ingest"]
+    assert device["THINGWAY_MONGO_URL"] == ingest["THINGWAY_MONGO_URL"]
+    assert device["THINGWAY_NATS_USER"] != ingest["THINGWAY_NATS_USER"]
+
+
+def test_the_public_key_belongs_to_the_private_one(
+    environments: dict[str, dict[str, str]],
+) -> None:
+    """What the gateway signs, every service can verify."""
+    public = keys.public_key(environments["gateway"]["THINGWAY_INTERNAL_PRIVATE_KEY"])
+    assert {given["THINGWAY_INTERNAL_PUBLIC_KEY"] for given in environments.values()} == {public}
+
+
+def test_the_acl_knows_nobody_else(state: State) -> None:
+    """The default user is off, passwords are hashed, dangerous commands are nobody's."""
+    users = services.redis_users(state)
+    lines = render_acl(users).splitlines()
+    assert lines[0].startswith("user default off")
+    assert {line.split()[1] for line in lines[1:]} == {"auth", "device", "gateway"}
+    for line, user in zip(lines[1:], users, strict=True):
+        assert user.password not in line
+        assert line.endswith("+@all -@admin -@dangerous")

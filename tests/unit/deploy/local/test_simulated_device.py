@@ -1,0 +1,68 @@
+"""The simulated device obeys commands once and reports what they changed."""
+
+import random
+import time
+
+import pytest
+
+from deploy.local.bootstrap import demo_product
+from deploy.local.simulated_device import SimulatedDevice
+
+
+@pytest.fixture
+def device() -> SimulatedDevice:
+    return SimulatedDevice("DEMO1", demo_product()["tsl"], random.Random(1))
+
+
+def set_properties(command_id: str, **properties) -> dict:
+    return {"commandId": command_id, "kind": "SET_PROPERTIES", "properties": properties}
+
+
+def test_set_properties_changes_what_is_reported(device: SimulatedDevice) -> None:
+    """New values are reported at once and from then on."""
+    outcome = device.handle(set_properties("c1", led=True, reporting_interval={"time": 9}))
+    assert outcome.reply == {"commandId": "c1", "status": "SUCCESS"}
+    assert outcome.report == {"led": True, "reporting_interval": {"time": 9}}
+    assert device.measure()["reporting_interval"] == {"time": 9}
+
+
+def test_a_command_delivered_again_is_answered_and_not_executed(device: SimulatedDevice) -> None:
+    """The second delivery gets the first answer and changes nothing."""
+    first = device.handle(set_properties("c1", led=True))
+    device.handle(set_properties("c2", led=False))
+    again = device.handle(set_properties("c1", led=True))
+    assert again.reply == first.reply
+    assert again.report == {}
+    assert device.measure()["led"] is False
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        set_properties("c1", temperature=20.0),
+        {"commandId": "c1", "kind": "CALL_SERVICE", "serviceId": "fly"},
+        {"commandId": "c1", "kind": "DANCE"},
+        set_properties("c1", led=True) | {"expiresAt": int(time.time() * 1000) - 1},
+    ],
+)
+def test_what_cannot_be_done_fails_with_a_reason(device: SimulatedDevice, command: dict) -> None:
+    """Read-only properties, unknown services and kinds, and expired commands are refused."""
+    outcome = device.handle(command)
+    assert outcome.reply["status"] == "FAILED"
+    assert outcome.reply["error"]
+    assert outcome.report == {}
+
+
+def test_a_service_call_is_answered_with_outputs(device: SimulatedDevice) -> None:
+    """`identify` lights the LED and succeeds."""
+    call = {"commandId": 5, "kind": "CALL_SERVICE", "serviceId": "identify"}
+    outcome = device.handle(call | {"inputs": {"duration": 3}})
+    assert outcome.reply == {"commandId": 5, "status": "SUCCESS", "outputs": {}}
+    assert outcome.report == {"led": True}
+
+
+def test_a_profile_sets_what_the_device_knows(device: SimulatedDevice) -> None:
+    """Keys of a profile that are settings of this device are applied, others passed over."""
+    values = [{"key": "led", "value": True}, {"key": "unknown", "value": 1}]
+    outcome = device.handle({"commandId": "c1", "kind": "SET_PROFILE", "values": values})
+    assert outcome.report == {"led": True}
