@@ -1,8 +1,6 @@
 """The embedded MongoDB: a replica set of one, with a user per service."""
 
 import asyncio
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,8 @@ _CACHE_GB = "0.5"
 _OPLOG_MB = "1024"
 _USER_NOT_FOUND = 11
 _AUTHENTICATION_FAILED = 18
+_NOT_YET_INITIALIZED = 94
+"""While the server looks for itself at its old address, up to 30 s."""
 _PAUSE_SECONDS = 0.05
 
 Client = AsyncMongoClient[dict[str, Any]]
@@ -139,22 +139,23 @@ async def _has_admin(port: int, admin_password: str) -> bool:
 
 async def _follow_port(client: Client, port: int) -> None:
     """Rewrite the member's address after its old port was taken by somebody else."""
-    hello: Mapping[str, Any] = await client.admin.command("hello")
-    if hello.get("me") == f"{LOOPBACK}:{port}":
-        return
-    deadline = time.monotonic() + 10
+    config = await _read_config(client)
+    wanted = _members(port, int(config["version"]) + 1)
+    if config["members"][0]["host"] != wanted["members"][0]["host"]:
+        await client.admin.command("replSetReconfig", {**config, **wanted}, force=True)
+
+
+async def _read_config(client: Client) -> dict[str, Any]:
     while True:
         try:
             answer = await client.admin.command("replSetGetConfig")
-            version = int(answer["config"]["version"]) + 1
-            wanted = {**answer["config"], **_members(port, version)}
-            await client.admin.command("replSetReconfig", wanted, force=True)
-        except OperationFailure:
-            if time.monotonic() > deadline:
+        except OperationFailure as error:
+            if error.code != _NOT_YET_INITIALIZED:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
         else:
-            return
+            config: dict[str, Any] = answer["config"]
+            return config
 
 
 async def _wait_for_primary(client: Client) -> None:

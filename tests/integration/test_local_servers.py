@@ -197,17 +197,25 @@ async def test_data_survive_a_restart_and_no_process_is_left(
         secrets = dict(first.state.secrets)
         pids = first.supervisor.pids()
     assert not [name for name, pid in pids.items() if is_alive(pid)]
-    with socket.create_server((ports.LOOPBACK, first.state.ports["mongod"])):
-        async with running(tmp_path, found) as second:
-            assert second.state.secrets == secrets
-            assert second.state.ports["mongod"] != first.state.ports["mongod"]
-            async with second.mongo("device") as client:
-                assert await client.thingway_device.trial.count_documents({}) == 1
-            async with second.redis("device") as client:
-                assert await client.get("tw:trial") == b"1"
-            connection = await second.nats("admin")
-            assert (await connection.jetstream().stream_info("TRIAL")).config.name == "TRIAL"
-            await connection.close()
+    async with (
+        await asyncio.start_server(
+            lambda _, writer: writer.close(), ports.LOOPBACK, first.state.ports["mongod"]
+        ),
+        running(tmp_path, found) as second,
+    ):
+        assert second.state.secrets == secrets
+        assert second.state.ports["mongod"] != first.state.ports["mongod"]
+        await assert_data(second)
+
+
+async def assert_data(second: Running) -> None:
+    async with second.mongo("device") as client:
+        assert await client.thingway_device.trial.count_documents({}) == 1
+    async with second.redis("device") as client:
+        assert await client.get("tw:trial") == b"1"
+    connection = await second.nats("admin")
+    assert (await connection.jetstream().stream_info("TRIAL")).config.name == "TRIAL"
+    await connection.close()
 
 
 def up(directory: Path, **options: int) -> subprocess.CompletedProcess[str]:

@@ -1,10 +1,12 @@
 """The bus: NATS subjects, streams, publishing, consuming, rpc and the outbox."""
 
 from libs.common.bus.connection import Bus, Outgoing
-from libs.common.bus.consumer import BatchConsumer, Uplink
+from libs.common.bus.atomic import publish_all
+from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.rpc import RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
+from libs.common.bus.wire import acknowledge
 
 __all__ = [
     "DEAD",
@@ -18,5 +20,6 @@ __all__ = [
     "Outgoing",
     "RpcClient",
     "RpcServer",
-    "Uplink",
+    "acknowledge",
+    "publish_all",
 ]

@@ -72,7 +72,7 @@ class Bus:
                     servers=url.split(","),
                     name=name,
                     max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.2,
+                    reconnect_time_wait=0,
                     connect_timeout=3,
                     ping_interval=10,
                     max_outstanding_pings=2,
@@ -97,9 +97,11 @@ class Bus:
         """Whether the connection stands right now."""
         return self.client.is_connected
 
-    async def publish_core(self, subject: str, payload: bytes) -> None:
+    async def publish_core(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> None:
         """Send without a stream and without an acknowledgement."""
-        await self.client.publish(subject, payload)
+        await self.client.publish(subject, payload, headers=headers or None)
 
     async def publish(self, messages: Iterable[Outgoing]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.

@@ -9,7 +9,7 @@ reader.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,6 +39,7 @@ class OutboxEntry:
     subject: str
     payload: bytes
     stream: bool = True
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 class Outbox:
@@ -59,7 +60,7 @@ class Outbox:
                 "subject": entry.subject,
                 "payload": entry.payload,
                 "stream": entry.stream,
-                "headers": headers,
+                "headers": {**headers, **entry.headers},
                 "at": now,
             }
             for entry in entries
@@ -103,5 +104,5 @@ class Outbox:
         )
         for entry in documents:
             if not entry["stream"]:
-                await self._bus.publish_core(entry["subject"], entry["payload"])
+                await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])
         await self._entries.delete_many({"_id": {"$in": [entry["_id"] for entry in documents]}})

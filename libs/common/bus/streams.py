@@ -1,4 +1,10 @@
-"""The streams, as the architecture page has them; created at start by whoever comes first."""
+"""The streams, as the architecture page has them; created at start by whoever comes first.
+
+nats-server answers a QoS 1 publish (PUBACK) when the stream that holds `$MQTT.msgs.{subject}`
+has stored it. That stream is its own `$MQTT_msgs` unless another one takes the subject, so
+`UPLINK` takes it, and `$MQTT_msgs` is made first and narrow: a PUBACK then means "in UPLINK"
+(docs/decisions/0003).
+"""
 
 import logging
 
@@ -9,16 +15,26 @@ from nats.js.errors import BadRequestError, NotFoundError
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
-UPLINK, EVENTS, DEAD = "UPLINK", "EVENTS", "DEAD"
+UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
 
 STREAMS: dict[str, StreamConfig] = {
+    MQTT: StreamConfig(
+        name=MQTT,
+        description="QoS 1 messages on their way to MQTT devices",
+        subjects=["$MQTT.msgs.thing.*.down", "$MQTT.msgs.thing.*.down.>"],
+        retention=RetentionPolicy.INTEREST,
+        discard=DiscardPolicy.NEW,
+        storage=StorageType.FILE,
+        max_bytes=256 * 1024**2,
+    ),
     UPLINK: StreamConfig(
         name=UPLINK,
         description="What devices said and nobody has stored yet",
-        subjects=["thing.*.up.>"],
+        subjects=["thing.*.up.>", "$MQTT.msgs.thing.*.up.>"],
         retention=RetentionPolicy.WORK_QUEUE,
         discard=DiscardPolicy.NEW,
         storage=StorageType.FILE,
+        allow_atomic=True,
         max_msgs=20_000_000,
         max_bytes=8 * 1024**3,
         duplicate_window=120,
@@ -26,6 +42,7 @@ STREAMS: dict[str, StreamConfig] = {
     EVENTS: StreamConfig(
         name=EVENTS,
         description="What happened; a public contract",
+        allow_atomic=True,
         subjects=["event.>"],
         retention=RetentionPolicy.LIMITS,
         discard=DiscardPolicy.OLD,
@@ -37,6 +54,7 @@ STREAMS: dict[str, StreamConfig] = {
     DEAD: StreamConfig(
         name=DEAD,
         description="What was refused, and why",
+        allow_atomic=True,
         subjects=["dead.>"],
         retention=RetentionPolicy.LIMITS,
         discard=DiscardPolicy.OLD,

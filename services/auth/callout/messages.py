@@ -42,7 +42,6 @@ class Callout:
     async def start(self) -> None:
         """Begin to answer."""
         self._subscription = await self._bus.client.subscribe(SUBJECT, queue="auth", cb=self._take)
-        await self._bus.client.flush()
 
     async def stop(self) -> None:
         """Stop taking requests and finish those in hand."""

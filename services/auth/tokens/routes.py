@@ -5,6 +5,7 @@ from typing import Any
 
 from litestar import Request, post
 from litestar.datastructures import ResponseHeader
+from litestar.di import NamedDependency
 from litestar.openapi.spec import (
     Example,
     OpenAPIMediaType,
@@ -76,7 +77,7 @@ class TokenOperation(Operation):
     security=[{}],
 )
 async def issue_token(
-    request: Request[Any, Any, Any], tokens: TokenService
+    request: Request[Any, Any, Any], tokens: NamedDependency[TokenService]
 ) -> Success[TokenDetails]:
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")

@@ -16,6 +16,9 @@ from libs.common.contracts.events import (
 )
 from services.device.commands.model import Command
 
+QOS_1 = {"Nmqtt-Pub": "1"}
+"""How nats-server marks an MQTT message of QoS 1."""
+
 ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did_not_answer"}
 
 
@@ -46,12 +49,21 @@ def created(command: Command) -> list[OutboxEntry]:
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**common, type=command.type)
-    return [OutboxEntry(subject, msgspec.json.encode(body)), to_device(command)]
+    return [OutboxEntry(subject, msgspec.json.encode(body)), *to_device(command)]
 
 
-def to_device(command: Command) -> OutboxEntry:
-    """`thing.{sn}.down.command`, to whoever listens now."""
-    return OutboxEntry(down_command(command.sn), msgspec.json.encode(command.wire()), stream=False)
+def to_device(command: Command) -> list[OutboxEntry]:
+    """The command, twice: kept for MQTT subscriptions of QoS 1, plainly for all others.
+
+    nats-server gives an MQTT client of QoS 1 only what stands in its message stream, also
+    when it was away, and everybody else only the plain copy (docs/decisions/0003).
+    """
+    subject = down_command(command.sn)
+    payload = msgspec.json.encode(command.wire())
+    return [
+        OutboxEntry(f"$MQTT.msgs.{subject}", payload, headers=QOS_1),
+        OutboxEntry(subject, payload, stream=False, headers=QOS_1),
+    ]
 
 
 def finished(command: Command) -> OutboxEntry:

@@ -13,14 +13,14 @@ from typing import Protocol
 from nats.aio.msg import Msg
 from opentelemetry import metrics, trace
 
-from libs.common.bus import Bus
+from libs.common.bus import Bus, acknowledge, publish_all
 from libs.common.telemetry import extract_context, tracer
 from services.device.reports.batch import Batch, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.latest import LatestValues
 from services.device.reports.messages import batch_messages
 from services.device.reports.store import ReportStore
-from services.device.reports.uplink import Uplink, read_uplink
+from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Ingest:
     async def handle(self, messages: list[Msg]) -> None:
         """Store, announce and acknowledge one batch."""
         started = time.perf_counter()
-        uplinks = [read_uplink(message) for message in messages]
+        uplinks = [read_uplink(message) for message in messages if not is_second_copy(message)]
         things = await self._things.by_sn({uplink.sn for uplink in uplinks})
         batch = sort_batch(uplinks, things, self._retention_ms)
         spans = _start_spans(uplinks)
@@ -78,8 +78,8 @@ class Ingest:
             ),
             self._facts.note(batch.reports),
         )
-        await self._bus.publish(batch_messages(batch))
-        await self._acknowledge(messages)
+        await self._announce(batch)
+        await acknowledge(self._bus.client, messages)
         for span in spans:
             span.end()
         _duration.record(time.perf_counter() - started)
@@ -91,10 +91,12 @@ class Ingest:
             if reason is not None:
                 batch.refused.append(Refused(uplink, reason, thing))
 
-    async def _acknowledge(self, messages: Iterable[Msg]) -> None:
-        publish = self._bus.client.publish
-        for message in messages:
-            await publish(message.reply, b"+ACK")
+    async def _announce(self, batch: Batch) -> None:
+        events, refused = [], []
+        for message in batch_messages(batch):
+            (refused if message.subject.startswith("dead.") else events).append(message)
+        await publish_all(self._bus, events)
+        await publish_all(self._bus, refused)
 
 
 def _start_spans(uplinks: Iterable[Uplink]) -> list[trace.Span]:

@@ -10,6 +10,8 @@ FUTURE_MS = 5 * 60_000
 """How far ahead of us a device's clock may be."""
 
 SUBJECT_PARTS = 4
+MQTT_PREFIX = "$MQTT.msgs."
+QOS_1 = "1"
 ACK_PARTS, ACK_PARTS_WITH_DOMAIN = 9, 11
 
 
@@ -35,7 +37,7 @@ class Uplink:
 
 def read_uplink(message: Msg) -> Uplink:
     """Read subject and acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
-    parts = message.subject.split(".")
+    parts = message.subject.removeprefix(MQTT_PREFIX).split(".")
     sn, channel = (parts[1], parts[3]) if len(parts) == SUBJECT_PARTS else (parts[1], "")
     ack = message.reply.split(".")
     if len(ack) >= ACK_PARTS_WITH_DOMAIN:
@@ -48,6 +50,20 @@ def read_uplink(message: Msg) -> Uplink:
         received=int(ack[7]) // 1_000_000,
         delivered=int(ack[4]),
         message=message,
+    )
+
+
+def is_second_copy(message: Msg) -> bool:
+    """Whether this is the plain copy of an MQTT message of QoS 1.
+
+    nats-server puts such a message on its own subject too, without waiting for it; the
+    copy under `$MQTT.msgs.`, which its PUBACK waited for, is the one that counts.
+    """
+    headers = message.headers
+    return (
+        headers is not None
+        and headers.get("Nmqtt-Pub") == QOS_1
+        and not message.subject.startswith(MQTT_PREFIX)
     )
 
 

@@ -1,5 +1,6 @@
 """The auth service in this process, on real servers; NATS asks it who may come in."""
 
+import asyncio
 import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -112,6 +113,27 @@ def door(tmp_path_factory) -> Iterator[Door]:
         process.wait()
 
 
+@contextlib.asynccontextmanager
+async def _running(app: Litestar) -> AsyncIterator[None]:
+    """Run the app's lifespan in one task, as a server does; a fixture ends in another."""
+    started, stop = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with app.lifespan():
+            started.set()
+            await stop.wait()
+
+    task = asyncio.ensure_future(live())
+    waiting = asyncio.ensure_future(started.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        waiting.cancel()
+        await task
+    yield
+    stop.set()
+    await task
+
+
 @pytest_asyncio.fixture
 async def auth(servers, database, door) -> AsyncIterator[Auth]:
     """The service on a database of its own and an empty Redis."""
@@ -132,7 +154,9 @@ async def auth(servers, database, door) -> AsyncIterator[Auth]:
             callout_seed=ISSUER.seed, internal_public_key=make_keys()[1], mongo_database=database
         )
         app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
-        await stack.enter_async_context(app.lifespan())
+        await stack.enter_async_context(_running(app))
+        for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
+            await bus.client.flush()
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://auth")
         await stack.enter_async_context(http)
         yield Auth(http, app, RpcClient(other), other, mongo, redis, door)

@@ -1,0 +1,43 @@
+"""Many small messages in one write.
+
+nats-py handles one message at a time: an acknowledgement costs 2 µs of it, a publish 5 to
+23 µs. Joined into one buffer they cost 0.2 and 1 µs (measured, nats-py 2.16). The format
+is the client protocol's (`PUB`, `HPUB`): docs.nats.io/reference/reference-protocols.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+PREAMBLE = b"NATS/1.0\r\n"
+
+
+def ack_frame(message: Msg) -> bytes:
+    """The frame that acknowledges one JetStream message."""
+    return b"PUB %s 0\r\n\r\n" % message.reply.encode()
+
+
+def publish_frame(
+    subject: str, payload: bytes, headers: Mapping[str, str], reply: str = ""
+) -> bytes:
+    """The frame that publishes one message with headers."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = PREAMBLE + lines.encode() + b"\r\n"
+    return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
+        subject.encode(), reply.encode(), len(head), len(head) + len(payload), head, payload,
+    )
+
+
+async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
+    """Write frames to the connection as one buffer.
+
+    nats-py has no public call for this; `_send_command` is what its own `publish` uses.
+    """
+    await client._send_command(b"".join(frames))  # noqa: SLF001
+    await client._flush_pending()  # noqa: SLF001
+
+
+async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
+    """Acknowledge JetStream messages, all in one write."""
+    await write_frames(client, map(ack_frame, messages))

@@ -1,0 +1,76 @@
+"""Delivery: unanswered commands are sent again while their device is connected, and expire.
+
+Runs in one replica (a lease). What it sends may arrive twice; devices tell by `commandId`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from libs.common.bus import Bus, Outgoing
+from libs.common.errors import Unavailable
+from libs.common.store.mongo import Database, StoreError
+from services.device.commands.messages import finished, to_device
+from services.device.commands.model import Command, now
+from services.device.commands.store import CommandStore
+from services.device.commands.writer import CommandWriter
+
+log = logging.getLogger(__name__)
+
+PERIOD = 0.3
+"""Seconds between looks at what is due."""
+
+
+class Delivery:
+    """Sends due commands, and ends those whose time is over."""
+
+    def __init__(
+        self, *, database: Database, bus: Bus, commands: CommandStore, writer: CommandWriter
+    ) -> None:
+        self._devices = database["devices"]
+        self._bus = bus
+        self._commands = commands
+        self._writer = writer
+
+    async def run(self) -> None:
+        """Work for ever; a store or bus that is away is waited for."""
+        while True:
+            try:
+                await self.once()
+            except (Unavailable, StoreError) as error:
+                log.warning("delivery of commands waits: %s", error)
+            await asyncio.sleep(PERIOD)
+
+    async def once(self) -> None:
+        """Deal with all that is due now."""
+        moment = now()
+        due = await self._commands.due(moment)
+        expired = [command for command in due if command.expires_at <= moment]
+        for command in expired:
+            command.status, command.finished_at = "TIMEOUT", moment
+            command.error = "the device did not answer in time"
+            await self._writer.end(command, finished(command))
+        waiting = [command for command in due if command.expires_at > moment]
+        if not waiting:
+            return
+        online = await self._online(waiting)
+        here = [command for command in waiting if command.thing_id in online]
+        await self._commands.sent(here, moment)
+        await self._commands.rest([one for one in waiting if one.thing_id not in online])
+        await self._send(here)
+
+    async def _online(self, commands: Sequence[Command]) -> set[int]:
+        ids = list({command.thing_id for command in commands})
+        cursor = self._devices.find({"_id": {"$in": ids}, "connectStatus": "ONLINE"}, {"_id": 1})
+        return {document["_id"] async for document in cursor}
+
+    async def _send(self, commands: Sequence[Command]) -> None:
+        entries = [entry for command in commands for entry in to_device(command)]
+        await self._bus.publish(
+            Outgoing(entry.subject, entry.payload, headers=entry.headers)
+            for entry in entries
+            if entry.stream
+        )
+        for entry in entries:
+            if not entry.stream:
+                await self._bus.publish_core(entry.subject, entry.payload, entry.headers)

@@ -1,0 +1,86 @@
+"""Property updates, configuration, service calls and tasks over HTTP."""
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, Router, get, patch, post
+from litestar.params import Parameter
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok, principal_of
+from services.device.commands.schemas import (
+    CallService,
+    Config,
+    CreatedTasks,
+    CreateTasks,
+    Task,
+    UpdatedProperties,
+    UpdateProperties,
+)
+from services.device.commands.service import CommandService
+from services.device.things.access import MAX_ID, DeviceId
+
+HttpRequest = Request[Any, Any, Any]
+TASKS = "/device/openapi/v1/tasks"
+
+TaskId = Annotated[int, Parameter(ge=1, le=MAX_ID)]
+
+
+def task_address(task_id: int) -> dict[str, str]:
+    """Where the progress of a call can be read."""
+    return {"Location": f"{TASKS}/{task_id}"}
+
+
+@patch("/devices/{device_id:int}/properties", responses=REFUSALS, tags=["Devices"])
+async def update_properties(
+    request: HttpRequest, commands: CommandService, device_id: DeviceId, data: UpdateProperties
+) -> Response[Success[UpdatedProperties]]:
+    """Update device properties incrementally; `Location` names the task."""
+    command = await commands.update_properties(principal_of(request), device_id, data.properties)
+    answer = ok(request, UpdatedProperties(data.properties))
+    return Response(answer, headers=task_address(command.id))
+
+
+@get("/devices/{device_id:int}/config", responses=REFUSALS, tags=["Devices"])
+async def get_config(
+    request: HttpRequest, commands: CommandService, device_id: DeviceId
+) -> Success[Config]:
+    """Get device configuration, in the shape that a task takes."""
+    return ok(request, await commands.config(principal_of(request), device_id))
+
+
+@post(
+    "/devices/{device_id:int}/services/call",
+    responses=REFUSALS,
+    status_code=200,
+    tags=["Devices"],
+)
+async def call_service(
+    request: HttpRequest, commands: CommandService, device_id: DeviceId, data: CallService
+) -> Response[Success[None]]:
+    """Invoke a service asynchronously; `Location` names the task."""
+    command = await commands.call_service(
+        principal_of(request), device_id, data.service_id, data.inputs
+    )
+    answer: Success[None] = ok(request)
+    return Response(answer, headers=task_address(command.id))
+
+
+@post("/tasks", responses=REFUSALS, status_code=200, tags=["Tasks"])
+async def create_tasks(
+    request: HttpRequest, commands: CommandService, data: CreateTasks
+) -> Success[CreatedTasks]:
+    """Create configuration tasks for one or many devices."""
+    relations = await commands.create_tasks(principal_of(request), data)
+    return ok(request, CreatedTasks(relations))
+
+
+@get("/tasks/{task_id:int}", responses=REFUSALS, tags=["Tasks"])
+async def get_task(request: HttpRequest, commands: CommandService, task_id: TaskId) -> Success[Task]:
+    """The state of a configuration task or of a call."""
+    return ok(request, await commands.task(principal_of(request), task_id))
+
+
+ROUTER = Router(
+    "/device/openapi/v1",
+    route_handlers=[update_properties, get_config, call_service, create_tasks, get_task],
+)

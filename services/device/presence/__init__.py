@@ -1,0 +1,1 @@
+"""Presence: ONLINE, OFFLINE and DISCONNECT, from connections and, over HTTP, from reports."""
