@@ -27,8 +27,11 @@ WRONG_LOGIN = "the SN or the device key is wrong"
 class Store(Protocol):
     """Where device credentials are kept, by SN without case."""
 
-    async def put(self, credentials: DeviceKeyCopy) -> None:
-        """Set the credentials of an SN; raise `Conflict` when another tenant has the SN."""
+    async def put(self, credentials: DeviceKeyCopy) -> bool:
+        """Set the credentials of an SN and tell whether it had some.
+
+        Raises `Conflict` when another tenant has the SN.
+        """
 
     async def remove(self, device: DeviceRef) -> bool:
         """Remove the credentials of this very device; tell whether there were any."""
@@ -77,16 +80,19 @@ class DeviceService:
                 "must be plain characters without blanks and any of . * > / + # $", field="sn"
             )
         key = secrets.token_urlsafe(24)
-        await self._store.put(
+        replaced = await self._store.put(
             DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
         )
-        await self._shut_out(device.sn)
+        await self._revoker.apply(revocation_of(device.sn))
+        if replaced:
+            await self._disconnect(device.sn)
         return DeviceCredentials(device.sn, key)
 
     async def revoke(self, device: DeviceRef) -> Done:
         """Take a device's key away; it is dead when this returns. Repeatable."""
         if await self._store.remove(device):
-            await self._shut_out(device.sn)
+            await self._revoker.apply(revocation_of(device.sn))
+            await self._disconnect(device.sn)
         return Done()
 
     async def check(self, login: DeviceLogin) -> DeviceIdentity:
@@ -110,7 +116,3 @@ class DeviceService:
         if found is not None:
             await self._copies.finish_restore(found, announced)
         return found
-
-    async def _shut_out(self, sn: str) -> None:
-        await self._revoker.apply(revocation_of(sn))
-        await self._disconnect(sn)

@@ -18,11 +18,14 @@ class DeviceStore:
         self._credentials = mongo.database["device_credentials"]
         self._revocations = revocations
 
-    async def put(self, credentials: DeviceKeyCopy) -> None:
-        """Set the credentials of an SN; raise `Conflict` when another tenant has the SN."""
+    async def put(self, credentials: DeviceKeyCopy) -> bool:
+        """Set the credentials of an SN and tell whether it had some.
 
-        async def work(session: Session) -> None:
-            await self._credentials.update_one(
+        Raises `Conflict` when another tenant has the SN.
+        """
+
+        async def work(session: Session) -> bool:
+            result = await self._credentials.update_one(
                 {"_id": credentials.sn.upper(), "tenant": credentials.tenant},
                 {
                     "$set": {
@@ -34,10 +37,12 @@ class DeviceStore:
                 upsert=True,
                 session=session,
             )
-            await self._revocations.add(revocation_of(credentials.sn), session)
+            if result.matched_count:
+                await self._revocations.add(revocation_of(credentials.sn), session)
+            return bool(result.matched_count)
 
         try:
-            await self._mongo.transaction(work)
+            return await self._mongo.transaction(work)
         except DuplicateKey as error:
             raise Conflict(
                 f"the SN {credentials.sn} has credentials elsewhere", field="sn"

@@ -13,6 +13,8 @@ from services.device.commands.model import OPEN, Command
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
+POLL_AGAIN = timedelta(seconds=30)
+"""An unanswered command is given to a polling device again after this."""
 FIRST_ATTEMPT = 2
 """A command that was just sent begins here in `RESEND`."""
 
@@ -84,6 +86,19 @@ class CommandStore:
         """The commands that a thing has not answered, oldest first."""
         cursor = self._commands.find({"thingId": thing_id, "status": {"$in": OPEN}}).sort("_id", 1)
         return [from_document(document) async for document in cursor]
+
+    async def take_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
+        """Open commands for a device that fetches them; hidden for a while once taken."""
+        ready = {"$not": {"$gt": now - POLL_AGAIN}}
+        query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
+        cursor = self._commands.find({**query, "polledAt": ready}).sort("_id", 1).limit(100)
+        taken = [from_document(document) async for document in cursor]
+        if taken:
+            await self._commands.update_many(
+                {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
+                {"$set": {"polledAt": now, "status": "SENT"}},
+            )
+        return taken
 
     async def close(
         self, command: Command, session: Session, *, closed_by: str | None = None

@@ -50,6 +50,12 @@ class PresenceStore:
             if await self._change(query, "OFFLINE") < CHUNK:
                 return
 
+    async def sweep_http(self, connected: Collection[str]) -> None:
+        """Make OFFLINE whoever spoke only over HTTP and has fallen silent."""
+        over = {"$lte": datetime.now(UTC)}
+        query = {"connectStatus": "ONLINE", "httpUntil": over, "snKey": {"$nin": list(connected)}}
+        await self._change(query, "OFFLINE")
+
     async def heard(self, device_id: int, life: float) -> None:
         """Note a report over HTTP: ONLINE for `life` seconds."""
         until = datetime.now(UTC) + timedelta(seconds=life)

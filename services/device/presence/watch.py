@@ -93,7 +93,7 @@ class PresenceWatch:
             came = {change.sn.upper() for change in changes if change.sn and not change.reason}
             await self._welcome(connected & came)
         else:
-            await self._store.set_others_offline(self._tracker.connected)
+            await self._store.sweep_http(self._tracker.connected)
 
     async def _reconcile(self) -> None:
         before = self._tracker.connected

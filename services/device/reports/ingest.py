@@ -19,6 +19,7 @@ from services.device.reports.batch import Batch, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.latest import LatestValues
 from services.device.reports.messages import batch_messages
+from services.device.reports.notify import notify
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
@@ -80,6 +81,7 @@ class Ingest:
         )
         await self._announce(batch)
         await acknowledge(self._bus.client, messages)
+        await notify(self._bus, uplinks, batch)
         for span in spans:
             span.end()
         _duration.record(time.perf_counter() - started)

@@ -46,3 +46,12 @@ class Things:
     async def of(self, principal: Principal, device_id: int) -> Thing:
         """The thing with its TSL, when `principal` may see it; else `NotFound`."""
         return await self._directory.thing(await self.document(principal, device_id))
+
+    async def of_device(self, principal: Principal, sn: str) -> Thing:
+        """The thing that speaks for itself at `/ingest`."""
+        if principal.kind is not Kind.DEVICE or principal.subject.upper() != sn.upper():
+            raise Forbidden("a device speaks only for itself", field="sn")
+        found = await self._directory.by_sn([sn])
+        if sn not in found:
+            raise NotFound(f"there is no device {sn}", field="sn", code="device_not_found")
+        return found[sn]

@@ -1,0 +1,1 @@
+"""The device edge over HTTP: `/ingest/v1/{sn}/…`."""

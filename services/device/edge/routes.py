@@ -1,0 +1,66 @@
+"""`/ingest/v1/{sn}/…`: the gateway has checked the device key."""
+
+from typing import Annotated, Any, Literal
+
+from litestar import Request, Router, get, post
+from litestar.params import Parameter
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok, principal_of
+from services.device.edge.schemas import Accepted, Commands
+from services.device.edge.service import LONGEST_POLL, EdgeService
+
+HttpRequest = Request[Any, Any, Any]
+Wait = Annotated[
+    Literal["stored"] | None,
+    Parameter(query="wait", description="`stored`: answer when it is in MongoDB"),
+]
+
+
+async def _accept(
+    request: HttpRequest, edge: EdgeService, sn: str, channel: str, wait: str | None
+) -> Success[Accepted]:
+    accepted = await edge.accept(
+        principal_of(request), sn, channel, await request.body(), stored=wait == "stored"
+    )
+    return ok(request, accepted)
+
+
+@post("/report", status_code=202, responses=REFUSALS)
+async def report(
+    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+) -> Success[Accepted]:
+    """Report properties: `{ts?, properties}` or an array of up to 1000."""
+    return await _accept(request, edge, sn, "report", wait)
+
+
+@post("/event", status_code=202, responses=REFUSALS)
+async def event(
+    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+) -> Success[Accepted]:
+    """Report an event of the TSL: `{ts?, eventId, outputs}` or an array of up to 1000."""
+    return await _accept(request, edge, sn, "event", wait)
+
+
+@post("/reply", status_code=202, responses=REFUSALS)
+async def reply(
+    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+) -> Success[Accepted]:
+    """Answer a command: `{commandId, status, outputs?, error?}` or an array of up to 1000."""
+    return await _accept(request, edge, sn, "reply", wait)
+
+
+@get("/commands", responses=REFUSALS)
+async def commands(
+    request: HttpRequest,
+    edge: EdgeService,
+    sn: str,
+    wait: Annotated[int, Parameter(query="wait", ge=0, le=LONGEST_POLL)] = 0,
+) -> Success[Commands]:
+    """Fetch commands; each comes again after 30 s until it is answered."""
+    return ok(request, await edge.commands(principal_of(request), sn, wait))
+
+
+ROUTER = Router(
+    "/ingest/v1/{sn:str}", route_handlers=[report, event, reply, commands], tags=["Device edge"]
+)

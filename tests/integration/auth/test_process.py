@@ -1,0 +1,79 @@
+"""`python -m services.auth` as a process of its own."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import httpx
+import pytest
+
+from deploy.local import ports
+from libs.common.identity import make_keys
+from tests.integration.auth.conftest import ISSUER
+
+
+def environment(servers, database, door, port) -> dict[str, str]:
+    settings = {
+        "PORT": str(port),
+        "MONGO_URL": servers.mongo_url,
+        "MONGO_DATABASE": database,
+        "REDIS_URL": servers.redis_url,
+        "NATS_URL": door.url,
+        "NATS_USER": "auth",
+        "NATS_PASSWORD": "secret-auth",
+        "INTERNAL_PUBLIC_KEY": make_keys()[1],
+        "CALLOUT_SEED": ISSUER.seed,
+    }
+    return {**os.environ, **{f"THINGWAY_{name}": value for name, value in settings.items()}}
+
+
+async def start(env: dict[str, str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.auth", env=env, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def test_it_serves_and_leaves_in_order(servers, database, door):
+    """Ready within seconds, counts what it does, and SIGTERM ends it with code 0."""
+    port = ports.choose_free()
+    process = await start(environment(servers, database, door, port))
+    try:
+        async with (
+            asyncio.timeout(20),
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+        ):
+            while process.returncode is None:
+                try:
+                    ready = await http.get("/readyz")
+                    break
+                except httpx.TransportError:
+                    await asyncio.sleep(0.05)
+            form = {"grant_type": "refresh_token", "refresh_token": "unknown"}
+            refused = await http.post("/oauth/token", data=form)
+            metrics = (await http.get("/metrics")).text
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+
+    assert (ready.status_code, refused.status_code) == (200, 401)
+    assert 'thingway_logins_total{door="refresh_token"' in metrics
+    assert process.returncode == 0, errors.decode()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("CALLOUT_SEED", None), ("ACCESS_TOKEN_LIFE", "an hour")]
+)
+async def test_bad_settings_end_it_with_one_line(servers, database, door, variable, value):
+    """The line names the variable."""
+    env = environment(servers, database, door, 0)
+    env.pop(f"THINGWAY_{variable}", None)
+    if value is not None:
+        env[f"THINGWAY_{variable}"] = value
+
+    process = await start(env)
+    _, errors = await asyncio.wait_for(process.communicate(), 15)
+
+    assert process.returncode == 1
+    assert f"THINGWAY_{variable}" in errors.decode()
+    assert len(errors.decode().splitlines()) == 1

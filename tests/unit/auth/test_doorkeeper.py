@@ -1,0 +1,63 @@
+"""Who comes in to the bus, with fakes."""
+
+import pytest
+
+from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from services.auth.callout.permissions import application_permissions, device_permissions
+from services.auth.callout.service import Admission, Doorkeeper
+from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, application
+
+UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
+
+
+class FakeDevices:
+    """Devices with the key `k`."""
+
+    def __init__(self, *sns: str) -> None:
+        self.sns = {sn.upper(): sn for sn in sns}
+
+    async def log_in(self, sn: str, key: str):
+        stored = self.sns.get(sn.upper())
+        if stored is None or key != "k":
+            return None
+        return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
+
+
+def doorkeeper(*applications) -> Doorkeeper:
+    return Doorkeeper(FakeDevices("Ab1", UUID_SN, "a.b"), FakeApplications(*applications))
+
+
+async def test_a_device_comes_in_under_its_registered_sn():
+    """Whatever the case it logs in with."""
+    assert await doorkeeper().admit("aB1", "k") == Admission("Ab1", device_permissions("Ab1"))
+
+
+async def test_an_application_comes_in_to_hear_its_tenant():
+    """By client id and secret."""
+    expected = Admission(CLIENT_ID, application_permissions(CLIENT_ID, "t1"))
+
+    assert await doorkeeper(application()).admit(CLIENT_ID, SECRET) == expected
+
+
+async def test_an_sn_in_the_form_of_a_uuid_is_still_an_sn():
+    """When no application has it."""
+    admitted = await doorkeeper(application()).admit(UUID_SN, "k")
+
+    assert admitted == Admission(UUID_SN, device_permissions(UUID_SN))
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "known"),
+    [
+        ("Ab1", "wrong", application()),
+        ("nobody", "k", application()),
+        ("", "k", application()),
+        ("Ab1", "", application()),
+        ("a.b", "k", application()),
+        (CLIENT_ID, "wrong", application()),
+        (CLIENT_ID, SECRET, application(events=False)),
+    ],
+)
+async def test_everybody_else_stays_outside(user, password, known):
+    """Wrong keys, unknown SNs, blanks, SNs that widen a permission, applications without events."""
+    assert await doorkeeper(known).admit(user, password) is None
