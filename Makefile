@@ -5,7 +5,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	command -v "$$name"; break; fi; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 ARGS ?=

@@ -15,19 +15,16 @@ LOOPBACK = "127.0.0.1"
 
 
 def _container(image: str, port: int, inside: int, command: str) -> DockerContainer:
-    return (
-        DockerContainer(image)
-        .with_bind_ports(inside, (LOOPBACK, port))
-        .with_command(command)
-        .with_kwargs(tmpfs={"/data": ""})
-    )
+    made = DockerContainer(image).with_command(command)
+    made.ports[inside] = (LOOPBACK, port)  # with_bind_ports() cannot name an address
+    return made
 
 
 @contextlib.contextmanager
 def nats(port: int) -> Iterator[None]:
     """A NATS server with JetStream on `port` of the loopback."""
     image = os.environ.get("NATS_IMAGE", "nats:2-alpine")
-    with _container(image, port, 4222, "-js -sd /data"):
+    with _container(image, port, 4222, "-js -sd /tmp/jetstream"):
         yield
 
 
@@ -42,7 +39,7 @@ async def host(_: Path, mongo_port: int, redis_port: int) -> AsyncIterator[None]
         os.environ.get("MONGO_IMAGE", "mongo:8.0"),
         mongo_port,
         mongo_port,
-        f"mongod --port {mongo_port} --bind_ip_all --replSet rs0 --dbpath /data --quiet",
+        f"mongod --port {mongo_port} --bind_ip_all --replSet rs0 --quiet",
     )
     image = os.environ.get("REDIS_IMAGE", "redis:7-alpine")
     redis = _container(image, redis_port, 6379, "redis-server --save '' --databases 64")

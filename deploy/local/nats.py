@@ -46,6 +46,7 @@ def _consumer(stream: str) -> tuple[str, ...]:
 
 
 _EVENTS = _consumer("EVENTS")
+_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
 _SERVICES: Mapping[str, Grant] = {
     "auth": Grant(
@@ -63,7 +64,7 @@ _SERVICES: Mapping[str, Grant] = {
             "dead.>",
             *_EVENTS,
         ),
-        subscribe=("rpc.device.>", "ingest.>", "thing.*.down.>"),
+        subscribe=("rpc.device.>", "ingest.>", "thing.*.down.>", *_CHANGES),
     ),
     "device-ingest": Grant(
         publish=(
@@ -74,6 +75,7 @@ _SERVICES: Mapping[str, Grant] = {
             "ingest.>",
             *_consumer("UPLINK"),
         ),
+        subscribe=_CHANGES,
         answers=False,
     ),
     "gateway": Grant(publish=("thing.*.up.>",), subscribe=("event.>", "rpc.gateway.>")),

@@ -97,6 +97,11 @@ class Bus:
         """Whether the connection stands right now."""
         return self.client.is_connected
 
+    async def check(self) -> None:
+        """Raise `Unavailable` while the connection is down (a readiness check)."""
+        if not self.connected:
+            raise Unavailable("NATS is not connected")
+
     async def publish_core(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> None:

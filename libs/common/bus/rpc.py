@@ -17,6 +17,8 @@ from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from libs.common.bus.connection import Bus
 from libs.common.errors import BY_STATUS, ThingwayError, Unavailable
+from libs.common.store.mongo import StoreUnavailable
+from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,11 @@ class RpcServer:
                 result = await answer(msgspec.json.decode(message.data or b"{}", type=request))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error))
+            except (StoreUnavailable, RedisConnectionError, RedisTimeoutError) as error:
+                log.warning(
+                    "rpc.%s.%s: a store does not answer: %r", self._service, operation, error
+                )
+                await message.respond_error("503", "a store does not answer at the moment")
             except ThingwayError as error:
                 await message.respond_error(str(error.status), error.text, data=error.code.encode())
             except Exception:
@@ -102,5 +109,7 @@ class RpcClient:
 def _error(headers: dict[str, str], data: bytes) -> ThingwayError:
     status = int(headers["Nats-Service-Error-Code"])
     text = headers.get("Nats-Service-Error", "")
+    if status == Unavailable.status:
+        return Unavailable(text)
     kind = BY_STATUS.get(status, ThingwayError)
     return kind(text, code=data.decode() or kind.code)

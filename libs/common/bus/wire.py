@@ -25,7 +25,12 @@ def publish_frame(
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = PREAMBLE + lines.encode() + b"\r\n"
     return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
-        subject.encode(), reply.encode(), len(head), len(head) + len(payload), head, payload,
+        subject.encode(),
+        reply.encode(),
+        len(head),
+        len(head) + len(payload),
+        head,
+        payload,
     )
 
 

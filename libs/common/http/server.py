@@ -8,7 +8,8 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -32,6 +33,17 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+class _Server(uvicorn.Server):
+    """Leaves on SIGTERM instead of dying of it afterwards, so that `main` closes its clients."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals; uvicorn would raise them again when it has shut down."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
+
+
 async def serve(app: Any, settings: ServiceSettings) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken."""
     config = uvicorn.Config(
@@ -47,7 +59,7 @@ async def serve(app: Any, settings: ServiceSettings) -> None:
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http="httptools",
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     await server.serve(sockets=[_listen(settings.host, settings.port)])
     if not server.started:
         raise SystemExit(3)

@@ -1,6 +1,6 @@
 """Redis: the one place that makes its client."""
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -9,15 +9,26 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 __all__ = ["Redis", "RedisConnectionError", "RedisError", "RedisTimeoutError", "connect_redis"]
 
+CONNECTIONS = 64
+"""Most connections of one process."""
+WAIT = 3.0
+"""Seconds that a command waits for a connection, for its opening, and for its answer."""
+
 
 def connect_redis(url: str) -> Redis:
-    """Make the client of this process; it connects when first used, and again when needed."""
-    return Redis.from_url(
+    """Make the client of this process; it connects when first used, and again when needed.
+
+    Commands beyond `CONNECTIONS` at a time wait for a connection: redis-py's plain pool
+    fails them at once, so that a burst would look like a Redis that is gone.
+    """
+    pool = BlockingConnectionPool.from_url(
         url,
-        socket_timeout=3.0,
-        socket_connect_timeout=3.0,
+        timeout=WAIT,
+        socket_timeout=WAIT,
+        socket_connect_timeout=WAIT,
         health_check_interval=30,
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 3),
         retry_on_error=[RedisConnectionError, RedisTimeoutError],
-        max_connections=128,
+        max_connections=CONNECTIONS,
     )
+    return Redis.from_pool(pool)

@@ -75,7 +75,9 @@ async def create_tasks(
 
 
 @get("/tasks/{task_id:int}", responses=REFUSALS, tags=["Tasks"])
-async def get_task(request: HttpRequest, commands: CommandService, task_id: TaskId) -> Success[Task]:
+async def get_task(
+    request: HttpRequest, commands: CommandService, task_id: TaskId
+) -> Success[Task]:
     """The state of a configuration task or of a call."""
     return ok(request, await commands.task(principal_of(request), task_id))
 

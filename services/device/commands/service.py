@@ -18,7 +18,6 @@ MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
 
 
-
 class Commands(Protocol):
     """What the service needs of the store."""
 

@@ -19,9 +19,7 @@ Line = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$
 
 Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
-Tag = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")
-]
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=20)]
 """At most 20 per device (field notes, section 3)."""

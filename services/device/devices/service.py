@@ -1,15 +1,28 @@
 """What may be done with devices. Every caller sees those of its application only."""
 
-import json
 import logging
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.errors import Conflict, ThingwayError
 from libs.common.identity import Principal
 from libs.common.tsl import TslDocument
 from services.device.devices.errors import device_exists, rps_record_exists, unknown_version
-from services.device.devices.records import record_of, ref_of
+from services.device.devices.ports import (
+    Catalogue,
+    CredentialsGateway,
+    Device,
+    Devices,
+    Ids,
+    Provisioner,
+)
+from services.device.devices.records import (
+    config_of,
+    follow,
+    given_by,
+    new_device,
+    record_of,
+    ref_of,
+)
 from services.device.devices.schemas import (
     AddDevice,
     Credentials,
@@ -19,95 +32,13 @@ from services.device.devices.schemas import (
     SearchDevices,
     UpdateDevice,
 )
-from services.device.devices.search import Query, query_of
-from services.device.devices.serials import (
-    Holder,
-    SerialTaken,
-    check_serial,
-    dev_eui_of,
-    key_of,
-)
-from services.device.products.schemas import Product
+from services.device.devices.search import query_of
+from services.device.devices.serials import Holder, SerialTaken, check_serial, key_of
 from services.device.things.access import device_not_found
 
 log = logging.getLogger(__name__)
 
 SERIAL_FIELD = "snDevEUI"
-
-Device = dict[str, Any]
-
-
-class Devices(Protocol):
-    """What the service needs of its store."""
-
-    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
-        """What holds an SN, and the device when it is one."""
-
-    async def find(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """A device of the application."""
-
-    async def search(self, query: Query) -> tuple[list[Device], int]:
-        """A page and the number of all matches."""
-
-    async def report_times(self, device_ids: list[int]) -> dict[int, int]:
-        """Times of the newest reports, in ms."""
-
-    async def insert(self, device: Device) -> None:
-        """Write a new device; raises `SerialTaken`."""
-
-    async def attach(self, device_id: int, changes: dict[str, Any]) -> Device | None:
-        """Give a device without application to one."""
-
-    async def update(
-        self, tenant: str, application_id: int, device_id: int, changes: dict[str, Any]
-    ) -> Device | None:
-        """Change a device."""
-
-    async def detach(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """Take a device from its application."""
-
-    async def delete(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """Delete a device."""
-
-
-class Ids(Protocol):
-    """Gives device ids."""
-
-    async def take(self) -> int:
-        """An id that nobody else gets."""
-
-
-class Catalogue(Protocol):
-    """What devices need to know of products."""
-
-    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
-        """The product of a new device."""
-
-    async def versions(self, tenant: str, model: str) -> list[str]:
-        """The TSL versions of a product."""
-
-    async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
-        """The document of one version."""
-
-
-class Provisioner(Protocol):
-    """Sends a first configuration to a device that was added with `autoProvision`."""
-
-    async def validate(self, device: Device, config: dict[str, Any]) -> None:
-        """Raise `InvalidInput` when the device's TSL does not accept `config`."""
-
-    async def provision(self, device: Device, config: dict[str, Any]) -> None:
-        """Begin to configure a device that has just been added."""
-
-
-class CredentialsGateway(Protocol):
-    """Keeps the keys of devices."""
-
-    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
-        """Make a new key; the old one dies."""
-
-    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
-        """End the key of this device."""
 
 
 class DeviceService:
@@ -135,25 +66,142 @@ class DeviceService:
         taken by a device or an RPS record, whoever they belong to.
         """
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
-        config = _config(body)
+        config = config_of(body)
         holder, known = await self._store.with_serial(key_of(serial))
         if known is not None:
-            device = await self._again(principal, known, body)
+            device = await self._add_again(principal, known, body, config)
         elif holder is not None:
             raise _taken(holder, serial)
         else:
-            device = await self._new(principal, serial, body)
-        if config is not None:
-            await self._provisioner.validate(device, config)
-        if known is not None:
-            kept = ("_id", "tenant", "sn", "snKey", "updatedAt")
-            changes = {name: value for name, value in device.items() if name not in kept}
-            attached = await self._store.attach(device["_id"], changes)
-            if attached is None:
-                raise device_exists(serial, SERIAL_FIELD)
-            device = attached
-        else:
-            await self._insert(device)
+            device = await self._add_new(principal, serial, body, config)
         if config is not None:
             await self._provision(device, config)
         return ref_of(device)
+
+    async def _add_new(
+        self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
+    ) -> Device:
+        product = await self._catalogue.choose(principal.tenant, body.model, key_of(serial))
+        device = new_device(await self._ids.take(), serial, principal, product, body)
+        if config is not None:
+            await self._provisioner.validate(device, config)
+        try:
+            await self._store.insert(device)
+        except SerialTaken as error:
+            holder, _ = await self._store.with_serial(key_of(serial))
+            raise _taken(holder or "device", serial) from error
+        return device
+
+    async def _add_again(
+        self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
+    ) -> Device:
+        if known["tenant"] != principal.tenant or known.get("application") is not None:
+            raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
+        changes = given_by(principal, body)
+        if body.model is not None and body.model != known["model"]:
+            product = await self._catalogue.choose(principal.tenant, body.model, known["snKey"])
+            changes |= follow(product)
+        if config is not None:
+            await self._provisioner.validate(known | changes, config)
+        device = await self._store.attach(known["_id"], changes)
+        if device is None:
+            raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
+        return device
+
+    async def _provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Begin to configure; the device is added by now, so a failure cannot undo that.
+
+        It stays `WAITING` then, and a configuration task does what was left.
+        """
+        try:
+            await self._provisioner.provision(device, config)
+        except ThingwayError:
+            log.exception("device %d was added and not provisioned", device["_id"])
+
+    async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
+        """The whole record of a device."""
+        device = await self._find(principal, device_id)
+        times = await self._store.report_times([device_id])
+        return record_of(device, times.get(device_id))
+
+    async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
+        """One page of the devices that match; see `SearchDevices`."""
+        query = query_of(principal.tenant, principal.application_id, search)
+        devices, total = await self._store.search(query)
+        times = await self._store.report_times([device["_id"] for device in devices])
+        records = [record_of(device, times.get(device["_id"])) for device in devices]
+        return DevicePage(search.page_size, search.page_number, total, records)
+
+    async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
+        """Change a device; raise `InvalidInput` for a version that its product lacks."""
+        device = await self._find(principal, body.device_id)
+        given = {
+            "name": body.name,
+            "description": body.description,
+            "project": body.project,
+            "tag": None if body.tag is None else list(dict.fromkeys(body.tag)),
+            "dataStorage": body.data_storage,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        if body.tsl_version is not None and body.tsl_version != device["tslVersion"]:
+            model = device["model"]
+            if body.tsl_version not in await self._catalogue.versions(principal.tenant, model):
+                raise unknown_version(model, body.tsl_version)
+            changes["tslVersion"] = body.tsl_version
+        updated = await self._store.update(
+            principal.tenant, principal.application_id, body.device_id, changes
+        )
+        return ref_of(_found(updated, body.device_id))
+
+    async def remove(self, principal: Principal, device_id: int) -> None:
+        """Take a device from its application. It keeps its id, history and key, and reports."""
+        removed = await self._store.detach(principal.tenant, principal.application_id, device_id)
+        _found(removed, device_id)
+
+    async def delete(self, principal: Principal, device_id: int) -> str:
+        """Delete a device and its key; return its SN.
+
+        The key ends before the device does, so that a crash in between leaves no key
+        without a device; and once more after it, for one that was issued meanwhile.
+        """
+        device = await self._find(principal, device_id)
+        who: tuple[str, int, str] = (device["sn"], device_id, device["tenant"])
+        await self._credentials.revoke(*who)
+        deleted = await self._store.delete(principal.tenant, principal.application_id, device_id)
+        _found(deleted, device_id)
+        try:
+            await self._credentials.revoke(*who)
+        except ThingwayError as error:
+            log.warning("device %d: a second revocation failed: %s", device_id, error)
+        return who[0]
+
+    async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
+        """The TSL of a device, as it was imported and normalised."""
+        device = await self._find(principal, device_id)
+        return await self._catalogue.tsl(device["tenant"], device["model"], device["tslVersion"])
+
+    async def issue_credentials(self, principal: Principal, device_id: int) -> Credentials:
+        """Make a new key for a device; the old one dies."""
+        device = await self._find(principal, device_id)
+        issued = await self._credentials.issue(device["sn"], device_id, device["tenant"])
+        try:
+            await self._find(principal, device_id)
+        except ThingwayError:
+            await self._credentials.revoke(device["sn"], device_id, device["tenant"])
+            raise
+        return issued
+
+    async def _find(self, principal: Principal, device_id: int) -> Device:
+        found = await self._store.find(principal.tenant, principal.application_id, device_id)
+        return _found(found, device_id)
+
+
+def _found(device: Device | None, device_id: int) -> Device:
+    if device is None:
+        raise device_not_found(device_id)
+    return device
+
+
+def _taken(holder: Holder, serial: str) -> Conflict:
+    explain = rps_record_exists if holder == "rps" else device_exists
+    return explain(serial, SERIAL_FIELD)

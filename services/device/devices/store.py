@@ -14,8 +14,7 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from libs.common.bus import Outbox
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from services.device.devices.messages import Change, changed
 from services.device.devices.search import Query
 from services.device.devices.serials import Holder, Serials, SerialTaken
@@ -146,19 +145,3 @@ class DeviceStore:
 
 def _of_application(tenant: str, application_id: int, device_id: int) -> dict[str, Any]:
     return {"_id": device_id, "tenant": tenant, "application.applicationId": application_id}
-
-
-async def _make_indexes(database: Database) -> None:
-    devices = database["devices"]
-    mine = [("tenant", 1), ("application.applicationId", 1)]
-    await devices.create_index([("snKey", 1)], name="sn", unique=True)
-    await devices.create_index([*mine, ("_id", 1)], name="application")
-    await devices.create_index([*mine, ("name", 1), ("_id", 1)], name="application_name")
-    await devices.create_index([*mine, ("snKey", 1), ("_id", 1)], name="application_sn")
-    await devices.create_index([("tenant", 1), ("model", 1), ("tslVersion", 1)], name="product")
-    await devices.create_index([("devEUI", 1)], name="dev_eui", sparse=True)
-    await devices.create_index([("imei", 1)], name="imei", sparse=True)
-    await database["serials"].create_index([("holder", 1)], name="holder")
-
-
-MIGRATIONS = [Migration(200, "indexes of devices", _make_indexes)]

@@ -77,7 +77,9 @@ class EdgeService:
                 waiter = await stack.enter_async_context(StoredWaiter(self._bus, len(accepted)))
                 headers[HEADER] = waiter.subject
             subject = up(thing.sn, channel)
-            await publish_all(self._bus, [Outgoing(subject, raw, None, headers) for raw in accepted])
+            await publish_all(
+                self._bus, [Outgoing(subject, raw, None, headers) for raw in accepted]
+            )
             if waiter is None:
                 return Accepted(len(accepted), refused)
             outcomes = await waiter.wait(STORED_WAIT)

@@ -11,6 +11,7 @@ from services.device.history.schemas import HistoryPage
 from services.device.history.service import LATEST_TIME, HistoryService
 from services.device.things.access import DeviceId, Things
 
+
 @get(
     "/device/openapi/v1/devices/{device_id:int}/properties/history",
     responses=REFUSALS,
@@ -31,6 +32,12 @@ async def property_history(
     """Reported properties, newest first unless asked otherwise."""
     device = await things.document(principal_of(request), device_id)
     page = await history.page(
-        device_id, stored=device.get("dataStorage", True), start=start_time, end=end_time, size=page_size, key=page_key, order=order
+        device_id,
+        stored=device.get("dataStorage", True),
+        start=start_time,
+        end=end_time,
+        size=page_size,
+        key=page_key,
+        order=order,
     )
     return ok(request, page)

@@ -15,6 +15,6 @@ class HistoryRecord(msgspec.Struct):
 class HistoryPage(msgspec.Struct, rename="camel", omit_defaults=True):
     """A page; `nextPageKey` is absent on the last one."""
 
-    list: list[HistoryRecord]  # noqa: A003 - the wire name
+    list: list[HistoryRecord]
     page_size: int
     next_page_key: str | None = None

@@ -57,7 +57,7 @@ class HistoryStore:
         first, last = partition_of(span.start), partition_of(span.end)
         if after is not None:
             reached = partition_of(KEY.unpack(after)[1])
-            first, last = (first, min(last, reached)) if span.newest_first else (
-                max(first, reached), last
+            first, last = (
+                (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
             )
         return range(last, first - 1, -1) if span.newest_first else range(first, last + 1)

@@ -9,7 +9,7 @@ before the old one ends.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -82,30 +82,43 @@ class SystemAccount:
     async def connections(self) -> dict[str, set[Connection]]:
         """All open connections of devices, by SN in capitals."""
         found: dict[str, set[Connection]] = defaultdict(set)
+        for server, row in await self._rows():
+            sn = _sn(row.authorized_user, row.issuer_key)
+            if sn is not None:
+                found[sn.upper()].add((server, row.cid))
+        return found
+
+    async def close(self, user: str) -> int:
+        """Close every connection of a device (SN) or application; return how many."""
+        wanted = user.upper()
+        closed = 0
+        for server, row in await self._rows():
+            if row.issuer_key and row.authorized_user.upper() == wanted:
+                request = msgspec.json.encode({"cid": row.cid})
+                await self._bus.client.publish(f"$SYS.REQ.SERVER.{server}.KICK", request)
+                closed += 1
+        return closed
+
+    async def _rows(self) -> list[tuple[str, _Row]]:
+        """Every open connection of the account, with its server's id."""
+        rows: list[tuple[str, _Row]] = []
         offset = 0
         while True:
             answers = await self._ask(offset)
-            for connz in answers:
-                for sn, connection in _devices(connz):
-                    found[sn.upper()].add(connection)
+            rows += [(one.server.id, row) for one in answers for row in one.data.connections]
             offset += PAGE
-            if all(connz.data.total <= offset for connz in answers):
-                return found
-
-    async def close(self, sn: str) -> int:
-        """Close every connection of a device; return how many there were."""
-        open_now = (await self.connections()).get(sn.upper(), set())
-        for server, cid in open_now:
-            await self._bus.client.publish(
-                f"$SYS.REQ.SERVER.{server}.KICK", msgspec.json.encode({"cid": cid})
-            )
-        return len(open_now)
+            if all(one.data.total <= offset for one in answers):
+                return rows
 
     async def _ask(self, offset: int) -> list[_Connz]:
         """Ask every server; the first answer is waited for, the others come soon after."""
         request = {
-            "auth": True, "acc": ACCOUNT, "state": 0, "sort": "cid",
-            "limit": PAGE, "offset": offset,
+            "auth": True,
+            "acc": ACCOUNT,
+            "state": 0,
+            "sort": "cid",
+            "limit": PAGE,
+            "offset": offset,
         }
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
@@ -123,13 +136,6 @@ class SystemAccount:
         finally:
             await subscription.unsubscribe()
         return answers
-
-
-def _devices(connz: _Connz) -> Iterator[tuple[str, Connection]]:
-    for row in connz.data.connections:
-        sn = _sn(row.authorized_user, row.issuer_key)
-        if sn is not None:
-            yield sn, (connz.server.id, row.cid)
 
 
 class Tracker:

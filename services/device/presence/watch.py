@@ -53,9 +53,7 @@ class PresenceWatch:
     async def run(self) -> None:
         """Watch for ever."""
         subscriptions = [
-            await self._system.client.subscribe(
-                f"$SYS.ACCOUNT.{ACCOUNT}.{what}", cb=self._hear
-            )
+            await self._system.client.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.{what}", cb=self._hear)
             for what in ("CONNECT", "DISCONNECT")
         ]
         try:

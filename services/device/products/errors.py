@@ -24,9 +24,7 @@ def built_in(model: str) -> Conflict:
 
 def product_in_use(model: str) -> Conflict:
     """409: devices are of this product."""
-    return Conflict(
-        f"the product {model} still has devices", field="model", code="product_in_use"
-    )
+    return Conflict(f"the product {model} still has devices", field="model", code="product_in_use")
 
 
 def version_in_use(model: str, version: str) -> Conflict:

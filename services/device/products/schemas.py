@@ -9,7 +9,9 @@ from services.device.devices.fields import Name
 
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
 
-Prefixes = Annotated[list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)]
+Prefixes = Annotated[
+    list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)
+]
 
 
 class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -20,6 +20,8 @@ VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 """Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
 
+_DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
+
 
 class Products(Protocol):
     """What the service needs of its store."""
@@ -60,7 +62,7 @@ class ProductService:
             raise built_in(model)
         if not MODEL.fullmatch(model):
             raise InvalidInput(
-                "must be 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+                "must be 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
                 field="model",
             )
         faults: list[Fault] = []
@@ -84,9 +86,7 @@ class ProductService:
         """One page (from 1) of all products, the built-in one first, then by model."""
         start = (number - 1) * size
         own = [generic_product()] if start == 0 else []
-        found, total = await self._store.page(
-            principal.tenant, max(start - 1, 0), size - len(own)
-        )
+        found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
         return ProductPage(size, number, total + 1, own + found)
 
     async def delete(self, principal: Principal, model: str) -> str:
@@ -127,7 +127,7 @@ class ProductService:
         if model != GENERIC:
             stored = await self._store.tsl(tenant, model, version)
             if stored is not None:
-                return msgspec.json.decode(stored.document, type=TslDocument)
+                return _DOCUMENT.decode(stored.document)
         return generic_tsl().document
 
     async def _find(self, tenant: str, model: str) -> Product | None:
@@ -150,9 +150,7 @@ def generic_product() -> Product:
 def _prefixes(given: list[str], faults: list[Fault]) -> list[str]:
     for at, prefix in enumerate(given):
         if not SERIAL.fullmatch(prefix):
-            faults.append(
-                Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'")
-            )
+            faults.append(Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'"))
     return list(dict.fromkeys(prefix.upper() for prefix in given))
 
 

@@ -8,9 +8,9 @@ document being the JSON of the normalised TSL.
 from datetime import UTC, datetime
 from typing import Any
 
-from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from services.device.products.errors import prefix_taken, product_in_use, version_in_use
+from services.device.products.migrations import HAS_PREFIXES
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product
 from services.device.products.usage import ProductUsage
@@ -35,7 +35,7 @@ class ProductStore:
 
     async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
         """The products that answer to any of `prefixes` (upper case)."""
-        query = {"_id.tenant": tenant, "snPrefixes": {"$in": prefixes}}
+        query = {"_id.tenant": tenant, "snPrefixes": {"$in": prefixes}, **HAS_PREFIXES}
         return [_product(document) async for document in self._products.find(query)]
 
     async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
@@ -115,7 +115,9 @@ class ProductStore:
             return
         for other in await self.with_prefix(wanted.tenant, wanted.sn_prefixes):
             if other.model != wanted.model:
-                shared = next(prefix for prefix in wanted.sn_prefixes if prefix in other.sn_prefixes)
+                shared = next(
+                    prefix for prefix in wanted.sn_prefixes if prefix in other.sn_prefixes
+                )
                 raise prefix_taken(shared, other.model) from error
 
     async def delete(self, tenant: str, model: str) -> bool:
@@ -151,21 +153,3 @@ def _product(document: dict[str, Any]) -> Product:
         created_at=int(document["createdAt"].timestamp() * 1000),
         updated_at=int(document["updatedAt"].timestamp() * 1000),
     )
-
-
-async def _make_indexes(database: Database) -> None:
-    products, tsls = database["products"], database["tsls"]
-    await products.create_index([("_id.tenant", 1), ("_id.model", 1)], name="tenant_model")
-    await products.create_index(
-        [("_id.tenant", 1), ("snPrefixes", 1)],
-        name="tenant_prefix",
-        unique=True,
-        partialFilterExpression={"snPrefixes.0": {"$exists": True}},
-    )
-    await tsls.create_index(
-        [("_id.tenant", 1), ("_id.model", 1), ("_id.version", 1)], name="tenant_model_version"
-    )
-    await database["product_usage"].create_index([("_id.tenant", 1)], name="tenant")
-
-
-MIGRATIONS = [Migration(100, "indexes of products and TSLs", _make_indexes)]

@@ -31,7 +31,8 @@ _duration = _meter.create_histogram(
     "thingway_ingest_batch_seconds", unit="s", description="From a batch in hand to acknowledged"
 )
 _size = _meter.create_histogram(
-    "thingway_ingest_batch_size", description="Messages of a batch",
+    "thingway_ingest_batch_size",
+    description="Messages of a batch",
 )
 
 

@@ -55,9 +55,7 @@ def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
     for thing_id, ts, properties in reports:
         fold = folds.get(thing_id)
         if fold is None:
-            folds[thing_id] = _Fold(
-                ts, ts, dict(properties), dict.fromkeys(properties, ts)
-            )
+            folds[thing_id] = _Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
             continue
         fold.oldest = min(fold.oldest, ts)
         fold.newest = max(fold.newest, ts)

@@ -16,7 +16,7 @@ from libs.common.contracts.events import (
     PropertiesReported,
 )
 from libs.common.tsl import Fault as TslFault
-from services.device.reports.batch import Batch, GoodEvent, GoodReport, Refused
+from services.device.reports.batch import Batch, GoodEvent, GoodReport
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
@@ -58,9 +58,7 @@ def reported(report: GoodReport, now: int) -> Outgoing:
     return Outgoing(subject, _encoder.encode(body), event_id)
 
 
-def _rejected(
-    uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int
-) -> Outgoing:
+def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int) -> Outgoing:
     event_id = f"x-{uplink.key}"
     body = PropertiesRejected(
         event_id=event_id,

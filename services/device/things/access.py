@@ -16,9 +16,7 @@ DeviceId = Annotated[int, Parameter(ge=1, le=MAX_ID, description="Id given when 
 
 def device_not_found(device_id: int) -> NotFound:
     """404, also for devices of other applications: their ids are nobody's business."""
-    return NotFound(
-        f"there is no device {device_id}", field="deviceId", code="device_not_found"
-    )
+    return NotFound(f"there is no device {device_id}", field="deviceId", code="device_not_found")
 
 
 class Things:

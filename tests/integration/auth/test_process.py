@@ -34,26 +34,31 @@ async def start(env: dict[str, str]) -> asyncio.subprocess.Process:
     )
 
 
+async def first_answer(
+    http: httpx.AsyncClient, process: asyncio.subprocess.Process
+) -> httpx.Response:
+    async with asyncio.timeout(20):
+        while process.returncode is None:
+            try:
+                return await http.get("/readyz")
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+    pytest.fail("the process ended")
+
+
 async def test_it_serves_and_leaves_in_order(servers, database, door):
     """Ready within seconds, counts what it does, and SIGTERM ends it with code 0."""
     port = ports.choose_free()
     process = await start(environment(servers, database, door, port))
     try:
-        async with (
-            asyncio.timeout(20),
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
-        ):
-            while process.returncode is None:
-                try:
-                    ready = await http.get("/readyz")
-                    break
-                except httpx.TransportError:
-                    await asyncio.sleep(0.05)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            ready = await first_answer(http, process)
             form = {"grant_type": "refresh_token", "refresh_token": "unknown"}
             refused = await http.post("/oauth/token", data=form)
             metrics = (await http.get("/metrics")).text
     finally:
-        process.send_signal(signal.SIGTERM)
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
         _, errors = await asyncio.wait_for(process.communicate(), 15)
 
     assert (ready.status_code, refused.status_code) == (200, 401)

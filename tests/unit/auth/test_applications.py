@@ -75,5 +75,7 @@ async def test_an_unknown_application_is_404(operation):
 @pytest.mark.parametrize("name", ["", "  ", "x" * 65, "a\nb"])
 async def test_a_bad_name_is_refused(name):
     """Blank, overlong, or with control characters."""
-    with pytest.raises(InvalidInput, match="name"):
+    with pytest.raises(InvalidInput) as caught:
         await Platform().service.create(CreateApplication(name=name))
+
+    assert caught.value.field == "name"

@@ -1,0 +1,134 @@
+"""The wiring of `device`, and nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from litestar import Litestar
+
+from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.http import Service, create_app, serve
+from libs.common.identity import HeaderVerifier
+from libs.common.store.ids import IdAllocator
+from libs.common.store.lease import Leader
+from services.device.commands.delivery import Delivery
+from services.device.commands.provision import CommandProvisioner
+from services.device.commands.routes import ROUTER as COMMAND_ROUTES
+from services.device.commands.service import CommandService
+from services.device.commands.writer import CommandWriter
+from services.device.devices.messages import CredentialsOverRpc
+from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.service import DeviceService
+from services.device.devices.store import DeviceStore
+from services.device.edge.routes import ROUTER as EDGE_ROUTES
+from services.device.edge.service import EdgeService
+from services.device.history.routes import property_history
+from services.device.history.service import HistoryService
+from services.device.history.store import HistoryStore
+from services.device.presence.connections import SystemAccount
+from services.device.presence.http import HttpPresence
+from services.device.presence.messages import offer_disconnect
+from services.device.presence.store import PresenceStore
+from services.device.presence.watch import PresenceWatch
+from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.service import ProductService
+from services.device.products.store import ProductStore
+from services.device.rps.routes import ROUTES as RPS_ROUTES
+from services.device.rps.service import RpsService
+from services.device.rps.store import RpsStore
+from services.device.settings import DeviceSettings
+from services.device.things.access import Things
+from services.device.wiring import Base, connected, running
+
+
+def build_app(base: Base, system: Bus) -> Litestar:
+    """Put the service together on clients that are connected; `system` is NATS's own account."""
+    settings, mongo, database = base.settings, base.mongo, base.mongo.database
+    things = Things(database, base.things)
+    writer = CommandWriter(mongo, base.commands, base.outbox)
+    commands = CommandService(
+        things=things,
+        commands=base.commands,
+        latest=base.latest,
+        ids=IdAllocator(database, "tasks"),
+        writer=writer,
+        life=settings.command_life,
+    )
+    products = ProductService(ProductStore(mongo))
+    devices = DeviceService(
+        DeviceStore(mongo, base.outbox),
+        IdAllocator(database, "things"),
+        products,
+        CommandProvisioner(base.things, commands),
+        CredentialsOverRpc(RpcClient(base.bus)),
+    )
+    presence = PresenceStore(mongo, base.outbox)
+    edge = EdgeService(
+        bus=base.bus,
+        things=things,
+        commands=base.commands,
+        presence=HttpPresence(presence, settings.http_offline_after),
+        retention_days=settings.retention_days,
+    )
+    delivery = Delivery(database=database, bus=base.bus, commands=base.commands, writer=writer)
+    watch = PresenceWatch(system=system, store=presence, commands=base.commands)
+    rpc = RpcServer(base.bus, "device")
+    offer_disconnect(rpc, SystemAccount(system))
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await rpc.start()
+        async with running(
+            Leader(database, "outbox", base.outbox.sweep).run(),
+            Leader(database, "delivery", delivery.run, life=5.0).run(),
+            Leader(database, "presence", watch.run, life=5.0).run(),
+        ):
+            yield
+        await rpc.stop()
+
+    return create_app(
+        Service(
+            name="device",
+            title="Thingway device open API",
+            routes=[
+                *PRODUCT_ROUTES,
+                *DEVICE_ROUTES,
+                *RPS_ROUTES,
+                property_history,
+                COMMAND_ROUTES,
+                EDGE_ROUTES,
+            ],
+            verifier=HeaderVerifier(settings.internal_public_key),
+            telemetry=base.telemetry,
+            checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
+            dependencies={
+                "product_service": products,
+                "device_service": devices,
+                "rps_service": RpsService(RpsStore(mongo)),
+                "things": things,
+                "history": HistoryService(HistoryStore(base.partitions), settings.retention_days),
+                "commands": commands,
+                "edge": edge,
+            },
+            lifespan=lifespan,
+        )
+    )
+
+
+async def connect_system(settings: DeviceSettings) -> Bus:
+    """Connect to NATS's system account, which tells of connections and closes them."""
+    return await Bus.connect(
+        settings.nats_url,
+        user=settings.sys_nats_user,
+        password=settings.sys_nats_password,
+        name="device-presence",
+    )
+
+
+async def main() -> None:
+    """Run the service until it is told to end."""
+    async with connected("device") as base:
+        system = await connect_system(base.settings)
+        try:
+            await serve(build_app(base, system), base.settings)
+        finally:
+            await system.drain()

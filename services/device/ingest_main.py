@@ -1,0 +1,82 @@
+"""`python -m services.device.ingest_main`: the process `device-ingest`, and nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from libs.common.bus import UPLINK, BatchConsumer
+from libs.common.http import Service, create_app, run_service, serve
+from libs.common.identity import HeaderVerifier
+from libs.common.store.lease import Leader
+from services.device.commands.replies import ReplyHandler
+from services.device.history.partitions import DAY_MS
+from services.device.reports.facts import Facts
+from services.device.reports.ingest import Ingest
+from services.device.reports.metrics import UplinkMetrics
+from services.device.reports.retention import drop_old_history
+from services.device.reports.store import ReportStore
+from services.device.wiring import Base, connected, running
+
+DURABLE = "ingest"
+
+
+def build_ingest(base: Base) -> Ingest:
+    """Put ingest together."""
+    database = base.mongo.database
+    return Ingest(
+        bus=base.bus,
+        things=base.things,
+        store=ReportStore(base.mongo, base.partitions, base.ledger),
+        latest=base.latest,
+        facts=Facts(database, base.things),
+        replies=ReplyHandler(
+            mongo=base.mongo,
+            commands=base.commands,
+            outbox=base.outbox,
+            latest=base.latest,
+            partitions=base.partitions,
+            ledger=base.ledger,
+        ),
+        retention_ms=base.settings.retention_days * DAY_MS,
+    )
+
+
+async def main() -> None:
+    """Consume `UPLINK` until told to end; probes and metrics are served beside it."""
+    async with connected("device-ingest") as base:
+        settings = base.settings
+        consumer = BatchConsumer(
+            bus=base.bus,
+            stream=UPLINK,
+            durable=DURABLE,
+            handle=build_ingest(base).handle,
+            batch=settings.ingest_batch,
+            concurrency=settings.ingest_concurrency,
+        )
+        retention = partial(drop_old_history, base.partitions, settings.retention_days)
+
+        @asynccontextmanager
+        async def lifespan() -> AsyncIterator[None]:
+            async with running(
+                consumer.run(),
+                UplinkMetrics(base.bus, base.ledger).run(),
+                Leader(base.mongo.database, "retention", retention).run(),
+            ):
+                yield
+
+        app = create_app(
+            Service(
+                name="device-ingest",
+                title="Thingway ingest",
+                routes=[],
+                verifier=HeaderVerifier(settings.internal_public_key),
+                telemetry=base.telemetry,
+                checks={"mongo": base.mongo.ping, "nats": base.bus.check},
+                lifespan=lifespan,
+            )
+        )
+        await serve(app, settings)
+
+
+if __name__ == "__main__":
+    run_service(main)

@@ -1,0 +1,53 @@
+"""Indexes of the service's database, in the order they came."""
+
+from contextlib import suppress
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import CollectionExists, Database
+from services.device.devices import MIGRATIONS as DEVICES
+from services.device.products import MIGRATIONS as PRODUCTS
+from services.device.reports.store import EVENTS, SEEN
+from services.device.rps import MIGRATIONS as RPS
+
+SEEN_FOR = 86_400
+"""Seconds for which an uplink that left no document is remembered."""
+
+
+async def _reports(database: Database) -> None:
+    await _create(database, EVENTS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
+        await _create(database, name)
+    await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
+    await database["outbox"].create_index([("at", ASCENDING)])
+
+
+async def _create(database: Database, name: str, **options: Any) -> None:
+    """Create a collection that is written in transactions, where none must be created."""
+    with suppress(CollectionExists):
+        await database.create_collection(name, **options)
+
+
+async def _commands(database: Database) -> None:
+    await database["commands"].create_indexes(
+        [
+            IndexModel([("status", ASCENDING), ("nextSendAt", ASCENDING)]),
+            IndexModel([("thingId", ASCENDING), ("status", ASCENDING), ("_id", ASCENDING)]),
+        ]
+    )
+
+
+async def _presence(database: Database) -> None:
+    await database["devices"].create_index([("connectStatus", ASCENDING), ("httpUntil", ASCENDING)])
+
+
+MIGRATIONS = [
+    Migration(1, "collections of reports and the outbox", _reports),
+    Migration(2, "indexes of commands", _commands),
+    Migration(3, "index of connection states", _presence),
+    *PRODUCTS,
+    *DEVICES,
+    *RPS,
+]

@@ -1,0 +1,28 @@
+"""Indexes of products and TSLs."""
+
+from contextlib import suppress
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import CollectionExists, Database
+
+HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
+"""Products that the index of prefixes knows; queries say it, so that they may use it."""
+
+
+async def _make_indexes(database: Database) -> None:
+    products, tsls = database["products"], database["tsls"]
+    await products.create_index([("_id.tenant", 1), ("_id.model", 1)], name="tenant_model")
+    await products.create_index(
+        [("_id.tenant", 1), ("snPrefixes", 1)],
+        name="tenant_prefix",
+        unique=True,
+        partialFilterExpression=HAS_PREFIXES,
+    )
+    await tsls.create_index(
+        [("_id.tenant", 1), ("_id.model", 1), ("_id.version", 1)], name="tenant_model_version"
+    )
+    with suppress(CollectionExists):  # a transaction should not have to create it
+        await database.create_collection("product_usage")
+
+
+MIGRATIONS = [Migration(100, "indexes of products and TSLs", _make_indexes)]

@@ -1,0 +1,59 @@
+"""`/device/openapi/v1/rps` (specification, "RPS endpoints")."""
+
+from typing import Any
+
+from litestar import Request, delete, post
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, ok
+from services.device.devices.caller import application_of
+from services.device.rps.schemas import RpsPage, SearchProfiles, SetProfile
+from services.device.rps.service import RpsService
+
+_PATH = "/device/openapi/v1/rps"
+_TAGS = ["RPS"]
+
+
+@post(
+    f"{_PATH}/profile",
+    responses=REFUSALS,
+    status_code=200,
+    summary="Specify profile URL",
+    tags=_TAGS,
+)
+async def set_profile(
+    request: Request[Any, Any, Any], rps_service: RpsService, data: SetProfile
+) -> Success[str]:
+    """Set the profile URL of an SN that is not a device yet."""
+    return ok(request, await rps_service.set_profile(application_of(request), data))
+
+
+@post(
+    f"{_PATH}/search",
+    responses=REFUSALS,
+    status_code=200,
+    summary="Query profile URL list",
+    tags=_TAGS,
+)
+async def search_profiles(
+    request: Request[Any, Any, Any], rps_service: RpsService, data: SearchProfiles
+) -> Success[RpsPage]:
+    """The application's RPS records, sorted and paged."""
+    return ok(request, await rps_service.search(application_of(request), data))
+
+
+@delete(
+    f"{_PATH}/{{sn:str}}",
+    responses=REFUSALS,
+    status_code=200,
+    summary="Delete RPS record",
+    tags=_TAGS,
+)
+async def delete_profile(
+    request: Request[Any, Any, Any], rps_service: RpsService, sn: str
+) -> Success[str]:
+    """Delete the RPS record of an SN, so that the device can be added."""
+    return ok(request, await rps_service.delete(application_of(request), sn))
+
+
+ROUTES = [set_profile, search_profiles, delete_profile]

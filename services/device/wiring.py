@@ -1,0 +1,83 @@
+"""What the two processes of the service share: clients, and what reports and commands need."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.bus import Bus, Outbox
+from libs.common.settings import load
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry, start_telemetry
+from services.device.commands.store import CommandStore
+from services.device.history.partitions import Partitions
+from services.device.migrations import MIGRATIONS
+from services.device.reports.latest import LatestValues
+from services.device.reports.ledger import Ledger
+from services.device.settings import DeviceSettings
+from services.device.things import ThingDirectory
+
+
+@dataclass(frozen=True)
+class Base:
+    """Clients of one process, and the pieces that both processes use."""
+
+    settings: DeviceSettings
+    telemetry: Telemetry
+    mongo: Mongo
+    bus: Bus
+    things: ThingDirectory
+    outbox: Outbox
+    partitions: Partitions
+    latest: LatestValues
+    ledger: Ledger
+    commands: CommandStore
+
+
+@asynccontextmanager
+async def connected(name: str) -> AsyncIterator[Base]:
+    """Connect, migrate, and close in order at the end."""
+    settings = load(DeviceSettings)
+    telemetry = start_telemetry(name)
+    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_device")
+    bus = await Bus.connect(
+        settings.nats_url,
+        user=settings.nats_user,
+        password=settings.nats_password,
+        name=name,
+        streams=True,
+    )
+    try:
+        await migrate(mongo.database, MIGRATIONS)
+        things = ThingDirectory(mongo.database)
+        await things.watch(bus)
+        yield Base(
+            settings=settings,
+            telemetry=telemetry,
+            mongo=mongo,
+            bus=bus,
+            things=things,
+            outbox=Outbox(mongo.database, bus),
+            partitions=Partitions(mongo.database),
+            latest=LatestValues(mongo.database),
+            ledger=Ledger(mongo.database),
+            commands=CommandStore(mongo.database),
+        )
+    finally:
+        await bus.drain()
+        mongo.close()
+        telemetry.shutdown()
+
+
+@asynccontextmanager
+async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run endless jobs beside the service; end them with it."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

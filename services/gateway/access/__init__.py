@@ -1,0 +1,1 @@
+"""Who may come in: addresses, credentials, principals and their limits."""

@@ -1,0 +1,111 @@
+"""Decides who comes in: rate limit of the address, credential, rate limit of the principal."""
+
+import asyncio
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from libs.common.errors import Forbidden, Unauthenticated, Unavailable
+from libs.common.identity import Principal
+from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.identity.tokens import CoalescingTokenReader
+from libs.common.store.redis import RedisError
+from services.gateway.access.credentials import basic_login, bearer_token
+from services.gateway.limits import RateLimiter
+from services.gateway.routes import Credential, Route
+
+REDIS_TIMEOUT = 2.0
+"""Seconds that Redis gets before a request is refused."""
+
+
+class Limits(NamedTuple):
+    """The three limits of the door."""
+
+    principal: RateLimiter
+    address: RateLimiter
+    sign_in: RateLimiter
+
+
+class Gatekeeper:
+    """Lets requests in. Without Redis it lets nobody in: 503."""
+
+    def __init__(
+        self, tokens: CoalescingTokenReader, devices: DeviceKeyReader, limits: Limits
+    ) -> None:
+        self._tokens = tokens
+        self._devices = devices
+        self._limits = limits
+
+    async def admit(
+        self,
+        route: Route,
+        path: bytes,
+        address: str,
+        authorization: bytes | None,
+        query_token: str | None,
+    ) -> Principal | None:
+        """The principal of a request, None on a route for everybody.
+
+        Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`.
+        """
+        try:
+            async with asyncio.timeout(REDIS_TIMEOUT):
+                await self._limit_address(address, signs_in=route.signs_in)
+                principal = await self._principal(route, path, authorization, query_token)
+                if principal is not None:
+                    await self._limit_principal(principal)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise Unavailable("the token store does not answer at the moment") from error
+        return principal
+
+    async def admit_to_pages(self, address: str) -> None:
+        """Hold the limit of the address for a page of the gateway itself."""
+        try:
+            async with asyncio.timeout(REDIS_TIMEOUT):
+                await self._limit_address(address, signs_in=False)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise Unavailable("the token store does not answer at the moment") from error
+
+    async def _limit_address(self, address: str, *, signs_in: bool) -> None:
+        if not self._limits.address.take_leased(address):
+            await self._limits.address.take(address)
+        if signs_in and not self._limits.sign_in.take_leased(address):
+            await self._limits.sign_in.take(address)
+
+    async def _limit_principal(self, principal: Principal) -> None:
+        key = f"{principal.kind}:{principal.tenant}:{principal.subject}"
+        if not self._limits.principal.take_leased(key):
+            await self._limits.principal.take(key)
+
+    async def _principal(
+        self, route: Route, path: bytes, authorization: bytes | None, query_token: str | None
+    ) -> Principal | None:
+        match route.credential:
+            case Credential.NONE:
+                return None
+            case Credential.TOKEN:
+                principal = await self._of_token(bearer_token(authorization) or query_token)
+            case Credential.DEVICE_KEY:
+                principal = await self._of_device(route, path, authorization)
+        if principal.kind not in route.kinds:
+            raise Forbidden(f"a principal of kind {principal.kind} may not call this API")
+        return principal
+
+    async def _of_token(self, token: str | None) -> Principal:
+        if not token:
+            raise Unauthenticated("an access token is needed: Authorization: Bearer <token>")
+        principal = await self._tokens.principal(token)
+        if principal is None:
+            raise Unauthenticated("the access token is not valid or has expired")
+        return principal
+
+    async def _of_device(self, route: Route, path: bytes, authorization: bytes | None) -> Principal:
+        login = basic_login(authorization)
+        if login is None:
+            raise Unauthenticated("SN and device key are needed: Authorization: Basic")
+        principal = await self._devices.identity(*login)
+        if principal is None:
+            raise Unauthenticated("there is no device with this SN and key")
+        sn = unquote(path[len(route.prefix) :].partition(b"/")[0].decode("latin-1"))
+        if sn.upper() != principal.subject.upper():
+            raise Forbidden("the SN of the path is not the device's own")
+        return principal

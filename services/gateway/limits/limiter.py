@@ -1,0 +1,91 @@
+"""A rate limit per key, atomic across replicas, for less than a round trip per request.
+
+The bucket stands in Redis. A replica takes permits from it in small leases (a twentieth
+of the burst), so nineteen of twenty requests of a busy caller ask nobody. A key may get
+one lease per replica above its burst, and no more: leases expire.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import cast
+
+from libs.common.errors import TooManyRequests
+from libs.common.store.redis import Redis
+
+LEASES_PER_BURST = 20
+LEASE_LIFE = 5.0
+"""Seconds after which the unused rest of a lease is dropped."""
+SHORTEST_REFUSAL = 0.01
+"""Seconds for which a key that was refused does not ask again, so that a flood is cheap."""
+MOST_KEYS = 20_000
+"""Keys kept; then all are forgotten, and every caller takes a new lease."""
+
+_SCRIPT = (Path(__file__).parent / "token_bucket.lua").read_text()
+
+
+class _Lease:
+    __slots__ = ("permits", "refill", "refused_until", "valid_until")
+
+    def __init__(self) -> None:
+        self.permits = 0
+        self.valid_until = 0.0
+        self.refused_until = 0.0
+        self.refill: asyncio.Task[None] | None = None
+
+
+class RateLimiter:
+    """Lets `rate` requests per second of each key pass, `burst` at once; 0 is no limit."""
+
+    def __init__(self, redis: Redis, name: str, *, rate: float, burst: int) -> None:
+        self._name = name
+        self._rate = rate
+        self._burst = max(1, burst)
+        self._chunk = max(1, burst // LEASES_PER_BURST)
+        self._script = redis.register_script(_SCRIPT)
+        self._leases: dict[str, _Lease] = {}
+
+    def take_leased(self, key: str) -> bool:
+        """Take a permit that is here already; False when there is none."""
+        if self._rate <= 0:
+            return True
+        lease = self._leases.get(key)
+        if lease is None or lease.permits < 1 or lease.valid_until < time.monotonic():
+            return False
+        lease.permits -= 1
+        return True
+
+    async def take(self, key: str) -> None:
+        """Take a permit; raise `TooManyRequests` when there is none, and what Redis raises."""
+        while not self.take_leased(key):
+            lease = self._lease(key)
+            wait = lease.refused_until - time.monotonic()
+            if wait > 0:
+                raise TooManyRequests(
+                    f"more than {self._rate:g} requests per second by this {self._name}",
+                    retry_after=wait,
+                )
+            if lease.refill is None:
+                lease.refill = asyncio.ensure_future(self._refill(key, lease))
+            await asyncio.shield(lease.refill)
+
+    def _lease(self, key: str) -> _Lease:
+        lease = self._leases.get(key)
+        if lease is None:
+            if len(self._leases) >= MOST_KEYS:
+                self._leases.clear()
+            lease = self._leases[key] = _Lease()
+        return lease
+
+    async def _refill(self, key: str, lease: _Lease) -> None:
+        try:
+            answer = await self._script(
+                keys=[f"tw:limit:{self._name}:{key}"], args=[self._rate, self._burst, self._chunk]
+            )
+            granted, wait_ms = cast("list[int]", answer)
+            now = time.monotonic()
+            lease.permits, lease.valid_until = granted, now + LEASE_LIFE
+            if not granted:
+                lease.refused_until = now + max(SHORTEST_REFUSAL, wait_ms / 1000)
+        finally:
+            lease.refill = None

@@ -1,0 +1,1 @@
+"""Passes requests on and answers back, streaming both ways."""

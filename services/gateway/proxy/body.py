@@ -1,0 +1,88 @@
+"""The body of a request on its way through: counted, limited, never kept whole."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from litestar.types import Receive
+
+from libs.common.errors import MalformedRequest, ThingwayError, TooLarge
+
+
+class ClientGone(Exception):
+    """The client closed its connection; nobody waits for an answer."""
+
+
+class RequestBody:
+    """Reads the body of one request. `length` is its declared length in bytes."""
+
+    def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._first = b""
+        self._read = 0
+        self.length = _declared_length(headers)
+        self.exists = bool(self.length) or b"transfer-encoding" in headers
+        self.failure: Exception | None = None
+        """What ended a streamed body early: the client HTTP library hides it."""
+        self.finished = asyncio.Event()
+        if not self.exists:
+            self.finished.set()
+
+    def check_length(self) -> None:
+        """Raise `TooLarge` when the declared length is above the limit."""
+        if self.length is not None and self.length > self._limit:
+            raise TooLarge(f"the body is larger than {self._limit} bytes")
+
+    async def start(self) -> bytes | AsyncIterator[bytes] | None:
+        """The body: whole when it is here already, else a stream of its parts."""
+        if not self.exists:
+            return None
+        part, more = await self._part()
+        if more:
+            self._first = part
+            return self._stream()
+        self.finished.set()
+        return part
+
+    async def drain(self) -> None:
+        """Read on and throw away, until the end or the limit: an answer can then be read."""
+        try:
+            while not self.finished.is_set() and self._read <= 2 * self._limit:
+                _, more = await self._part(limited=False)
+                if not more:
+                    self.finished.set()
+        except ClientGone:
+            self.finished.set()
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        try:
+            yield self._first
+            self._first = b""
+            more = True
+            while more:
+                part, more = await self._part()
+                if part:
+                    yield part
+            self.finished.set()
+        except (ClientGone, ThingwayError) as error:
+            self.failure = error
+            raise
+
+    async def _part(self, *, limited: bool = True) -> tuple[bytes, bool]:
+        message = await self._receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        part: bytes = message["body"]
+        self._read += len(part)
+        if limited and self._read > self._limit:
+            raise TooLarge(f"the body is larger than {self._limit} bytes")
+        return part, message["more_body"]
+
+
+def _declared_length(headers: dict[bytes, bytes]) -> int | None:
+    raw = headers.get(b"content-length")
+    if raw is None or b"transfer-encoding" in headers:
+        return None
+    if not raw.isdigit():
+        raise MalformedRequest("Content-Length is not a number")
+    return int(raw)

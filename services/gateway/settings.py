@@ -1,0 +1,64 @@
+"""What the gateway is told by its environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yarl import URL
+
+from libs.common.settings import ServiceSettings, SettingsInvalid
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings(ServiceSettings):
+    """Settings of the gateway. Rates are requests per second; a rate of 0 is no limit."""
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Token state and rate limits."""
+    internal_private_key: str
+    """Ed25519 key (raw, base64url) that signs the principal header."""
+    upstreams: str
+    """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
+    max_body: int = 8 * MIB
+    """Bytes of the largest request body."""
+    max_header: int = 32 * 1024
+    """Bytes that the header fields of a request may take together."""
+    request_timeout: float = 30.0
+    """Seconds until the head of the answer, and between two parts of its body."""
+    connect_timeout: float = 2.0
+    """Seconds until a service takes a connection."""
+    principal_rate: float = 1000.0
+    """Requests per second of one application, device or user."""
+    principal_burst: int = 2000
+    """Requests that it may make at once."""
+    address_rate: float = 2000.0
+    """Requests per second from one address."""
+    address_burst: int = 4000
+    """Requests that may come from it at once."""
+    token_rate: float = 50.0
+    """Requests per second to `/oauth/token` from one address."""
+    token_burst: int = 200
+    """Requests to it that may come from one address at once."""
+    trusted_proxies: str = ""
+    """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
+
+
+def parse_upstreams(text: str) -> Mapping[str, URL]:
+    """Read `name=url,name=url`; raise `SettingsInvalid` when an entry is not of that form."""
+    upstreams: dict[str, URL] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, address = entry.partition("=")
+        url = _origin(address)
+        if not (name and separator and url):
+            raise SettingsInvalid(f"THINGWAY_UPSTREAMS: {entry!r} is not name=http://host:port")
+        upstreams[name] = url
+    return upstreams
+
+
+def _origin(address: str) -> URL | None:
+    try:
+        url = URL(address)
+    except ValueError:
+        return None
+    return url.origin() if url.scheme in {"http", "https"} and url.host else None
