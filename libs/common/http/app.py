@@ -70,9 +70,7 @@ def create_app(service: Service) -> Litestar:
             title=service.title, version="1", path="/schema", render_plugins=[JsonRenderPlugin()]
         ),
         request_max_body_size=MAX_BODY,
-        middleware=[
-            lambda app: RequestContext(app, service.verifier, service.open_paths)  # type: ignore[list-item]
-        ],
+        middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths)],
         logging_config=None,
     )
     return Litestar.from_config(config)

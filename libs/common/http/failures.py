@@ -33,7 +33,7 @@ def _of_validation(error: ValidationException) -> ThingwayError:
     return InvalidInput(text.replace("`", "'"), field=faults[0][0] or None)
 
 
-def as_thingway_error(error: Exception) -> ThingwayError:
+def as_thingway_error(error: Exception) -> ThingwayError:  # noqa: PLR0911 - a table of cases
     """Classify: ours stay, Litestar's are translated, an unready store is 503, the rest 500."""
     match error:
         case ThingwayError():

@@ -29,7 +29,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((host, port))
     listener.listen(2048)
-    listener.setblocking(False)
+    listener.setblocking(False)  # noqa: FBT003 - socket takes it so
     return listener
 
 

@@ -1,5 +1,6 @@
 """What commands say on the bus."""
 
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -34,7 +35,7 @@ def subcommands(command: Command) -> list[Subcommand]:
 
 def created(command: Command) -> list[OutboxEntry]:
     """`task.{id}.created` or `service.{deviceId}.called`, and the command itself."""
-    common = {
+    common: dict[str, Any] = {
         "event_id": uuid4().hex,
         "created_at": _ms(command),
         "tenant": command.tenant,
@@ -68,7 +69,7 @@ def to_device(command: Command) -> list[OutboxEntry]:
 
 def finished(command: Command) -> OutboxEntry:
     """`task.{id}.finished` or `service.{deviceId}.replied`."""
-    common = {
+    common: dict[str, Any] = {
         "event_id": uuid4().hex,
         "created_at": _ms(command),
         "tenant": command.tenant,

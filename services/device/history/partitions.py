@@ -6,6 +6,7 @@ page of one device is one range scan, and a redelivered report has the key it ha
 
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,12 +54,10 @@ class Partitions:
     async def ensure(self, partitions: Iterable[int]) -> None:
         """Create the partitions that are missing; a transaction must not create one."""
         for partition in set(partitions) - self._made:
-            try:
+            with suppress(CollectionExists):
                 await self._database.create_collection(
                     collection_name(partition), clusteredIndex={"key": {"_id": 1}, "unique": True}
                 )
-            except CollectionExists:
-                pass
             self._made.add(partition)
 
     async def drop_before(self, oldest: int) -> list[str]:

@@ -45,8 +45,8 @@ class HistoryService:
     ) -> HistoryPage:
         """Read one page; without any bound it is the last day (specification).
 
-        A device whose data storage is off has no history to show. Times are ms. Sizes above 1000 are cut to 1000 (Decision 7). Raises
-        `InvalidInput` for an order, a bound or a cursor that cannot be.
+        A device whose data storage is off has no history to show. Times are ms. Sizes above
+        1000 are cut to 1000 (Decision 7). Raises `InvalidInput` for an order, a bound or a cursor that cannot be.
         """
         now = int(time.time() * 1000)
         newest_first = _newest_first(order)

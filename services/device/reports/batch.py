@@ -1,6 +1,6 @@
 """Sorts a batch of uplinks into what is to be stored, said and refused. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,12 @@ class Batch:
     events: list[GoodEvent] = field(default_factory=list)
     replies: list[tuple[Uplink, Thing]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+
+    def uplinks(self) -> Iterator[Uplink]:
+        """The uplinks that the store writes something for."""
+        yield from (report.uplink for report in self.reports)
+        yield from (event.uplink for event in self.events)
+        yield from (refused.uplink for refused in self.refused)
 
 
 def sort_batch(uplinks: list[Uplink], things: Mapping[str, Thing], retention_ms: int) -> Batch:

@@ -13,7 +13,7 @@ from typing import Protocol
 from nats.aio.msg import Msg
 from opentelemetry import metrics, trace
 
-from libs.common.bus import Bus, acknowledge, publish_all
+from libs.common.bus import Bus, Outgoing, acknowledge, publish_all
 from libs.common.telemetry import extract_context, tracer
 from services.device.reports.batch import Batch, Refused, sort_batch
 from services.device.reports.facts import Facts
@@ -95,7 +95,8 @@ class Ingest:
                 batch.refused.append(Refused(uplink, reason, thing))
 
     async def _announce(self, batch: Batch) -> None:
-        events, refused = [], []
+        events: list[Outgoing] = []
+        refused: list[Outgoing] = []
         for message in batch_messages(batch):
             (refused if message.subject.startswith("dead.") else events).append(message)
         await publish_all(self._bus, events)

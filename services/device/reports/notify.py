@@ -7,6 +7,7 @@ stored. Only subjects below `ingest.stored.` are answered, because a device may 
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Self
 from uuid import uuid4
 
 import msgspec
@@ -53,7 +54,7 @@ class StoredWaiter:
         self._complete = asyncio.Event()
         self.subject = f"{PREFIX}{uuid4().hex}"
 
-    async def __aenter__(self) -> "StoredWaiter":
+    async def __aenter__(self) -> Self:
         """Begin to listen."""
         self._subscription = await self._bus.client.subscribe(self.subject, cb=self._hear)
         return self

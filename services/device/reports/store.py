@@ -40,10 +40,7 @@ class ReportStore:
             {partition_of(report.ts) for report in batch.reports if report.thing.data_storage}
         )
         documents, rejected = self._documents(batch)
-        redelivered = any(
-            item.uplink.delivered > 1 for item in (*batch.reports, *batch.events, *batch.refused)
-        )
-        if redelivered:
+        if any(uplink.delivered > 1 for uplink in batch.uplinks()):
             rejected -= await self._leave_out_known(documents)
         try:
             await self._write(documents, rejected)

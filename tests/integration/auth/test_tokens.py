@@ -6,6 +6,7 @@ import hashlib
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
+from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.identity.tokens import CoalescingTokenReader, Refusal, TokenReader, TokenWriter
 
@@ -282,3 +283,35 @@ async def test_look_ups_of_one_turn_make_one_round_trip(auth):
     after = (await auth.redis.info("commandstats"))["cmdstat_mget"]["calls"]
     assert [each is not None for each in found] == [True, True, True, False]
     assert after - before == 1
+
+
+async def test_a_burst_of_log_ins_is_served(auth):
+    """More at once than there are connections to Redis wait their turn."""
+    application = await auth.application()
+
+    every = await asyncio.gather(*(auth.log_in(application) for _ in range(200)))
+
+    assert len({each["access_token"] for each in every}) == 200
+
+
+async def test_without_redis_the_answer_is_503(auth):
+    """A store that is away is our fault, and the client is told when to come back."""
+    application = await auth.application()
+    credentials = {"client_id": application.client_id, "client_secret": application.client_secret}
+    pool = auth.redis.connection_pool
+    await pool.disconnect()
+    pool.reset()
+    pool.connection_kwargs["port"] = 1
+
+    answer = await auth.http.post(
+        "/oauth/token", data={"grant_type": "client_credentials", **credentials}
+    )
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert (await auth.http.get("/readyz")).json()["redis"] != "ok"
+    with pytest.raises(Unavailable):
+        await auth.call(
+            "rotate_application_secret",
+            ApplicationRef(application.application_id),
+            ApplicationSecret,
+        )

@@ -1,0 +1,219 @@
+"""The three features on a real MongoDB, behind the real HTTP edge, with a bus that listens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from httpx import Response
+from litestar.testing import AsyncTestClient
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Outbox, Outgoing
+from libs.common.errors import InvalidInput
+from libs.common.http import Service, create_app
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    HeaderVerifier,
+    Kind,
+    Principal,
+    make_keys,
+)
+from libs.common.store.ids import IdAllocator
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.device.devices import MIGRATIONS as DEVICES
+from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.schemas import Credentials
+from services.device.devices.service import DeviceService
+from services.device.devices.store import DeviceStore
+from services.device.products import MIGRATIONS as PRODUCTS
+from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.service import ProductService
+from services.device.products.store import ProductStore
+from services.device.rps import MIGRATIONS as RPS
+from services.device.rps.routes import ROUTES as RPS_ROUTES
+from services.device.rps.service import RpsService
+from services.device.rps.store import RpsStore
+
+API = "/device/openapi/v1"
+
+
+class Listening:
+    """Stands for the bus: keeps what is published."""
+
+    def __init__(self) -> None:
+        self.heard: list[Outgoing] = []
+
+    async def publish(self, messages: Iterable[Outgoing]) -> None:
+        self.heard.extend(messages)
+
+    def changes(self) -> list[tuple[str, str]]:
+        """Subject and `change` of every event, in order."""
+        return [
+            (message.subject, msgspec.json.decode(message.payload)["change"])
+            for message in self.heard
+        ]
+
+
+@dataclass
+class Keys:
+    """Stands for `auth`: device keys by SN."""
+
+    issued: dict[str, str] = field(default_factory=dict)
+
+    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
+        self.issued[sn] = f"key-{device_id}-{len(self.issued)}"
+        return Credentials(sn, self.issued[sn])
+
+    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+        self.issued.pop(sn, None)
+
+
+@dataclass
+class Provisioning:
+    """Stands for commands: keeps what it was asked to send."""
+
+    asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        if "bad" in config:
+            raise InvalidInput("config.bad: is not known", field="config.bad")
+
+    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        self.asked.append((device["_id"], config))
+
+
+class Caller:
+    """An application that calls the API."""
+
+    def __init__(self, http: Any, header: str) -> None:
+        self._http = http
+        self._headers = {PRINCIPAL_HEADER: header}
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Response:
+        answer: Response = await self._http.request(
+            method, f"{API}{path}", json=body, headers=self._headers
+        )
+        return answer
+
+    async def done(self, method: str, path: str, body: Any = None) -> Any:
+        """The `data` of a success."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == 200, answer.text
+        content = answer.json()
+        assert content["status"] == "Success"
+        assert content["requestId"]
+        return content.get("data")
+
+    async def refused(self, status: int, method: str, path: str, body: Any = None) -> Any:
+        """The body of a refusal with this status."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == status, answer.text
+        content = answer.json()
+        assert content["status"] == "Failed"
+        return content
+
+    async def add(self, sn: str, **more: Any) -> int:
+        added = await self.done(
+            "POST", "/devices", {"snDevEUI": sn, "name": f"device {sn}", **more}
+        )
+        return int(added["deviceId"])
+
+    async def put_product(self, model: str, tsl: Any, **more: Any) -> Any:
+        return await self.done(
+            "PUT", f"/products/{model}", {"name": model, "tsl": tsl, **more}
+        )
+
+
+@dataclass
+class Platform:
+    """The features, and three applications: two of one tenant, one of another."""
+
+    mongo: Mongo
+    bus: Listening
+    keys: Keys
+    provisioning: Provisioning
+    mine: Caller
+    sibling: Caller
+    foreign: Caller
+
+    @property
+    def database(self) -> Any:
+        return self.mongo.database
+
+
+@asynccontextmanager
+async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
+    """Start the features on a database of their own."""
+    mongo = Mongo(mongo_url, database)
+    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *RPS])
+    for name in ("outbox", "latest"):
+        await mongo.database.create_collection(name)
+    bus, keys, provisioning = Listening(), Keys(), Provisioning()
+    products = ProductService(ProductStore(mongo))
+    outbox = Outbox(mongo.database, bus)  # type: ignore[arg-type]
+    private, public = make_keys()
+    signer = HeaderSigner(private)
+    app = create_app(
+        Service(
+            name="device",
+            title="Device",
+            routes=[*PRODUCT_ROUTES, *DEVICE_ROUTES, *RPS_ROUTES],
+            verifier=HeaderVerifier(public),
+            telemetry=Telemetry(None, MeterProvider()),
+            dependencies={
+                "product_service": products,
+                "device_service": DeviceService(
+                    DeviceStore(mongo, outbox),
+                    IdAllocator(mongo.database, "devices"),
+                    products,
+                    provisioning,
+                    keys,
+                ),
+                "rps_service": RpsService(RpsStore(mongo)),
+            },
+        )
+    )
+
+    def caller(http: Any, tenant: str, number: int) -> Caller:
+        who = Principal(Kind.APPLICATION, tenant, str(number), name=f"application {number}")
+        return Caller(http, signer.sign(who))
+
+    async with AsyncTestClient(app) as http:
+        yield Platform(
+            mongo,
+            bus,
+            keys,
+            provisioning,
+            mine=caller(http, "default", 1),
+            sibling=caller(http, "default", 2),
+            foreign=caller(http, "other", 3),
+        )
+    mongo.close()
+
+
+async def together(*calls: Any) -> list[Response]:
+    """The answers to calls made at the same time."""
+    return list(await asyncio.gather(*calls))
+
+
+def tsl(version: str = "v1.0", **bounds: float) -> dict[str, Any]:
+    """A small TSL: a temperature with bounds."""
+    return {
+        "version": version,
+        "properties": [
+            {
+                "id": "temperature",
+                "name": "Temperature",
+                "accessMode": "R",
+                "dataSpec": {"dataType": "FLOAT", "validator": bounds or {"min": -20, "max": 70}},
+            }
+        ],
+        "events": [],
+        "services": [],
+    }
