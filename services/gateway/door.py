@@ -13,19 +13,20 @@ from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from libs.common.errors import ThingwayError, TooManyRequests
 from libs.common.http.request import REQUEST_ID, new_request_id
-from services.gateway.access.addresses import TrustedProxies, peer_of
+from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
 from services.gateway.access.gatekeeper import Gatekeeper
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
 from services.gateway.proxy.disconnect import DisconnectWatch
-from services.gateway.proxy.forward import Exchange, Forwarder
+from services.gateway.proxy.exchange import Exchange
+from services.gateway.proxy.forward import Forwarder
 from services.gateway.refusal import HeaderTooLarge, refuse
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tracing import Tracing
 
-UNLIMITED_PAGES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Pages that answer also without Redis."""
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Pages without a limit: they answer also while Redis does not."""
 CLIENT_CLOSED = 499
 """How an exchange is counted whose client went away."""
 
@@ -54,13 +55,22 @@ class Door:
             await self._page(scope, receive, send)
         elif self.tracing.on:
             with self.tracing.span(scope["method"], route.name, scope["headers"]):
-                await self._proxied(route, scope, receive, send)
+                await self._service(route, scope, receive, send)
         else:
-            await self._proxied(route, scope, receive, send)
+            await self._service(route, scope, receive, send)
 
-    async def _proxied(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Let a service answer; count what came of it."""
         started = time.perf_counter()
-        exchange = Exchange(route, scope, RequestBody(receive, self.max_body), new_request_id())
+        headers = dict(scope["headers"])
+        exchange = Exchange(
+            route=route,
+            scope=scope,
+            headers=headers,
+            origin=self.proxies.origin(scope, headers),
+            body=RequestBody(receive, headers, self.max_body),
+            request_id=new_request_id(),
+        )
         watch = DisconnectWatch(receive, exchange.body)
         try:
             status = await self._exchange(exchange, send)
@@ -75,7 +85,6 @@ class Door:
         self.metrics.request(route.name, route.upstream, status, time.perf_counter() - started)
 
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
-        """Answer the exchange, with a refusal if need be; return the status."""
         try:
             await self._admit(exchange)
             return await self.forwarder.forward(exchange, send)
@@ -83,24 +92,46 @@ class Door:
             if isinstance(error, TooManyRequests):
                 self.metrics.limited(exchange.route.name)
             if not exchange.answered:
-                await refuse(send, error, exchange)
+                await refuse(
+                    send,
+                    error,
+                    path=exchange.path.decode("latin-1"),
+                    request_id=exchange.request_id,
+                    credential=exchange.route.credential,
+                    body=exchange.body,
+                )
             return error.status
 
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
-        headers = dict(scope["headers"])
-        _check_size(scope["headers"], self.max_header)
-        exchange.body.declare(headers)
-        exchange.origin = self.proxies.origin(peer_of(scope, headers))
+        self._check_header_size(scope)
+        exchange.body.check_length()
         token, exchange.query = take_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
-            scope["raw_path"],
+            exchange.path,
             exchange.origin.limit_key,
-            headers.get(b"authorization"),
+            exchange.headers.get(b"authorization"),
             token,
         )
 
+    def _check_header_size(self, scope: HTTPScope) -> None:
+        size = sum([len(name) + len(value) for name, value in scope["headers"]])
+        if size + len(scope["raw_path"]) + len(scope["query_string"]) > self.max_header:
+            raise HeaderTooLarge(f"the header is larger than {self.max_header} bytes")
+
     async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Show a page of the gateway itself, or its 404."""
-        scope[REQUEST_ID] = request_id = new_request_id()
+        """Show a page of the gateway's own, or its 404."""
+        request_id = new_request_id()
+        scope[REQUEST_ID] = request_id  # type: ignore[literal-required]
+        headers = dict(scope["headers"])
+        body = RequestBody(receive, headers, self.max_body)
+        try:
+            self._check_header_size(scope)
+            body.check_length()
+            if scope["path"] not in PROBES:
+                await self.gatekeeper.admit_page(self.proxies.origin(scope, headers).limit_key)
+        except ThingwayError as error:
+            await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
+            return
+        await self.pages(scope, receive, send)

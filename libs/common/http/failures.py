@@ -68,8 +68,13 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
         encode_error(known, path=path, request_id=request_id),
         status_code=known.status,
         media_type="application/json",
-        headers=error_headers(known),
+        headers={**_given_headers(error), **error_headers(known)},
     )
+
+
+def _given_headers(error: Exception) -> dict[str, str]:
+    """Litestar's own headers, of which `Allow` belongs to every 405 (RFC 9110, 15.5.6)."""
+    return dict(error.headers or {}) if isinstance(error, HTTPException) else {}
 
 
 HANDLERS: ExceptionHandlersMap = {Exception: handle_exception, HTTPException: handle_exception}

@@ -1,6 +1,6 @@
 """Reads a token request: a form under both spellings of its type, or a JSON object.
 
-RFC 6749, section 3.2: unknown fields are ignored, no field may come twice. What a client
+RFC 6749, section 3.2: unknown fields are ignored, no known one may come twice. What a client
 can mend is named: the field, and what is wrong with it.
 """
 
@@ -17,6 +17,7 @@ from services.auth.tokens.schemas import ClientCredentials, RefreshToken, TokenR
 FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
 """Clients send the first; the vendor's documentation writes the second (notes, section 1)."""
 JSON_TYPE = "application/json"
+FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
 MAX_BODY = 16 * 1024
 """Bytes of a token request; a real one has about 200."""
 
@@ -57,8 +58,8 @@ def _read_form(body: bytes) -> dict[str, str]:
             name = unquote_plus(raw_name, errors="strict")
             if not equals:
                 raise MalformedRequest(f"the form has {name[:64]!r} without '='")
-            if name in fields:
-                raise InvalidInput("must come only once", field=name[:64])
+            if name in fields and name in FIELDS:
+                raise InvalidInput("must come only once", field=name)
             fields[name] = unquote_plus(raw_value, errors="strict")
     except UnicodeDecodeError as error:
         raise MalformedRequest("the form is not percent-encoded UTF-8") from error

@@ -23,7 +23,7 @@ from services.auth.tokens.service import TokenService
 
 
 def _text(description: str) -> Schema:
-    return Schema(type=OpenAPIType.STRING, min_length=1, description=description)
+    return Schema(type=OpenAPIType.STRING, pattern=r"\S", description=description)
 
 
 _GRANT = Schema(

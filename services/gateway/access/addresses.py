@@ -1,9 +1,10 @@
 """Where a request comes from, and whose word is taken for it."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import NamedTuple
+
+from litestar.types import HTTPScope
 
 from libs.common.settings import SettingsInvalid
 
@@ -37,16 +38,9 @@ def _network_of(address: str) -> str:
     return str(ip_network((parsed, 64), strict=False))
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """What the connection and the header fields say of themselves."""
-
-    address: str
-    scheme: str
-    host: str
-    forwarded_for: str
-    forwarded_proto: str
-    forwarded_host: str
+def _text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:
+    value = headers.get(name)
+    return default if value is None else value.decode("latin-1")
 
 
 class TrustedProxies:
@@ -61,22 +55,27 @@ class TrustedProxies:
             raise SettingsInvalid(f"THINGWAY_TRUSTED_PROXIES: {error}") from error
         self._trusts = lru_cache(maxsize=4096)(self._is_trusted)
 
-    def origin(self, peer: Peer) -> Origin:
+    def origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> Origin:
         """Find the client: the last address in the chain that is not a trusted proxy."""
-        if not self._networks or not self._trusts(peer.address):
-            return Origin(peer.address, peer.address, peer.scheme, peer.host)
-        chain = [part.strip() for part in peer.forwarded_for.split(",") if part.strip()]
-        client = peer.address
-        for address in reversed(chain):
-            client = address
-            if not self._trusts(address):
-                break
+        client = scope["client"]
+        peer = client[0] if client else "unknown"
+        host = _text(headers, b"host", "")
+        if not self._networks or not self._trusts(peer):
+            return Origin(peer, peer, scope["scheme"], host)
+        forwarded = _text(headers, b"x-forwarded-for", "").split(",")
+        chain = [part.strip() for part in forwarded if part.strip()]
         return Origin(
-            client,
-            ", ".join([*chain, peer.address]),
-            peer.forwarded_proto or peer.scheme,
-            peer.forwarded_host or peer.host,
+            self._first_foreign([*chain, peer]),
+            ", ".join([*chain, peer]),
+            _text(headers, b"x-forwarded-proto", scope["scheme"]),
+            _text(headers, b"x-forwarded-host", host),
         )
+
+    def _first_foreign(self, chain: list[str]) -> str:
+        for address in reversed(chain):
+            if not self._trusts(address):
+                return address
+        return chain[0]
 
     def _is_trusted(self, address: str) -> bool:
         try:

@@ -57,7 +57,7 @@ class Gatekeeper:
             raise Unavailable("the token store does not answer at the moment") from error
         return principal
 
-    async def admit_to_pages(self, address: str) -> None:
+    async def admit_page(self, address: str) -> None:
         """Hold the limit of the address for a page of the gateway itself."""
         try:
             async with asyncio.timeout(REDIS_TIMEOUT):

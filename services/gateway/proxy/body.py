@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from litestar.types import Receive
 
-from libs.common.errors import MalformedRequest, ThingwayError, TooLarge
+from libs.common.errors import ThingwayError, TooLarge
 
 
 class ClientGone(Exception):
@@ -81,8 +81,4 @@ class RequestBody:
 
 def _declared_length(headers: dict[bytes, bytes]) -> int | None:
     raw = headers.get(b"content-length")
-    if raw is None or b"transfer-encoding" in headers:
-        return None
-    if not raw.isdigit():
-        raise MalformedRequest("Content-Length is not a number")
-    return int(raw)
+    return None if raw is None or b"transfer-encoding" in headers else int(raw)

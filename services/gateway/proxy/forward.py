@@ -2,49 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from litestar.types import Send
 
 from libs.common.errors import ThingwayError, Unavailable, UpstreamTimeout
-from libs.common.identity import HeaderSigner, Principal
-from services.gateway.access.addresses import Origin
-from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.headers import Fields, to_client, to_service
+from libs.common.identity import HeaderSigner
+from services.gateway.proxy.exchange import Exchange
+from services.gateway.proxy.headers import to_client, to_service
 from services.gateway.proxy.upstream import Body, Upstream
 from services.gateway.refusal import RequestTimeout
-from services.gateway.routes import Route
-from services.gateway.tracing import trace_headers
+from services.gateway.tracing import name_span
 
 LONGEST_POLL = 600.0
 """Seconds of `wait` that are granted on top of the time limit."""
-
-
-@dataclass(slots=True)
-class Exchange:
-    """A request that was let in."""
-
-    route: Route
-    method: str
-    path: bytes
-    """As the client sent it."""
-    query: bytes
-    """Without the access token."""
-    fields: Fields
-    connection: bytes | None
-    origin: Origin
-    principal: Principal | None
-    request_id: str
-    body: RequestBody
-    answered: bool = False
-    """Whether the head of the answer is out: then an error can only break off."""
-
-    @property
-    def target(self) -> str:
-        """Path and query for the service."""
-        path = self.route.target(self.path)
-        return (path + b"?" + self.query if self.query else path).decode("latin-1")
 
 
 class Forwarder:
@@ -87,16 +58,16 @@ class Forwarder:
     ) -> int:
         principal = exchange.principal
         headers = to_service(
-            exchange.fields,
-            exchange.connection,
+            exchange.scope["headers"],
+            exchange.headers,
             origin=exchange.origin,
             request_id=exchange.request_id,
             principal=None if principal is None else self._signer.sign(principal),
             length=exchange.body.length,
         )
-        trace_headers(headers)
+        name_span(headers)
         async with upstream.request(
-            exchange.method,
+            exchange.scope["method"],
             exchange.target,
             headers=headers,
             body=content,

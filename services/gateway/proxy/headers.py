@@ -39,10 +39,9 @@ _FROM_CLIENT = HOP_BY_HOP | {
 _FROM_SERVICE = HOP_BY_HOP | {b"x-request-id"}
 
 
-def _named_in_connection(value: bytes | None) -> frozenset[bytes]:
-    if value is None:
-        return frozenset()
-    return frozenset(token.strip().lower() for token in value.split(b","))
+def _named_in_connection(fields: Fields) -> frozenset[bytes]:
+    values = b",".join(value for name, value in fields if name == b"connection")
+    return frozenset(token.strip().lower() for token in values.split(b","))
 
 
 def _text(value: bytes) -> str:
@@ -54,7 +53,7 @@ def _text(value: bytes) -> str:
 
 def to_service(
     fields: Fields,
-    connection: bytes | None,
+    headers: dict[bytes, bytes],
     *,
     origin: Origin,
     request_id: str,
@@ -63,10 +62,12 @@ def to_service(
 ) -> CIMultiDict[str]:
     """The header fields of the request to the service.
 
-    `connection` is the client's `Connection` field, `principal` the signed header value,
+    `headers` are the same fields for look-ups, `principal` is the signed header value,
     `length` the declared length of the body in bytes.
     """
-    dropped = _FROM_CLIENT | _named_in_connection(connection) if connection else _FROM_CLIENT
+    dropped = _FROM_CLIENT
+    if b"connection" in headers:
+        dropped |= _named_in_connection(fields)
     kept = CIMultiDict(
         [
             (name.decode("latin-1"), _text(value))
@@ -88,10 +89,7 @@ def to_service(
 def to_client(fields: Fields, *, status: int, request_id: bytes) -> list[tuple[bytes, bytes]]:
     """The header fields of the answer to the client."""
     lowered = [(name.lower(), value) for name, value in fields]
-    dropped = _FROM_SERVICE
-    for name, value in lowered:
-        if name == b"connection":
-            dropped |= _named_in_connection(value)
+    dropped = _FROM_SERVICE | _named_in_connection(lowered)
     if status == 304:  # noqa: PLR2004 - its length is that of a body that does not come
         dropped |= {b"content-length"}
     kept = [

@@ -21,6 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
+from services.gateway.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +51,16 @@ class Upstream:
     """One service, with a connection pool of its own: its troubles stay its own."""
 
     def __init__(
-        self, name: str, base: URL, *, connect_timeout: float, read_timeout: float
+        self,
+        name: str,
+        base: URL,
+        metrics: Metrics,
+        *,
+        connect_timeout: float,
+        read_timeout: float,
     ) -> None:
         self.name = name
+        self._metrics = metrics
         self._base = str(base).rstrip("/")
         self._timeout = ClientTimeout(
             total=None,
@@ -87,12 +95,15 @@ class Upstream:
                     timeout=self._timeout,
                 )
         except (ClientError, OSError, TimeoutError, ValueError) as error:
-            raise self.failure(error) from error
+            raise self._failure(error) from error
         else:
             try:
                 yield response
             finally:
-                response.close() if not response.content.at_eof() else response.release()
+                if response.content.at_eof():
+                    response.release()
+                else:
+                    response.close()
         finally:
             pool.users -= 1
             self._retire(pool)
@@ -107,12 +118,16 @@ class Upstream:
                 async with asyncio.timeout(self._read_timeout):
                     part = await content.readany()
         except (ClientError, OSError, TimeoutError) as error:
-            raise self.failure(error) from error
+            raise self._failure(error) from error
         return part, not content.at_eof()
 
-    def failure(self, error: Exception) -> ThingwayError:
-        """What a failed exchange means to the client."""
+    def _failure(self, error: Exception) -> ThingwayError:
         log.warning("service %s: %r", self.name, error)
+        known = self._classify(error)
+        self._metrics.upstream_failed(self.name, known.status)
+        return known
+
+    def _classify(self, error: Exception) -> ThingwayError:
         match error:
             case ConnectionTimeoutError() | ClientConnectorError():
                 return Unavailable(f"the service {self.name} cannot be reached")

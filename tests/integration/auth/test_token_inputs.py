@@ -93,9 +93,10 @@ async def test_other_content_types_are_415(auth, content_type):
 
 
 async def test_other_methods_are_405(auth):
-    """The path exists, in its own envelope."""
+    """The path exists; the answer says which methods it has."""
     answer = await auth.http.get("/oauth/token")
 
+    assert "POST" in answer.headers["allow"]
     assert (answer.status_code, answer.json()["status"]) == (405, "Failed")
 
 

@@ -14,8 +14,10 @@ FORM = FORM_TYPES[0]
 
 
 def test_both_grants_are_read():
-    """Fields that are not asked for, such as `scope`, are ignored."""
-    credentials = b"grant_type=client_credentials&client_id=a%20b&client_secret=c%2Bd&scope=x&"
+    """Fields that are not asked for, such as `scope`, are ignored, even when they come twice."""
+    credentials = (
+        b"grant_type=client_credentials&client_id=a%20b&client_secret=c%2Bd&scope=x&scope=y&"
+    )
     plain = b"grant_type=refresh_token&refresh_token=r"
     refresh = b'{"grant_type": "refresh_token", "refresh_token": "r", "client_id": "c"}'
 

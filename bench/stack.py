@@ -1,0 +1,100 @@
+"""Servers and processes of one measurement, in a folder that goes away with them."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import mongo_server, ports, programs
+from libs.common.identity import make_keys
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Stack:
+    """MongoDB and NATS without logins, and the means to start a service against them."""
+
+    directory: Path
+    mongo_url: str
+    nats_url: str
+    children: list[subprocess.Popen[bytes]]
+
+    def start(self, module: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
+        """Start `python -m module`; return it with its port."""
+        port = ports.choose_free(set())
+        _, public = make_keys()
+        child = subprocess.Popen(
+            [sys.executable, "-m", module],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "THINGWAY_MONGO_URL": self.mongo_url,
+                "THINGWAY_MONGO_DATABASE": "bench",
+                "THINGWAY_NATS_URL": self.nats_url,
+                "THINGWAY_PORT": str(port),
+                "THINGWAY_INTERNAL_PUBLIC_KEY": public,
+                **environment,
+            },
+            stderr=(self.directory / f"{module}.log").open("ab"),
+        )
+        self.children.append(child)
+        return child, port
+
+
+@contextlib.asynccontextmanager
+async def stack() -> AsyncIterator[Stack]:
+    """Start the servers; end everything afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
+    mongo_port, nats_port = ports.choose_free(set()), ports.choose_free(set())
+    data = directory / "mongo"
+    data.mkdir()
+    config = directory / "nats.conf"
+    config.write_text(
+        f"listen: 127.0.0.1:{nats_port}\n"
+        f'jetstream {{ store_dir: "{directory}/nats", sync_interval: "100ms" }}\n'
+    )
+    commands = [
+        mongo_server.bare_command(programs.find(programs.MONGOD).path, data, mongo_port),
+        [str(programs.find(programs.NATS).path), "-c", str(config)],
+    ]
+    children = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for command in commands
+    ]
+    running = Stack(
+        directory,
+        f"mongodb://127.0.0.1:{mongo_port}/?replicaSet=rs0&directConnection=true",
+        f"nats://127.0.0.1:{nats_port}",
+        children,
+    )
+    try:
+        await mongo_server.initiate(mongo_port)
+        yield running
+    finally:
+        for child in reversed(children):
+            child.terminate()
+        for child in children:
+            child.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def ready(port: int, seconds: float = 30.0) -> None:
+    """Wait until a service says that it is ready."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(
+                urllib.request.urlopen, f"http://127.0.0.1:{port}/readyz", timeout=2
+            )
+            return
+        await asyncio.sleep(0.1)
+    raise RuntimeError(f"nothing is ready on port {port}")

@@ -1,0 +1,63 @@
+"""The merged document, fetched from the services and kept for a while."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import ClientError, ClientSession, ClientTimeout
+from yarl import URL
+
+from services.gateway.docs.merge import Document, merge
+from services.gateway.routes import Route
+
+log = logging.getLogger(__name__)
+
+FRESH = 60.0
+"""Seconds for which a document of all services is kept."""
+FRESH_INCOMPLETE = 2.0
+"""Seconds for which it is kept while a service does not answer."""
+TIMEOUT = 3.0
+
+
+class Catalogue:
+    """Fetches the documents; a service that is away appears as it was seen last."""
+
+    def __init__(
+        self, session: ClientSession, services: Mapping[str, URL], routes: tuple[Route, ...]
+    ) -> None:
+        self._session = session
+        self._services = services
+        self._routes = routes
+        self._seen: dict[str, Document] = {}
+        self._merged: Document = {}
+        self._until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def document(self) -> Document:
+        """The document of all public operations."""
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                complete = all(await asyncio.gather(*map(self._fetch, self._services)))
+                self._merged = merge(
+                    {name: self._seen[name] for name in self._services if name in self._seen},
+                    self._routes,
+                )
+                self._until = time.monotonic() + (FRESH if complete else FRESH_INCOMPLETE)
+            return self._merged
+
+    async def _fetch(self, name: str) -> bool:
+        url = self._services[name] / "schema" / "openapi.json"
+        try:
+            async with self._session.get(url, timeout=ClientTimeout(total=TIMEOUT)) as answer:
+                answer.raise_for_status()
+                document: Any = msgspec.json.decode(await answer.read())
+        except (ClientError, TimeoutError, msgspec.DecodeError) as error:
+            log.info("no documentation from %s: %r", name, error)
+            return False
+        if not isinstance(document, dict):
+            return False
+        self._seen[name] = document
+        return True

@@ -1,0 +1,60 @@
+"""Calls other services once the bus is there: the gateway starts and serves without it."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, TypeVar
+
+from nats.errors import Error as NatsError
+
+from libs.common.bus import Bus, RpcClient
+from libs.common.errors import Unavailable
+from services.gateway.settings import GatewaySettings
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+PAUSE = 1.0
+"""Seconds between two attempts to connect."""
+
+
+class PatientRpcClient(RpcClient):
+    """An `RpcClient` that connects in the background, and is unavailable until then."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._connected: Bus | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.ensure_future(self._connect())
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._connected is not None:
+            await self._connected.drain()
+
+    async def call(self, subject: str, request: Any, answer: type[A], timeout: float = 5.0) -> A:
+        """Call `subject`; raise `Unavailable` while there is no bus."""
+        if self._connected is None:
+            raise Unavailable("the bus cannot be reached at the moment")
+        return await RpcClient(self._connected).call(subject, request, answer, timeout)
+
+    async def _connect(self) -> None:
+        while self._connected is None:
+            try:
+                self._connected = await Bus.connect(
+                    self._settings.nats_url,
+                    user=self._settings.nats_user,
+                    password=self._settings.nats_password,
+                    name="gateway",
+                )
+            except (NatsError, OSError, TimeoutError) as error:
+                log.warning("no connection to NATS yet: %r", error)
+                await asyncio.sleep(PAUSE)
