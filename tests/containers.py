@@ -42,7 +42,8 @@ async def host(_: Path, mongo_port: int, redis_port: int) -> AsyncIterator[None]
         f"mongod --port {mongo_port} --bind_ip_all --replSet rs0 --quiet",
     )
     image = os.environ.get("REDIS_IMAGE", "redis:7-alpine")
-    redis = _container(image, redis_port, 6379, "redis-server --save '' --databases 64")
+    # Reachable by the loopback's published port only, hence no protected mode.
+    redis = _container(image, redis_port, 6379, "redis-server --protected-mode no --databases 64")
     started: list[DockerContainer] = []
     try:
         for container in (mongo, redis):

@@ -107,8 +107,10 @@ def _start_host(kind: str, directory: Path) -> Shared:
         if started is not None:
             return started
         time.sleep(_PAUSE_SECONDS)
-    host.kill()
-    raise RuntimeError(f"test servers did not start:\n{(directory / _HOST_LOG).read_text()}")
+    reason = (directory / _HOST_LOG).read_text()
+    host.terminate()
+    host.wait()
+    raise RuntimeError(f"test servers did not start:\n{reason}")
 
 
 def _read(directory: Path) -> Shared | None:
@@ -168,10 +170,18 @@ def _wait_for_nats(port: int) -> None:
 
 async def _host(kind: str, directory: Path, owner: int) -> None:
     """Keep the shared servers until the pytest process `owner` ends or SIGTERM comes."""
-    stop = asyncio.Event()
+    serving = asyncio.create_task(_serve(kind, directory))
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_reader(os.pidfd_open(owner), stop.set)
+    loop.add_signal_handler(signal.SIGTERM, serving.cancel)
+    owner_ended = os.pidfd_open(owner)
+    loop.add_reader(owner_ended, lambda: (loop.remove_reader(owner_ended), serving.cancel()))
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _serve(kind: str, directory: Path) -> None:
+    """Start the shared servers, tell the workers, and keep them until cancelled."""
     mongo_port = ports.choose_free()
     redis_port = ports.choose_free({mongo_port})
     run = containers.host if kind == "containers" else _embedded
@@ -182,8 +192,7 @@ async def _host(kind: str, directory: Path, owner: int) -> None:
         mongo_url = f"mongodb://127.0.0.1:{mongo_port}/?replicaSet=rs0&directConnection=true"
         shared = Shared(mongo_url, redis_url, os.getpid())
         write_private(directory / _FILE, msgspec.json.encode(shared))
-        await stop.wait()
-    shutil.rmtree(directory, ignore_errors=True)
+        await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager

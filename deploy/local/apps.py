@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from deploy.local import admin, lock, ready
 from deploy.local import state as states
@@ -33,7 +33,7 @@ async def show_all(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    table = Table(*_COLUMNS.values(), box=None)
+    table = Table(*(Column(title, overflow="fold") for title in _COLUMNS.values()), box=None)
     for application in found:
         table.add_row(*(str(application.get(key, "")) for key in _COLUMNS))
     Console().print(table)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from deploy.local.ports import LOOPBACK
 
@@ -72,7 +73,7 @@ async def wait_ready(url: str) -> None:
         while True:
             try:
                 await client.ping()
-            except RedisError:
+            except (RedisConnectionError, RedisTimeoutError):
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return

@@ -19,7 +19,7 @@ class DeviceSettings(StoreSettings):
     """Seconds until an unanswered command ends as TIMEOUT."""
     http_offline_after: float = 300.0
     """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
-    ingest_batch: int = 2000
+    ingest_batch: int = 8000
     """Most messages of one ingest batch, which is one transaction."""
-    ingest_concurrency: int = 2
+    ingest_concurrency: int = 3
     """Ingest batches in hand at the same time."""

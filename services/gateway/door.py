@@ -9,6 +9,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from libs.common.errors import ThingwayError, TooManyRequests
@@ -47,7 +48,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the life of the process."""
-        if scope["type"] != "http":
+        if scope["type"] != ScopeType.HTTP:
             await self.pages(scope, receive, send)
             return
         route = self.routes.find(scope["raw_path"])

@@ -5,6 +5,7 @@ refused whole (10201); its messages are then published one by one, where only th
 ones are dropped.
 """
 
+import asyncio
 from collections.abc import Sequence
 from uuid import uuid4
 
@@ -37,10 +38,13 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
 
     Raises `Unavailable` when the stream does not take them; some may be stored by then.
     """
-    for first in range(0, len(messages), MOST):
-        chunk = messages[first : first + MOST]
-        if len(chunk) < ALONE or not await _publish_batch(bus, chunk):
-            await bus.publish(chunk)
+    chunks = [messages[first : first + MOST] for first in range(0, len(messages), MOST)]
+    await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in chunks))
+
+
+async def _publish_chunk(bus: Bus, chunk: Sequence[Outgoing]) -> None:
+    if len(chunk) < ALONE or not await _publish_batch(bus, chunk):
+        await bus.publish(chunk)
 
 
 async def _publish_batch(bus: Bus, messages: Sequence[Outgoing]) -> bool:

@@ -153,6 +153,7 @@ class BatchConsumer:
 
     async def _ensure(self) -> None:
         config = ConsumerConfig(
+            name=self.durable,
             durable_name=self.durable,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self.ack_wait,

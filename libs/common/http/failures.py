@@ -26,11 +26,19 @@ log = logging.getLogger(__name__)
 
 def _of_validation(error: ValidationException) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
-    faults = [(str(entry.get("key", "")), str(entry.get("message", ""))) for entry in entries]
+    faults = [_fault(entry) for entry in entries]
     if not faults:
         return InvalidInput(error.detail)
     text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
     return InvalidInput(text.replace("`", "'"), field=faults[0][0] or None)
+
+
+def _fault(entry: dict[str, Any]) -> tuple[str, str]:
+    """Field and reason; Litestar calls the body as a whole `data`."""
+    key, message = str(entry.get("key", "")), str(entry.get("message", ""))
+    if key != "data":
+        return key, message
+    return "", "a JSON body is required" if message == "'data'" else message
 
 
 def as_thingway_error(error: Exception) -> ThingwayError:  # noqa: PLR0911 - a table of cases
@@ -50,6 +58,10 @@ def as_thingway_error(error: Exception) -> ThingwayError:  # noqa: PLR0911 - a t
             return InvalidInput(str(error).replace("`", "'"))
         case msgspec.DecodeError():
             return MalformedRequest(f"the body is not JSON: {error}")
+        case RecursionError():
+            return MalformedRequest("the body is nested too deeply")
+        case UnicodeDecodeError():
+            return MalformedRequest("the body is not UTF-8")
         case StoreUnavailable() | RedisConnectionError() | RedisTimeoutError():
             log.warning("a store does not answer: %r", error)
             return Unavailable("a store does not answer at the moment")

@@ -3,6 +3,8 @@
 from typing import Any
 
 from litestar import Request, delete, get, post, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok
@@ -27,7 +29,9 @@ _TAGS = ["Devices"]
 
 @post(_PATH, responses=REFUSALS, status_code=200, summary="Add a device", tags=_TAGS)
 async def add_device(
-    request: Request[Any, Any, Any], device_service: DeviceService, data: AddDevice
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    data: JSONBody[AddDevice],
 ) -> Success[DeviceRef]:
     """Add a device to the application; its TSL can be read right after."""
     return ok(request, await device_service.add(application_of(request), data))
@@ -35,7 +39,9 @@ async def add_device(
 
 @post(f"{_PATH}/search", responses=REFUSALS, status_code=200, summary="Search devices", tags=_TAGS)
 async def search_devices(
-    request: Request[Any, Any, Any], device_service: DeviceService, data: SearchDevices
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    data: JSONBody[SearchDevices],
 ) -> Success[DevicePage]:
     """Devices of the application, filtered, sorted and paged."""
     return ok(request, await device_service.search(application_of(request), data))
@@ -43,7 +49,9 @@ async def search_devices(
 
 @get(_ONE, responses=REFUSALS, summary="Get a device", tags=_TAGS)
 async def get_device(
-    request: Request[Any, Any, Any], device_service: DeviceService, device_id: DeviceId
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    device_id: DeviceId,
 ) -> Success[DeviceRecord]:
     """The whole record of a device."""
     return ok(request, await device_service.get(application_of(request), device_id))
@@ -51,7 +59,9 @@ async def get_device(
 
 @put(_PATH, responses=REFUSALS, summary="Update a device", tags=_TAGS)
 async def update_device(
-    request: Request[Any, Any, Any], device_service: DeviceService, data: UpdateDevice
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    data: JSONBody[UpdateDevice],
 ) -> Success[DeviceRef]:
     """Change what people say of a device, and the TSL version it follows."""
     return ok(request, await device_service.update(application_of(request), data))
@@ -59,7 +69,9 @@ async def update_device(
 
 @delete(_ONE, responses=REFUSALS, status_code=200, summary="Delete a device", tags=_TAGS)
 async def delete_device(
-    request: Request[Any, Any, Any], device_service: DeviceService, device_id: DeviceId
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    device_id: DeviceId,
 ) -> Success[str]:
     """Delete a device and its key; answers its SN."""
     return ok(request, await device_service.delete(application_of(request), device_id))
@@ -72,7 +84,9 @@ async def delete_device(
     tags=_TAGS,
 )
 async def remove_device(
-    request: Request[Any, Any, Any], device_service: DeviceService, device_id: DeviceId
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    device_id: DeviceId,
 ) -> Success[None]:
     """Take a device from the application; it keeps its id and history."""
     await device_service.remove(application_of(request), device_id)
@@ -81,7 +95,9 @@ async def remove_device(
 
 @get(f"{_ONE}/thing-specification", responses=REFUSALS, summary="Query TSL model", tags=_TAGS)
 async def thing_specification(
-    request: Request[Any, Any, Any], device_service: DeviceService, device_id: DeviceId
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    device_id: DeviceId,
 ) -> Success[TslDocument]:
     """The TSL of a device."""
     tsl = await device_service.thing_specification(application_of(request), device_id)
@@ -96,7 +112,9 @@ async def thing_specification(
     tags=_TAGS,
 )
 async def issue_credentials(
-    request: Request[Any, Any, Any], device_service: DeviceService, device_id: DeviceId
+    request: Request[Any, Any, Any],
+    device_service: NamedDependency[DeviceService],
+    device_id: DeviceId,
 ) -> Success[Credentials]:
     """Make a new key for a device, shown only here; the old one dies."""
     issued = await device_service.issue_credentials(application_of(request), device_id)

@@ -14,9 +14,14 @@ Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
 class AddDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """Body of `POST /devices`. `profile` is the older name of `config`, JSON as text too."""
+    """Body of `POST /devices`. `profile` is the older name of `config`, JSON as text too.
+
+    `sn` and `devEUI` are what some clients write for `snDevEUI`: refused by that name.
+    """
 
     sn_dev_eui: str = msgspec.field(name="snDevEUI")
+    sn: str | None = None
+    dev_eui: str | None = msgspec.field(default=None, name="devEUI")
     name: Name
     description: Text | None = None
     project: Line | None = None

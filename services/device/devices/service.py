@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from libs.common.errors import Conflict, ThingwayError
+from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.tsl import TslDocument
 from services.device.devices.errors import device_exists, rps_record_exists, unknown_version
@@ -65,6 +65,8 @@ class DeviceService:
         names another, its product. Raises `InvalidInput`, or `Conflict` when the SN is
         taken by a device or an RPS record, whoever they belong to.
         """
+        if body.sn is not None or body.dev_eui is not None:
+            raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
         config = config_of(body)
         holder, known = await self._store.with_serial(key_of(serial))

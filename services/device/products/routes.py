@@ -3,7 +3,8 @@
 from typing import Annotated, Any
 
 from litestar import Request, delete, get, put
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok
@@ -19,9 +20,9 @@ _TAGS = ["Products"]
 @get(_PATH, responses=REFUSALS, summary="List products", tags=_TAGS)
 async def list_products(
     request: Request[Any, Any, Any],
-    product_service: ProductService,
-    page_size: Annotated[int, Parameter(query="pageSize", ge=1, le=LARGEST_PAGE)] = 100,
-    page_number: Annotated[int, Parameter(query="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
+    product_service: NamedDependency[ProductService],
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=LARGEST_PAGE)] = 100,
+    page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
 ) -> Success[ProductPage]:
     """The products of the tenant, without their TSL."""
     page = await product_service.page(application_of(request), page_number, page_size)
@@ -30,7 +31,9 @@ async def list_products(
 
 @get(f"{_PATH}/{{model:str}}", responses=REFUSALS, summary="Get a product", tags=_TAGS)
 async def get_product(
-    request: Request[Any, Any, Any], product_service: ProductService, model: str
+    request: Request[Any, Any, Any],
+    product_service: NamedDependency[ProductService],
+    model: FromPath[str],
 ) -> Success[ProductWithTsl]:
     """A product with its current TSL."""
     return ok(request, await product_service.get(application_of(request), model))
@@ -43,7 +46,10 @@ async def get_product(
     tags=_TAGS,
 )
 async def put_product(
-    request: Request[Any, Any, Any], product_service: ProductService, model: str, data: PutProduct
+    request: Request[Any, Any, Any],
+    product_service: NamedDependency[ProductService],
+    model: FromPath[str],
+    data: JSONBody[PutProduct],
 ) -> Success[Product]:
     """Create or update a product; its TSL is checked whole and becomes the current version."""
     return ok(request, await product_service.put(application_of(request), model, data))
@@ -57,7 +63,9 @@ async def put_product(
     tags=_TAGS,
 )
 async def delete_product(
-    request: Request[Any, Any, Any], product_service: ProductService, model: str
+    request: Request[Any, Any, Any],
+    product_service: NamedDependency[ProductService],
+    model: FromPath[str],
 ) -> Success[str]:
     """Delete a product that has no devices; answers its model."""
     return ok(request, await product_service.delete(application_of(request), model))

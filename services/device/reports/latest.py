@@ -1,4 +1,4 @@
-"""Latest values: one document per thing, `{_id, t, v: {key: value}, ts: {key: ms}}`.
+"""Latest values: one document per thing, `{_id, t, v: {key: {v: value, t: ms}}}`.
 
 Reports of a batch are folded per thing first, so a busy device costs one update. The
 quick update applies when everything in it is at least as new as all that is stored;
@@ -47,7 +47,7 @@ class LatestValues:
     async def of(self, thing_id: int) -> dict[str, Any]:
         """The latest value of each property of a thing."""
         document = await self._latest.find_one({"_id": thing_id}, {"v": 1})
-        return document["v"] if document else {}
+        return {key: entry["v"] for key, entry in document["v"].items()} if document else {}
 
 
 def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
@@ -94,20 +94,20 @@ def _plain(key: str) -> bool:
 def _quick(thing_id: int, fold: _Fold) -> UpdateOne:
     changes: dict[str, Any] = {"t": fold.newest}
     for key, value in fold.values.items():
-        changes[f"ts.{key}"] = fold.times[key]
         if isinstance(value, dict):
-            changes.update(_leaves(f"v.{key}", value))
+            changes[f"v.{key}.t"] = fold.times[key]
+            changes.update(_leaves(f"v.{key}.v", value))
         else:
-            changes[f"v.{key}"] = value
+            changes[f"v.{key}"] = {"v": value, "t": fold.times[key]}
     return UpdateOne({"_id": thing_id, "t": {"$lte": fold.oldest}}, {"$set": changes}, upsert=True)
 
 
 def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
     changes: dict[str, Any] = {"t": {"$max": ["$t", fold.newest]}}
     for key, value in fold.values.items():
-        newer = {"$lte": [{"$ifNull": [f"$ts.{key}", 0]}, fold.times[key]]}
-        changes[f"v.{key}"] = {"$cond": [newer, _replacing(f"$v.{key}", value), f"$v.{key}"]}
-        changes[f"ts.{key}"] = {"$max": [f"$ts.{key}", fold.times[key]]}
+        newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
+        entry = {"v": _replacing(f"$v.{key}.v", value), "t": fold.times[key]}
+        changes[f"v.{key}"] = {"$cond": [newer, entry, f"$v.{key}"]}
     return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
 
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 from litestar import Request, delete, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok
@@ -22,7 +24,9 @@ _TAGS = ["RPS"]
     tags=_TAGS,
 )
 async def set_profile(
-    request: Request[Any, Any, Any], rps_service: RpsService, data: SetProfile
+    request: Request[Any, Any, Any],
+    rps_service: NamedDependency[RpsService],
+    data: JSONBody[SetProfile],
 ) -> Success[str]:
     """Set the profile URL of an SN that is not a device yet."""
     return ok(request, await rps_service.set_profile(application_of(request), data))
@@ -36,7 +40,9 @@ async def set_profile(
     tags=_TAGS,
 )
 async def search_profiles(
-    request: Request[Any, Any, Any], rps_service: RpsService, data: SearchProfiles
+    request: Request[Any, Any, Any],
+    rps_service: NamedDependency[RpsService],
+    data: JSONBody[SearchProfiles],
 ) -> Success[RpsPage]:
     """The application's RPS records, sorted and paged."""
     return ok(request, await rps_service.search(application_of(request), data))
@@ -50,7 +56,7 @@ async def search_profiles(
     tags=_TAGS,
 )
 async def delete_profile(
-    request: Request[Any, Any, Any], rps_service: RpsService, sn: str
+    request: Request[Any, Any, Any], rps_service: NamedDependency[RpsService], sn: FromPath[str]
 ) -> Success[str]:
     """Delete the RPS record of an SN, so that the device can be added."""
     return ok(request, await rps_service.delete(application_of(request), sn))

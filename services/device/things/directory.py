@@ -1,4 +1,4 @@
-"""The thing directory: SN or id → thing with its compiled TSL.
+"""The thing directory: SN → thing with its compiled TSL.
 
 A thing is kept for `LIFE` seconds and dropped earlier when an event says that it has
 changed. Unknown SNs are not kept: a device added a moment ago must be known to its
@@ -56,13 +56,13 @@ FACTS = {
 
 
 class ThingDirectory:
-    """Things by SN and by id; one per process."""
+    """Things by SN; one per process."""
 
     def __init__(self, database: Database) -> None:
         self._devices = database["devices"]
         self._tsls = database["tsls"]
         self._by_sn: dict[str, Thing] = {}
-        self._by_id: dict[int, Thing] = {}
+        self._sn_keys: dict[int, str] = {}
         self._compiled: dict[tuple[str, str, str], tuple[str, Tsl]] = {}
 
     async def watch(self, bus: Bus) -> None:
@@ -76,9 +76,9 @@ class ThingDirectory:
 
     def forget(self, device_id: int) -> None:
         """Read the thing anew when it is next asked for."""
-        thing = self._by_id.pop(device_id, None)
-        if thing is not None:
-            self._by_sn.pop(thing.sn.upper(), None)
+        key = self._sn_keys.pop(device_id, None)
+        if key is not None:
+            self._by_sn.pop(key, None)
 
     async def by_sn(self, sns: Iterable[str]) -> dict[str, Thing]:
         """The things of `sns`, keyed as they were asked for; unknown ones are missing."""
@@ -93,47 +93,28 @@ class ThingDirectory:
             else:
                 missing[sn] = key
         if missing:
-            await self._load({"snKey": {"$in": list(set(missing.values()))}})
-            for sn, key in missing.items():
-                thing = self._by_sn.get(key)
-                if thing is not None and thing.loaded > oldest:
-                    found[sn] = thing
+            loaded = await self._load(set(missing.values()))
+            found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
         return found
 
-    async def by_id(self, device_id: int) -> Thing | None:
-        """The thing with this id, read anew when it is older than `LIFE`."""
-        thing = self._by_id.get(device_id)
-        if thing is None or thing.loaded <= time.monotonic() - LIFE:
-            self.forget(device_id)
-            await self._load({"_id": device_id})
-            thing = self._by_id.get(device_id)
-        return thing
-
-    async def _load(self, query: dict[str, Any]) -> None:
-        documents = await self._devices.find(query).to_list(None)
-        for document in documents:
-            thing = await self.thing(document)
-            self._by_sn[thing.sn.upper()] = thing
-            self._by_id[thing.id] = thing
+    async def _load(self, keys: set[str]) -> dict[str, Thing]:
+        """Read things by SN in capitals; each TSL they share is looked up once."""
+        loaded: dict[str, Thing] = {}
+        tsls: dict[tuple[str, str, str], Tsl] = {}
+        for document in await self._devices.find({"snKey": {"$in": list(keys)}}).to_list(None):
+            key = (document["tenant"], document["model"], document["tslVersion"])
+            if key not in tsls:
+                tsls[key] = await self._tsl(*key)
+            thing = _thing(document, tsls[key])
+            loaded[document["snKey"]] = thing
+            self._by_sn[document["snKey"]] = thing
+            self._sn_keys[thing.id] = document["snKey"]
+        return loaded
 
     async def thing(self, document: dict[str, Any]) -> Thing:
         """The thing that a device document stands for."""
-        application = document.get("application") or {}
-        return Thing(
-            id=document["_id"],
-            sn=document["sn"],
-            tenant=document["tenant"],
-            model=document["model"],
-            tsl_version=document["tslVersion"],
-            application_id=application.get("applicationId"),
-            data_storage=document.get("dataStorage", True),
-            device_type=document.get("deviceType", "COMMON"),
-            online=document.get("connectStatus") == "ONLINE",
-            profile=profile_of(document),
-            tsl=await self._tsl(document["tenant"], document["model"], document["tslVersion"]),
-            facts={name: document.get(name) for name in FACTS.values()},
-            loaded=time.monotonic(),
-        )
+        key = (document["tenant"], document["model"], document["tslVersion"])
+        return _thing(document, await self._tsl(*key))
 
     async def _tsl(self, tenant: str, model: str, version: str) -> Tsl:
         if model == GENERIC:
@@ -150,6 +131,25 @@ class ThingDirectory:
         compiled = compile_tsl(parse_document(stored["document"]))
         self._compiled[key] = (stored["hash"], compiled)
         return compiled
+
+
+def _thing(document: dict[str, Any], tsl: Tsl) -> Thing:
+    application = document.get("application") or {}
+    return Thing(
+        id=document["_id"],
+        sn=document["sn"],
+        tenant=document["tenant"],
+        model=document["model"],
+        tsl_version=document["tslVersion"],
+        application_id=application.get("applicationId"),
+        data_storage=document.get("dataStorage", True),
+        device_type=document.get("deviceType", "COMMON"),
+        online=document.get("connectStatus") == "ONLINE",
+        profile=profile_of(document),
+        tsl=tsl,
+        facts={name: document.get(name) for name in FACTS.values()},
+        loaded=time.monotonic(),
+    )
 
 
 def profile_of(document: dict[str, Any]) -> DeviceProfile:

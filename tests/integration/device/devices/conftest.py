@@ -1,5 +1,6 @@
 """The features on a real MongoDB."""
 
+import uuid
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
@@ -8,8 +9,15 @@ from tests.integration.device.devices.platform import Platform, running
 from tests.servers import Servers
 
 
+@pytest_asyncio.fixture(scope="module")
+async def started(servers: Servers) -> AsyncIterator[Platform]:
+    """The features, started once for the tests of a module."""
+    async with running(servers.mongo_url, f"test_{uuid.uuid4().hex[:16]}") as platform:
+        yield platform
+
+
 @pytest_asyncio.fixture
-async def platform(servers: Servers, database: str) -> AsyncIterator[Platform]:
-    """The features, started on an empty database."""
-    async with running(servers.mongo_url, database) as started:
-        yield started
+async def platform(started: Platform) -> Platform:
+    """The features with nothing in them."""
+    await started.empty()
+    return started

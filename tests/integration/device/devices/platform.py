@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from httpx import Response
-from litestar.testing import AsyncTestClient
+from httpx import ASGITransport, AsyncClient, Response
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Outbox, Outgoing
@@ -125,9 +124,7 @@ class Caller:
         return int(added["deviceId"])
 
     async def put_product(self, model: str, tsl: Any, **more: Any) -> Any:
-        return await self.done(
-            "PUT", f"/products/{model}", {"name": model, "tsl": tsl, **more}
-        )
+        return await self.done("PUT", f"/products/{model}", {"name": model, "tsl": tsl, **more})
 
 
 @dataclass
@@ -145,6 +142,15 @@ class Platform:
     @property
     def database(self) -> Any:
         return self.mongo.database
+
+    async def empty(self) -> None:
+        """Forget everything but the indexes and the ids that were given."""
+        for name in await self.database.list_collection_names():
+            if name not in {"migrations", "counters"}:
+                await self.database[name].delete_many({})
+        self.bus.heard.clear()
+        self.keys.issued.clear()
+        self.provisioning.asked.clear()
 
 
 @asynccontextmanager
@@ -184,7 +190,8 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
         who = Principal(Kind.APPLICATION, tenant, str(number), name=f"application {number}")
         return Caller(http, signer.sign(who))
 
-    async with AsyncTestClient(app) as http:
+    transport = ASGITransport(app)  # type: ignore[arg-type]
+    async with AsyncClient(transport=transport, base_url="http://device") as http:
         yield Platform(
             mongo,
             bus,
@@ -194,6 +201,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),
         )
+    await mongo.client.drop_database(database)
     mongo.close()
 
 

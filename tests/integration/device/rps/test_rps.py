@@ -46,7 +46,9 @@ async def test_a_record_of_another_application_is_not_touched(platform: Platform
 async def test_records_are_sorted_and_paged(platform: Platform) -> None:
     """By SN unless asked otherwise."""
     for number in (2, 3, 1):
-        await platform.mine.done("POST", "/rps/profile", body(f"SN{number}", f"{PROFILE}{9 - number}"))
+        await platform.mine.done(
+            "POST", "/rps/profile", body(f"SN{number}", f"{PROFILE}{9 - number}")
+        )
     asked = page(pageSize=2, sorts=[{"direction": "DESC", "property": "sn"}])
     found = await platform.mine.done("POST", "/rps/search", asked)
     assert [record["sn"] for record in found["content"]] == ["SN3", "SN2"]
@@ -98,9 +100,7 @@ async def test_a_record_and_a_device_of_one_sn_never_both_exist(platform: Platfo
 
 async def test_profiles_set_at_the_same_time_leave_one(platform: Platform) -> None:
     """The same application may say it twice."""
-    answers = await together(
-        *(platform.mine.ask("POST", "/rps/profile", body()) for _ in range(5))
-    )
+    answers = await together(*(platform.mine.ask("POST", "/rps/profile", body()) for _ in range(5)))
     assert [answer.status_code for answer in answers] == [200] * 5
     assert (await platform.mine.done("POST", "/rps/search", page()))["total"] == 1
 

@@ -1,0 +1,1 @@
+"""Integrations, dashboards, live notifications: reserved, nothing of it is built yet."""

@@ -1,0 +1,1 @@
+"""Flows and their engine: reserved, nothing of it is built yet."""
