@@ -24,8 +24,14 @@ from bench.stack import ROOT, ready
 from bench.table import Row, middle
 from deploy.local import ports, programs, redis_server
 from libs.common.http import Service, create_app, ok, run_service, serve
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, HeaderVerifier, Kind, Principal
-from libs.common.identity import make_keys
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    HeaderVerifier,
+    Kind,
+    Principal,
+    make_keys,
+)
 from libs.common.identity.tokens import CoalescingTokenReader, TokenReader, TokenWriter
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis

@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.types import ExceptionHandlersMap
 
-from libs.common.envelope import encode_error, error_headers
+from libs.common.envelope import OPEN_API_PREFIXES, encode_error, error_headers
 from libs.common.errors import (
     BY_STATUS,
     InvalidInput,
@@ -24,30 +24,37 @@ from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 log = logging.getLogger(__name__)
 
 
-def _of_validation(error: ValidationException) -> ThingwayError:
+def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
-    faults = [_fault(entry) for entry in entries]
+    faults = [_fault(entry, path) for entry in entries]
     if not faults:
         return InvalidInput(error.detail)
     text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
     return InvalidInput(text.replace("`", "'"), field=faults[0][0] or None)
 
 
-def _fault(entry: dict[str, Any]) -> tuple[str, str]:
-    """Field and reason; Litestar calls the body as a whole `data`."""
+def _fault(entry: dict[str, Any], path: str) -> tuple[str, str]:
+    """Field and reason, as the client knows the field.
+
+    Litestar calls the body as a whole `data`, and a parameter by the handler's name of it;
+    the open API's parameters are in camelCase.
+    """
     key, message = str(entry.get("key", "")), str(entry.get("message", ""))
-    if key != "data":
-        return key, message
-    return "", "a JSON body is required" if message == "'data'" else message
+    if key == "data":
+        return "", "a JSON body is required" if message == "'data'" else message
+    if entry.get("source") in {"query", "path"} and path.startswith(OPEN_API_PREFIXES):
+        first, *rest = key.split("_")
+        key = first + "".join(part.capitalize() for part in rest)
+    return key, message
 
 
-def as_thingway_error(error: Exception) -> ThingwayError:  # noqa: PLR0911 - a table of cases
+def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
     """Classify: ours stay, Litestar's are translated, an unready store is 503, the rest 500."""
     match error:
         case ThingwayError():
             return error
         case ValidationException():
-            return _of_validation(error)
+            return _of_validation(error, path)
         case HTTPException(status_code=400):
             return MalformedRequest(error.detail)
         case HTTPException(status_code=413):
@@ -71,11 +78,11 @@ def as_thingway_error(error: Exception) -> ThingwayError:  # noqa: PLR0911 - a t
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer an exception; what is our fault is logged with its trace."""
-    known = as_thingway_error(error)
+    path = request.scope.get("raw_path", b"").decode() or request.url.path
+    known = as_thingway_error(error, path)
     request_id = request_id_of(request)
     if known.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
-    path = request.scope.get("raw_path", b"").decode() or request.url.path
     return Response(
         encode_error(known, path=path, request_id=request_id),
         status_code=known.status,

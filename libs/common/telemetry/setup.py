@@ -48,7 +48,7 @@ def _exports(signal: str) -> bool:
 def start_telemetry(service: str) -> Telemetry:
     """Install the global providers of this process; call once."""
     resource = Resource.create({"service.name": f"thingway-{service}"})
-    readers: list[MetricReader] = [PrometheusMetricReader()]
+    readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
     if _exports("METRICS"):
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     metering = MeterProvider(resource=resource, metric_readers=readers)

@@ -13,6 +13,9 @@ async def _make_indexes(database: Database) -> None:
     await devices.create_index([*mine, ("_id", 1)], name="application")
     await devices.create_index([*mine, ("name", 1), ("_id", 1)], name="application_name")
     await devices.create_index([*mine, ("snKey", 1), ("_id", 1)], name="application_sn")
+    await devices.create_index(
+        [*mine, ("connectStatus", 1), ("_id", 1)], name="application_connect_status"
+    )
     await devices.create_index([("tenant", 1), ("model", 1), ("tslVersion", 1)], name="product")
     await devices.create_index([("devEUI", 1)], name="dev_eui", sparse=True)
     await devices.create_index([("imei", 1)], name="imei", sparse=True)

@@ -91,6 +91,7 @@ def ref_of(device: Device) -> DeviceRef:
 def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
     """The whole record; `reported` (ms) is the newest report that latest values know."""
     application = device.get("application")
+    battery = device.get("electricity")
     times = [time for time in (reported, device.get("lastUpdateTime")) if time is not None]
     return DeviceRecord(
         sn=device["sn"],
@@ -110,7 +111,7 @@ def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
         autop_status=device["rpsStatus"],
         hardware_version=device.get("hardwareVersion"),
         firmware_version=device.get("firmwareVersion"),
-        electricity=device.get("electricity"),
+        electricity=None if battery is None else int(battery),
         last_update_time=max(times, default=None),
         application=ApplicationRef(application["applicationId"], application["applicationName"])
         if application

@@ -114,7 +114,7 @@ class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
     autop_status: Provisioning
     hardware_version: str | None = None
     firmware_version: str | None = None
-    electricity: int | float | None = None
+    electricity: int | None = None
     last_update_time: int | None = None
     application: ApplicationRef | None = None
     mac: str | None = None

@@ -95,8 +95,10 @@ def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
 
 def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
     if search.keyword:
-        names = ("name", "sn", "devEUI")
-        yield {"$or": [{name: _containing(search.keyword)} for name in names]}
+        serial = {"$regex": re.escape(search.keyword.upper())}
+        yield {
+            "$or": [{"name": _containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]
+        }
     for name, text in (
         ("name", search.name),
         ("model", search.model),

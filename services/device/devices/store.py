@@ -52,13 +52,22 @@ class DeviceStore:
 
     async def search(self, query: Query) -> tuple[list[Device], int]:
         """The page that `query` describes, and how many devices match in all."""
-        cursor = self._devices.find(
-            query.filter, sort=query.order, skip=query.skip, limit=query.limit
-        )
         found, total = await asyncio.gather(
-            cursor.to_list(None), self._devices.count_documents(query.filter)
+            self._page(query), self._devices.count_documents(query.filter)
         )
         return found, total
+
+    async def _page(self, query: Query) -> list[Device]:
+        """Read a page; of what is skipped only the ids, which an index has in order."""
+        page = {"sort": query.order, "skip": query.skip, "limit": query.limit}
+        if not query.skip:
+            return list(await self._devices.find(query.filter, **page).to_list(None))
+        keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
+        ids = [key["_id"] for key in keys]
+        found = {
+            device["_id"]: device async for device in self._devices.find({"_id": {"$in": ids}})
+        }
+        return [found[device_id] for device_id in ids if device_id in found]
 
     async def report_times(self, device_ids: list[int]) -> dict[int, int]:
         """The time (ms) of the newest report of each device that has one."""

@@ -28,11 +28,15 @@ log = logging.getLogger(__name__)
 
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
-    "thingway_ingest_batch_seconds", unit="s", description="From a batch in hand to acknowledged"
+    "thingway_ingest_batch_seconds",
+    unit="s",
+    description="From a batch in hand to acknowledged",
+    explicit_bucket_boundaries_advisory=[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
 )
 _size = _meter.create_histogram(
     "thingway_ingest_batch_size",
     description="Messages of a batch",
+    explicit_bucket_boundaries_advisory=[1, 10, 100, 1000, 2000, 4000, 8000],
 )
 
 

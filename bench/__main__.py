@@ -1,0 +1,35 @@
+"""`make bench`: run every measurement and print one table; exit 1 when a bar is missed."""
+
+import asyncio
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import gateway, ingest, platform
+from bench.table import Row
+
+
+def show(rows: list[Row]) -> None:
+    """Print the table."""
+    table = Table(title="Thingway, side by side", title_justify="left")
+    for title in ("measurement", "ours", "against", "ratio", "bar", ""):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        verdict = {True: "met", False: "MISSED", None: ""}[row.ok]
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        table.add_row(row.name, row.ours, row.theirs, ratio, row.bar, verdict)
+    Console(width=120).print(table)
+
+
+def main() -> int:
+    """Measure everything, or what is named on the command line."""
+    parts = {"gateway": gateway, "ingest": ingest, "platform": platform}
+    wanted = sys.argv[1:] or list(parts)
+    rows = [row for name in wanted for row in asyncio.run(parts[name].run())]
+    show(rows)
+    return 1 if any(row.ok is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

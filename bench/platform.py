@@ -1,0 +1,214 @@
+"""The whole platform as `thingway up` starts it: time to ready, memory, HTTP reports, history.
+
+A page of history is compared with the same query by the driver, in turn, and read again
+from a history ten times as long.
+"""
+
+import asyncio
+import base64
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from pymongo import MongoClient, WriteConcern
+
+from bench.stack import ROOT
+from bench.table import Row, middle
+from deploy.local import ports
+from services.device.history.partitions import (
+    SPAN_MS,
+    collection_name,
+    history_key,
+    partition_of,
+)
+
+PAGES, PAGE = 200, 100
+SHORT, LONG = 100_000, 1_000_000
+REPORT = '{"properties":{"temperature":21.5,"humidity":40,"battery":90}}'
+
+
+class Platform:
+    """A running platform."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = ports.choose_free(set())
+        mqtt = ports.choose_free({self.port})
+        nats = ports.choose_free({self.port, mqtt})
+        command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
+        doors = ["--port", str(self.port), "--mqtt-port", str(mqtt), "--nats-port", str(nats)]
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [*command, *doors], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        while not (directory / "ready.json").exists():
+            if self.process.poll() is not None:
+                raise RuntimeError("the platform did not start")
+            time.sleep(0.02)
+        self.seconds = time.perf_counter() - started
+        self.ready: dict[str, Any] = msgspec.json.decode((directory / "ready.json").read_bytes())
+        self.state: dict[str, Any] = msgspec.json.decode((directory / "state.json").read_bytes())
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+    def memory(self) -> dict[str, float]:
+        """Proportional memory of each process in MiB."""
+        return {name: _pss(pid) for name, pid in self.ready["pids"].items()}
+
+    def database(self) -> Any:
+        """The device service's database, as the administrator."""
+        password = self.state["secrets"]["mongo.admin"]
+        port = self.state["ports"]["mongod"]
+        url = f"mongodb://admin:{password}@127.0.0.1:{port}/?directConnection=true"
+        client: MongoClient[dict[str, Any]] = MongoClient(url)
+        return client.get_database("thingway_device", write_concern=WriteConcern("majority"))
+
+
+def _pss(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def http_reports(platform: Platform) -> list[Row]:
+    """One report per request through the gateway, with wrk."""
+    if shutil.which("wrk") is None:
+        return [Row("HTTP reports, one per request", "not measured: no wrk on PATH")]
+    device = platform.ready["device"]
+    login = base64.b64encode(f"{device['sn']}:{device['key']}".encode()).decode()
+    script = platform.directory / "report.lua"
+    script.write_text(
+        f"wrk.method='POST'; wrk.body='{REPORT}'\n"
+        f"wrk.headers['Authorization']='Basic {login}'\n"
+        "wrk.headers['Content-Type']='application/json'\n"
+    )
+    url = f"{platform.ready['base_url']}/ingest/v1/{device['sn']}/report"
+    command = ["wrk", "-t1", "-c32", "-d5", "--latency", "-s", str(script), url]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", out)
+    p99 = re.search(r"99%\s+(\S+)", out)
+    refused = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+    note = f", {refused[1]} refused (rate limit)" if refused else ""
+    shown = f"{float(rate[1]):,.0f}/s, p99 {p99[1]}{note}" if rate and p99 else out
+    return [Row("HTTP reports, one per request", shown)]
+
+
+class Histories:
+    """A device with a history that is written past the platform, and read through it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._database = platform.database()
+
+    async def rows(self) -> list[Row]:
+        """Compare with the driver, short and long."""
+        base = self._platform.ready["base_url"]
+        async with aiohttp.ClientSession(base) as http:
+            headers = {"Authorization": f"Bearer {await self._token(http)}"}
+            short_id = await self._device(http, headers, "BENCHSHORT", SHORT)
+            long_id = await self._device(http, headers, "BENCHLONG", LONG)
+            short, long, driver = [], [], []
+            for _ in range(PAGES):
+                long.append(await self._page(http, headers, long_id))
+                driver.append(self._query(long_id))
+                short.append(await self._page(http, headers, short_id))
+        ratio = middle([one / other for one, other in zip(long, driver, strict=True)])
+        growth = middle(long) / middle(short)
+        return [
+            Row(
+                f"history page of {PAGE} of {LONG:,}, ms", f"{middle(long) * 1000:.2f}",
+                f"{middle(driver) * 1000:.2f} driver", ratio, "<= 3.0", ratio <= 3.0,
+            ),
+            Row(
+                "the same, history ten times as long", f"{middle(long) * 1000:.2f}",
+                f"{middle(short) * 1000:.2f} of {SHORT:,}", growth, "<= 1.3", growth <= 1.3,
+            ),
+        ]
+
+    async def _token(self, http: aiohttp.ClientSession) -> str:
+        form = {**self._platform.ready["application"], "grant_type": "client_credentials"}
+        async with http.post("/oauth/token", data=form) as answer:
+            return (await answer.json())["data"]["access_token"]
+
+    async def _device(
+        self, http: aiohttp.ClientSession, headers: dict[str, str], sn: str, records: int
+    ) -> int:
+        body = {"snDevEUI": sn, "name": sn}
+        async with http.post("/device/openapi/v1/devices", json=body, headers=headers) as answer:
+            device_id = (await answer.json())["data"]["deviceId"]
+        end = int(datetime.now(UTC).timestamp() * 1000)
+        start = max(end - records * 500, partition_of(end) * SPAN_MS)
+        name = collection_name(partition_of(end))
+        if name not in self._database.list_collection_names():
+            key = {"key": {"_id": 1}, "unique": True}
+            self._database.create_collection(name, clusteredIndex=key)
+        step = max((end - start) / records, 0.01)
+        for first in range(0, records, 20_000):
+            self._database[name].insert_many(
+                {
+                    "_id": history_key(device_id, int(start + number * step), number),
+                    "p": {"temperature": 20.5, "humidity": 40, "battery": number % 100},
+                }
+                for number in range(first, min(first + 20_000, records))
+            )
+        return device_id
+
+    async def _page(
+        self, http: aiohttp.ClientSession, headers: dict[str, str], device_id: int
+    ) -> float:
+        path = f"/device/openapi/v1/devices/{device_id}/properties/history"
+        query = {"pageSize": str(PAGE), "startTime": "0"}
+        started = time.perf_counter()
+        async with http.get(path, params=query, headers=headers) as answer:
+            body = msgspec.json.decode(await answer.read())
+        seconds = time.perf_counter() - started
+        if len(body["data"]["list"]) != PAGE:
+            raise RuntimeError("the page is not full")
+        return seconds
+
+    def _query(self, device_id: int) -> float:
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        bounds = {"$gte": history_key(device_id, 0, 0), "$lte": history_key(device_id, now, 0)}
+        started = time.perf_counter()
+        collection = self._database[collection_name(partition_of(now))]
+        found = list(collection.find({"_id": bounds}, sort=[("_id", -1)], limit=PAGE))
+        seconds = time.perf_counter() - started
+        if len(found) != PAGE:
+            raise RuntimeError("the query found too little")
+        return seconds
+
+
+async def run() -> list[Row]:
+    """All rows of the running platform."""
+    directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
+    platform = Platform(directory)
+    try:
+        await asyncio.sleep(3)
+        memory = platform.memory()
+        parts = ", ".join(f"{name} {size:.0f}" for name, size in sorted(memory.items()))
+        return [
+            Row("seconds from `thingway up` to ready, first start", f"{platform.seconds:.1f}"),
+            Row("memory at rest, MiB", f"{sum(memory.values()):.0f} ({parts})"),
+            *http_reports(platform),
+            *await Histories(platform).rows(),
+        ]
+    finally:
+        platform.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    for row in asyncio.run(run()):
+        print(row)

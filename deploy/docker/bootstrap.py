@@ -1,0 +1,89 @@
+"""Compose's last job: the first application, product and device, as the launcher makes them.
+
+Writes `/secrets/ready.json` (mode 0600) with the addresses as the host sees them, and
+prints where it is. `THINGWAY_PUBLIC_*` name these addresses.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from deploy.local import ready, starting
+from deploy.local import state as states
+from deploy.local.bootstrap import bootstrap
+from deploy.local.errors import LauncherError
+from deploy.local.files import write_private
+from deploy.local.ready import Ready, ReadyApplication, ReadyDevice
+from deploy.local.state import Addresses, State
+
+DIRECTORY = Path("/secrets")
+START_SECONDS = 180.0
+DEFAULTS = {
+    "THINGWAY_PUBLIC_URL": "http://127.0.0.1:8080",
+    "THINGWAY_PUBLIC_MQTT_URL": "mqtt://127.0.0.1:1883",
+    "THINGWAY_PUBLIC_NATS_URL": "nats://127.0.0.1:4222",
+}
+
+
+def public_addresses(environ: dict[str, str]) -> Addresses:
+    """Where clients outside the containers find the platform."""
+    http, mqtt, nats = (environ.get(name) or default for name, default in DEFAULTS.items())
+    return Addresses(http, mqtt, nats)
+
+
+def ready_file(state: State, public: Addresses) -> bytes:
+    """The content of `ready.json`; the platform's processes are containers, so no pids."""
+    application, device = state.application, state.device
+    if application is None or device is None or device.key is None or device.device_id is None:
+        raise AssertionError("the bootstrap ends with an application and a device with a key")
+    content = Ready(
+        base_url=public.base_url,
+        mqtt_url=public.mqtt_url,
+        nats_url=ready.nats_url_of(public, application),
+        application=ReadyApplication(application.client_id, application.client_secret),
+        device=ReadyDevice(device.sn, device.key, device.device_id),
+        pids={},
+    )
+    return msgspec.json.format(msgspec.json.encode(content), indent=2)
+
+
+def simulator_file(state: State) -> bytes:
+    """The settings of the simulator (profile `demo`)."""
+    device, addresses = state.device, state.addresses
+    if device is None or addresses is None:
+        raise AssertionError("the bootstrap ends with a device")
+    return (
+        f"THINGWAY_MQTT_URL={addresses.mqtt_url}\n"
+        f"THINGWAY_DEVICE_SN={device.sn}\nTHINGWAY_DEVICE_KEY={device.key}\n"
+    ).encode()
+
+
+async def run(directory: Path, public: Addresses) -> None:
+    """Wait for the platform and bring it to its first data; repeatable."""
+    state, addresses = states.load_addressed(directory)
+    async with asyncio.timeout(START_SECONDS):
+        await starting.until_serving(addresses.base_url)
+    await bootstrap(state, addresses, lambda: states.save(directory, state))
+    write_private(directory / ready.FILE_NAME, ready_file(state, public))
+    write_private(directory / "simulator.env", simulator_file(state))
+
+
+def main() -> int:
+    """Exit code 1 and one line when it cannot be."""
+    try:
+        asyncio.run(run(DIRECTORY, public_addresses(dict(os.environ))))
+    except LauncherError as error:
+        sys.stderr.write(f"bootstrap: {error}\n")
+        return 1
+    except TimeoutError:
+        sys.stderr.write(f"bootstrap: the platform was not ready within {START_SECONDS:.0f} s\n")
+        return 1
+    sys.stdout.write("bootstrap: Thingway is ready; its credentials: `make credentials`\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

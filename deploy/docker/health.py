@@ -1,0 +1,29 @@
+"""The image's health check: does this container's service say that it is ready?"""
+
+import http.client
+import os
+import sys
+
+_TIMEOUT_SECONDS = 4
+_OK = 200
+
+
+def main() -> int:
+    """Ask `/readyz` on the service's own port; 0 when it is ready, else 1 and the reason."""
+    port = int(os.environ.get("THINGWAY_PORT", "8000"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        text = answer.read().decode(errors="replace")
+    except OSError as error:
+        sys.stdout.write(f"{error}\n")
+        return 1
+    finally:
+        connection.close()
+    sys.stdout.write(text + "\n")
+    return 0 if answer.status == _OK else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

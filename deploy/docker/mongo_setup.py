@@ -1,0 +1,48 @@
+"""Compose's job for MongoDB: the replica set, the administrator, a user per service.
+
+It runs in the network of the `mongo` container, because MongoDB lets the first
+administrator be made over loopback only. It may run again at every start.
+"""
+
+import asyncio
+import os
+import sys
+
+from deploy.docker.setup import MONGO_PORT
+from deploy.local import mongo_server
+from deploy.local.mongo_server import DatabaseUser
+from deploy.local.services import SERVICES
+
+START_SECONDS = 180.0
+
+
+def users(environ: dict[str, str]) -> list[DatabaseUser]:
+    """The users by database, with the passwords that `setup` made."""
+    found = {
+        service.database_user or service.name: service.database
+        for service in SERVICES
+        if service.database is not None
+    }
+    return [
+        DatabaseUser(name, environ[f"MONGO_{name}"], database) for name, database in found.items()
+    ]
+
+
+async def _run(environ: dict[str, str]) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        await mongo_server.set_up(MONGO_PORT, environ["MONGO_ADMIN"], users(environ))
+
+
+def main() -> int:
+    """Set MongoDB up; exit code 1 when it is not there in time."""
+    try:
+        asyncio.run(_run(dict(os.environ)))
+    except TimeoutError:
+        sys.stderr.write(f"mongo-setup: MongoDB was not ready within {START_SECONDS:.0f} s\n")
+        return 1
+    sys.stdout.write("mongo-setup: the replica set and its users are there\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

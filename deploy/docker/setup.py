@@ -1,0 +1,155 @@
+"""Compose's first job: make the secrets once, and hand each container its own.
+
+`/state` (a volume that only this job sees) keeps all of them; `/out/NAME` is the volume
+that container NAME finds at `/secrets`. Later starts make what is missing and change
+nothing else.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from urllib.parse import urlsplit
+
+from deploy.local import keys, services
+from deploy.local import state as states
+from deploy.local.errors import LauncherError
+from deploy.local.files import write_private
+from deploy.local.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.local.redis_server import render_acl
+from deploy.local.services import SERVICES, Doors, Service
+from deploy.local.state import Addresses, State
+
+STATE = Path("/state")
+OUT = Path("/out")
+
+OURS = 10001
+"""The user of our image."""
+SERVERS = 999
+"""The user that the official images of MongoDB and Redis run as."""
+ROOT = 0
+
+MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
+NATS_URL = f"nats://nats:{NATS_PORT}"
+GATEWAY_URL = f"http://gateway:{SERVICE_PORT}"
+MQTT_URL = f"mqtt://nats:{MQTT_PORT}"
+IN_THE_YAML = ("THINGWAY_HOST", "THINGWAY_PORT", "THINGWAY_UPSTREAMS", "THINGWAY_PUBLIC_URL")
+"""Settings that are no secrets stand in docker-compose.yml."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One file for one container, readable by its user only."""
+
+    volume: str
+    name: str
+    content: str
+    owner: int
+
+
+def prepare(state: State) -> list[Share]:
+    """Complete the secrets in `state` and say who gets what."""
+    state.ports = {name: SERVICE_PORT for name in services.internal_port_names()}
+    state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
+    shares = [Share(one.name, "env", _environment(one, state), OURS) for one in SERVICES]
+    shares.append(
+        Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file), SERVERS)
+    )
+    shares.append(Share("redis", "users.acl", render_acl(services.redis_users(state)), SERVERS))
+    shares.append(Share("nats", "nats.conf", _nats(state), ROOT))
+    shares.append(Share("mongo-setup", "env", _mongo_users(state), OURS))
+    return shares
+
+
+def _environment(service: Service, state: State) -> str:
+    """The launcher's settings of a service, with compose's host names in its addresses."""
+    doors = Doors("0.0.0.0", SERVICE_PORT, "", NATS_URL)  # noqa: S104 - it is in a container
+    given = services.environment(service, state, doors)
+    for name in IN_THE_YAML:
+        given.pop(name, None)
+    if url := given.get("THINGWAY_MONGO_URL"):
+        # The member of the replica set calls itself 127.0.0.1, hence the direct connection.
+        given["THINGWAY_MONGO_URL"] = _at("mongo", url) + "&directConnection=true"
+    if url := given.get("THINGWAY_REDIS_URL"):
+        given["THINGWAY_REDIS_URL"] = _at("redis", url)
+    return _lines(given)
+
+
+def _at(host: str, url: str) -> str:
+    """The same address on another host."""
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
+    return parts._replace(netloc=f"{login}@{host}:{parts.port}").geturl()
+
+
+def _nats(state: State) -> str:
+    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
+    seed = state.secret("callout_seed", keys.new_account_seed)
+    return render_nats_config(
+        NatsConfig(
+            passwords=passwords,
+            callout_issuer=keys.account_public_key(seed),
+            store_dir=PurePath("/data"),
+            host="0.0.0.0",  # noqa: S104 - docker-compose.yml decides what is published
+            port=NATS_PORT,
+            mqtt_port=MQTT_PORT,
+            monitor_port=8222,
+        )
+    )
+
+
+def _mongo_users(state: State) -> str:
+    passwords = {f"MONGO_{user.name}": user.password for user in services.database_users(state)}
+    passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
+    return _lines(passwords)
+
+
+def _lines(variables: dict[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def first_state(state: State) -> State:
+    """What the bootstrap job begins with: the administrator's login and nothing more."""
+    password = state.secret(f"nats.{ADMIN}", keys.new_password)
+    return State(
+        secrets={f"nats.{ADMIN}": password}, addresses=Addresses(GATEWAY_URL, MQTT_URL, NATS_URL)
+    )
+
+
+def hand_out(out: Path, share: Share) -> None:
+    """Write a share into its volume; one that is there already is left alone."""
+    directory = out / share.volume
+    if not directory.is_dir():
+        raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
+    path = directory / share.name
+    if path.exists() and path.read_text() == share.content and path.stat().st_uid == share.owner:
+        return
+    write_private(path, share.content.encode())
+    os.chown(path, share.owner, share.owner)
+
+
+def _hand_out_first_state(directory: Path, state: State) -> None:
+    os.chown(directory, OURS, OURS)
+    if not (directory / states.FILE_NAME).exists():
+        states.save(directory, first_state(state))
+        os.chown(directory / states.FILE_NAME, OURS, OURS)
+
+
+def main() -> int:
+    """Make, keep, hand out."""
+    try:
+        state = states.load(STATE)
+        shares = prepare(state)
+        states.save(STATE, state)
+        for share in shares:
+            hand_out(OUT, share)
+        _hand_out_first_state(OUT / "bootstrap", state)
+    except (LauncherError, OSError) as error:
+        sys.stderr.write(f"setup: {error}\n")
+        return 1
+    sys.stdout.write("setup: every container has its secrets\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Collaborators of the device service that keep a log of what they were asked."""
+
+from typing import Any
+
+from libs.common.errors import Unavailable
+from libs.common.identity import Kind, Principal
+from libs.common.tsl import TslDocument
+from services.device.devices.schemas import Credentials
+from services.device.devices.search import Query
+from services.device.devices.serials import Holder, SerialTaken
+from services.device.products.schemas import Product
+
+MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
+
+Log = list[tuple[Any, ...]]
+
+
+class FakeStore:
+    """Devices in memory; `race` makes the SN taken between the look and the insert."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.devices: dict[int, dict[str, Any]] = {}
+        self.race: Holder | None = None
+        self.looks = 0
+        self.vanish_after_looks: int | None = None
+
+    async def with_serial(self, key: str) -> tuple[Holder | None, dict[str, Any] | None]:
+        for device in self.devices.values():
+            if device["snKey"] == key:
+                return "device", device
+        raced = self.race if ("insert",) in self.log else None
+        return raced, None
+
+    async def find(self, tenant: str, application_id: int, device_id: int) -> Any:
+        self.looks += 1
+        if self.vanish_after_looks is not None and self.looks > self.vanish_after_looks:
+            return None
+        return self.devices.get(device_id)
+
+    async def search(self, query: Query) -> tuple[list[dict[str, Any]], int]:
+        return list(self.devices.values()), len(self.devices)
+
+    async def report_times(self, device_ids: list[int]) -> dict[int, int]:
+        return {}
+
+    async def insert(self, device: dict[str, Any]) -> None:
+        self.log.append(("insert",))
+        if self.race:
+            raise SerialTaken
+        self.devices[device["_id"]] = device
+
+    async def attach(self, device_id: int, changes: dict[str, Any]) -> Any:
+        self.devices[device_id] |= changes
+        return self.devices[device_id]
+
+    async def update(
+        self, tenant: str, application_id: int, device_id: int, changes: dict[str, Any]
+    ) -> Any:
+        self.devices[device_id] |= changes
+        return self.devices[device_id]
+
+    async def detach(self, tenant: str, application_id: int, device_id: int) -> Any:
+        self.devices[device_id]["application"] = None
+        return self.devices[device_id]
+
+    async def delete(self, tenant: str, application_id: int, device_id: int) -> Any:
+        self.log.append(("delete", device_id))
+        return self.devices.pop(device_id, None)
+
+
+class FakeIds:
+    """Counts from 1."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    async def take(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class FakeCatalogue:
+    """One product for all."""
+
+    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
+        return Product(
+            model=model or "TH-1",
+            name="x",
+            sn_prefixes=[],
+            device_type="COMMON",
+            current_version="v1",
+            versions=["v1"],
+        )
+
+    async def versions(self, tenant: str, model: str) -> list[str]:
+        return ["v1"]
+
+    async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+        return TslDocument(version=version)
+
+
+class FakeProvisioner:
+    """Accepts everything, and cannot send when `down`."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.down = False
+
+    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        self.log.append(("validate", device["_id"]))
+
+    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        if self.down:
+            raise Unavailable("no commands today")
+        self.log.append(("provision", device["_id"]))
+
+
+class FakeCredentials:
+    """Issues the same key always; `down_from` is the revocation that fails first."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.down_from: int | None = None
+        self.revocations = 0
+
+    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
+        self.log.append(("issue", device_id))
+        return Credentials(sn, "key")
+
+    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+        self.revocations += 1
+        if self.down_from is not None and self.revocations >= self.down_from:
+            raise Unavailable("auth does not answer")
+        self.log.append(("revoke", device_id))
