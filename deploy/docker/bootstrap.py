@@ -20,6 +20,7 @@ from deploy.local.ready import Ready, ReadyApplication, ReadyDevice
 from deploy.local.state import Addresses, State
 
 DIRECTORY = Path("/secrets")
+SIMULATOR = Path("/simulator")
 START_SECONDS = 180.0
 DEFAULTS = {
     "THINGWAY_PUBLIC_URL": "http://127.0.0.1:8080",
@@ -61,27 +62,27 @@ def simulator_file(state: State) -> bytes:
     ).encode()
 
 
-async def run(directory: Path, public: Addresses) -> None:
+async def run(directory: Path, simulator: Path, public: Addresses) -> None:
     """Wait for the platform and bring it to its first data; repeatable."""
     state, addresses = states.load_addressed(directory)
     async with asyncio.timeout(START_SECONDS):
         await starting.until_serving(addresses.base_url)
     await bootstrap(state, addresses, lambda: states.save(directory, state))
     write_private(directory / ready.FILE_NAME, ready_file(state, public))
-    write_private(directory / "simulator.env", simulator_file(state))
+    write_private(simulator / "env", simulator_file(state))
 
 
 def main() -> int:
     """Exit code 1 and one line when it cannot be."""
     try:
-        asyncio.run(run(DIRECTORY, public_addresses(dict(os.environ))))
+        asyncio.run(run(DIRECTORY, SIMULATOR, public_addresses(dict(os.environ))))
     except LauncherError as error:
         sys.stderr.write(f"bootstrap: {error}\n")
         return 1
     except TimeoutError:
         sys.stderr.write(f"bootstrap: the platform was not ready within {START_SECONDS:.0f} s\n")
         return 1
-    sys.stdout.write("bootstrap: Thingway is ready; its credentials: `make credentials`\n")
+    sys.stdout.write("bootstrap: Thingway is ready; credentials: docker-compose run --rm --no-deps credentials\n")
     return 0
 
 

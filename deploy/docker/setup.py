@@ -128,8 +128,11 @@ def hand_out(out: Path, share: Share) -> None:
     os.chown(path, share.owner, share.owner)
 
 
-def _hand_out_first_state(directory: Path, state: State) -> None:
-    os.chown(directory, OURS, OURS)
+def _hand_out_first_state(out: Path, state: State) -> None:
+    """Give the bootstrap job its state once, and two volumes that it may write to."""
+    directory = out / "bootstrap"
+    for volume in (directory, out / "simulator"):
+        os.chown(volume, OURS, OURS)
     if not (directory / states.FILE_NAME).exists():
         states.save(directory, first_state(state))
         os.chown(directory / states.FILE_NAME, OURS, OURS)
@@ -143,7 +146,7 @@ def main() -> int:
         states.save(STATE, state)
         for share in shares:
             hand_out(OUT, share)
-        _hand_out_first_state(OUT / "bootstrap", state)
+        _hand_out_first_state(OUT, state)
     except (LauncherError, OSError) as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1

@@ -105,7 +105,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "device_service": devices,
                 "rps_service": RpsService(RpsStore(mongo)),
                 "things": things,
-                "history": HistoryService(HistoryStore(base.partitions), settings.retention_days),
+                "history": HistoryService(HistoryStore(mongo), settings.retention_days),
                 "commands": commands,
                 "edge": edge,
             },

@@ -20,11 +20,11 @@ from services.gateway.metrics import Metrics
 from services.gateway.pages.app import Pages, create_pages
 from services.gateway.pages.readiness import Readiness, redis_check, service_check
 from services.gateway.proxy.forward import Forwarder
-from services.gateway.proxy.upstream import Upstream
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
 from services.gateway.tracing import Tracing
+from services.gateway.upstream.service import Upstream
 
 
 async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Door:
@@ -41,7 +41,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             base,
             metrics,
             connect_timeout=settings.connect_timeout,
-            read_timeout=settings.request_timeout,
+            most=settings.upstream_requests,
         )
         for name, base in addresses.items()
     }
@@ -52,7 +52,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             stack.push_async_callback(redis.aclose)
             stack.push_async_callback(session.close)
             for upstream in upstreams.values():
-                stack.push_async_callback(upstream.close)
+                stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
             yield

@@ -54,7 +54,7 @@ async def refuse(
         headers.append((name.lower().encode(), value.encode()))
     if isinstance(error, Unauthenticated) and credential in _CHALLENGES:
         headers.append((b"www-authenticate", _CHALLENGES[credential]))
-    closes = body is not None and not body.finished.is_set() and (body.length or SMALL + 1) > SMALL
+    closes = body is not None and not body.finished and (body.length or SMALL + 1) > SMALL
     if closes:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": error.status, "headers": headers})

@@ -28,6 +28,8 @@ class GatewaySettings(ServiceSettings):
     """Seconds until the head of the answer, and between two parts of its body."""
     connect_timeout: float = 2.0
     """Seconds until a service takes a connection."""
+    upstream_requests: int = 4096
+    """Requests that one service may have in hand; more are refused with 503."""
     principal_rate: float = 1000.0
     """Requests per second of one application, device or user."""
     principal_burst: int = 2000

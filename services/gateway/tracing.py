@@ -1,13 +1,14 @@
 """A span per request when spans are exported; else the client's trace context passes as it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from multidict import CIMultiDict
 from opentelemetry import trace
 
 from libs.common.telemetry import extract_context, inject_context, tracer
-from services.gateway.proxy.headers import Fields
+from services.gateway.upstream.answer import Field
+
+_FIELDS = frozenset({b"traceparent", b"tracestate"})
 
 
 class Tracing:
@@ -17,12 +18,12 @@ class Tracing:
         self.on = on
 
     @contextmanager
-    def span(self, method: str, route: str, fields: Fields) -> Iterator[None]:
+    def span(self, method: str, route: str, fields: Iterable[Field]) -> Iterator[None]:
         """Run a request inside a server span that continues the client's trace."""
         context = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in fields
-            if name in {b"traceparent", b"tracestate"}
+            if name in _FIELDS
         }
         with tracer().start_as_current_span(
             f"{method} {route}", context=extract_context(context), kind=trace.SpanKind.SERVER
@@ -30,8 +31,11 @@ class Tracing:
             yield
 
 
-def name_span(headers: CIMultiDict[str]) -> None:
-    """Name the current span to the service; leave what the client sent when there is none."""
-    if trace.get_current_span().get_span_context().is_valid:
-        headers.pop("traceparent", None)
-        inject_context(headers)
+def name_span(fields: list[Field]) -> list[Field]:
+    """Name the current span to the service; keep what the client sent when there is none."""
+    if not trace.get_current_span().get_span_context().is_valid:
+        return fields
+    context: dict[str, str] = {}
+    inject_context(context)
+    kept = [field for field in fields if field[0] not in _FIELDS]
+    return kept + [(name.encode(), value.encode()) for name, value in context.items()]

@@ -24,8 +24,8 @@ _FITS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this module
-    """A scalar that its node does not accept; the message is the reason."""
+class _Refused(Exception):
+    """A scalar that its node does not accept, never seen outside; the message is the reason."""
 
 
 def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> Any:
@@ -83,9 +83,9 @@ def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -
     return [check_value(element, item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
 
 
-def _scalar(node: Node, value: object) -> Any:
+def _scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after the other
     if value is None:
-        _refuse("must not be null")
+        return _refuse("must not be null")
     match node.kind:
         case "BOOL":
             return value if isinstance(value, bool) else _refuse("must be true or false")
@@ -98,7 +98,7 @@ def _scalar(node: Node, value: object) -> Any:
         case "STRING":
             return _text(node, value)
         case kind:
-            _refuse("must be an object" if kind == "STRUCT" else "must be an array")
+            return _refuse("must be an object" if kind == "STRUCT" else "must be an array")
 
 
 def _refuse(reason: str) -> NoReturn:
@@ -123,7 +123,7 @@ def _number(value: object) -> float:
     return number if math.isfinite(number) else _refuse("must be finite")
 
 
-def _within(node: Node, number: int | float) -> int | float:
+def _within(node: Node, number: float) -> float:
     if node.low is not None and number < node.low:
         _refuse(f"must be at least {_plain(node.low)}")
     if node.high is not None and number > node.high:

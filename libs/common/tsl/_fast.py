@@ -26,7 +26,10 @@ def report_decoder(members: Mapping[str, Node]) -> msgspec.json.Decoder[Any]:
     every property.
     """
     properties = _struct_type("Properties", members, top=True)
-    fields = [("properties", properties), ("ts", Timestamp | None, None)]
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("properties", properties),
+        ("ts", Timestamp | None, None),
+    ]
     return msgspec.json.Decoder(msgspec.defstruct("ReportWire", fields))
 
 
@@ -46,7 +49,7 @@ def _struct_type(name: str, members: Mapping[str, Node], *, top: bool = False) -
     )
 
 
-def _value_type(node: Node) -> Any:
+def _value_type(node: Node) -> Any:  # noqa: PLR0911 - one type after the other
     match node.kind:
         case "BOOL":
             return bool

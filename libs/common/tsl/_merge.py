@@ -59,7 +59,13 @@ def merged(node: Node, current: object, given: object) -> Any:
 
 def _still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Give `{key: value}` as far as `node` accepts it, else nothing."""
-    known = merged(node, value, {}) if node.kind == "STRUCT" else value
     faults: list[Fault] = []
-    checked = check_value(node, known, key, faults)
+    checked = check_value(node, _known(node, value), key, faults)
     return {} if faults or checked == {} else {key: checked}
+
+
+def _known(node: Node, value: object) -> Any:
+    """Give of `value` what `node` knows: without members that are read-only or gone."""
+    if node.kind == "ARRAY" and node.element and isinstance(value, list):
+        return [_known(node.element, item) for item in value]
+    return merged(node, value, {}) if node.kind == "STRUCT" else value

@@ -1,16 +1,14 @@
 """Read plain values into document structs, collecting every fault instead of the first."""
 
-import math
-import re
 import types
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from libs.common.tsl.faults import Fault
+from libs.common.tsl.limits import unstorable
 
-_T = TypeVar("_T")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Faults:
@@ -93,7 +91,7 @@ def _read(kind: Any, raw: object, path: str, faults: Faults) -> Any:
     return [read_struct(element, item, f"{path}[{at}]", faults) for at, item in enumerate(raw)]
 
 
-def _is_struct(kind: Any) -> bool:
+def _is_struct(kind: Any) -> TypeGuard[type[msgspec.Struct]]:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
@@ -108,21 +106,6 @@ def _read_leaf(kind: Any, raw: object, path: str, faults: Faults) -> Any:
     except msgspec.ValidationError as error:
         reason = str(error).partition(" - at ")[0]
         return faults.add(path, reason[0].lower() + reason[1:])
-
-
-def unstorable(value: object) -> str | None:
-    """Say why `value` cannot be stored or sent as JSON, or None when it can."""
-    if isinstance(value, dict):
-        return next(filter(None, map(unstorable, [*value, *value.values()])), None)
-    if isinstance(value, list):
-        return next(filter(None, map(unstorable, value)), None)
-    if isinstance(value, float) and not math.isfinite(value):
-        return "must be finite"
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "must fit in 64 bits"
-    if isinstance(value, str) and _UNSTORABLE.search(value):
-        return "must not contain NUL or half a surrogate pair"
-    return None
 
 
 def _as_text(value: object) -> object:

@@ -117,5 +117,5 @@ def default_of(kind: str, text: str | None) -> object:
         return _TRUTHS.get(text.lower(), text)
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

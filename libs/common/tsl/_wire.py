@@ -1,11 +1,14 @@
 """The outer shape of what devices send, read without knowing the members."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from libs.common.tsl._fast import Timestamp
 from libs.common.tsl.faults import Fault, MalformedReport
+from libs.common.tsl.interface import Report, Values
+from libs.common.tsl.limits import MAX_KEY
 
 _T = TypeVar("_T")
 
@@ -48,8 +51,15 @@ def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
         try:
             values[key] = msgspec.json.decode(value)
         except (ValueError, RecursionError) as error:
-            faults.append(Fault(f"properties.{key}", f"cannot be read: {error}"))
+            faults.append(Fault(f"properties.{key[:MAX_KEY]}", f"cannot be read: {error}"))
     return wire.ts, values, faults
+
+
+def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]) -> Report:
+    """Read a report and `check` what is readable of it; raises `MalformedReport`."""
+    ts, values, faults = read_report(raw)
+    good, bad = check(values)
+    return Report(ts, good, faults + bad)
 
 
 def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:

@@ -8,7 +8,7 @@ from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import report_decoder
 from libs.common.tsl._merge import merged, without_read_only, writable_view
 from libs.common.tsl._node import Node, build_tree
-from libs.common.tsl._wire import read_event, read_report
+from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import (
     EventSpec,
     PropertySpec,
@@ -17,6 +17,7 @@ from libs.common.tsl.document import (
 )
 from libs.common.tsl.faults import Fault, InvalidValues, MalformedReport, UnknownService
 from libs.common.tsl.interface import Event, Report, Values
+from libs.common.tsl.limits import MAX_KEY
 
 
 class CompiledTsl:
@@ -57,16 +58,11 @@ class CompiledTsl:
         try:
             wire = self._decoder.decode(raw)
         except (ValueError, RecursionError):
-            return self._decode_slowly(raw)
+            return checked_report(raw, self.check_report)
         properties = msgspec.to_builtins(wire.properties)
         if not properties:
             raise MalformedReport("properties must not be empty")
         return Report(wire.ts, properties, [])
-
-    def _decode_slowly(self, raw: bytes) -> Report:
-        ts, values, faults = read_report(raw)
-        good, bad = self.check_report(values)
-        return Report(ts, good, faults + bad)
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check decoded properties one by one: the good ones and the faults."""
@@ -79,7 +75,9 @@ class CompiledTsl:
         wire = read_event(raw)
         members = self._outputs.get(wire.event_id)
         if members is None:
-            raise MalformedReport(f"eventId '{wire.event_id}' is not an event of this thing")
+            raise MalformedReport(
+                f"eventId '{wire.event_id[:MAX_KEY]}' is not an event of this thing"
+            )
         return Event(wire.ts, wire.event_id, _checked(members, wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
@@ -96,11 +94,12 @@ class CompiledTsl:
         return values
 
     def _written(self, key: str, given: object, current: object, faults: list[Fault]) -> object:
-        path = f"properties.{key}"
+        path = f"properties.{key[:MAX_KEY]}"
         node = self._writable.get(key)
         if node is None:
             reason = "is read-only" if key in self._tree else "is not known"
-            return faults.append(Fault(path, reason))
+            faults.append(Fault(path, reason))
+            return None
         allowed = without_read_only(self._tree[key], given, path, faults)
         return check_value(node, merged(node, current, allowed), path, faults)
 

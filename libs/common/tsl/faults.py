@@ -2,6 +2,8 @@
 
 import msgspec
 
+from libs.common.tsl.limits import MAX_KEY
+
 
 class Fault(msgspec.Struct, frozen=True):
     """One thing that is wrong, and where.
@@ -17,7 +19,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-class Refusal(ValueError):  # noqa: N818 - names say what happened, as in `TslInvalid`
+class Refusal(ValueError):
     """Input that this library refuses; `faults` holds every reason."""
 
     def __init__(self, faults: list[Fault]) -> None:
@@ -45,5 +47,7 @@ class UnknownService(Refusal):
     """A service that the TSL does not declare."""
 
     def __init__(self, service_id: str) -> None:
-        super().__init__([Fault("serviceId", f"'{service_id}' is not a service of this thing")])
+        super().__init__(
+            [Fault("serviceId", f"'{service_id[:MAX_KEY]}' is not a service of this thing")]
+        )
         self.service_id = service_id

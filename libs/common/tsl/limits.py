@@ -1,5 +1,6 @@
 """Bounds that hold for every TSL, and the rule for keys."""
 
+import math
 import re
 from typing import Final
 
@@ -27,6 +28,8 @@ MAX_DATE: Final = MAX_TS // 1000
 INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
 
+_OPEN_FORBIDDEN = re.compile("[.\x00\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 
@@ -44,3 +47,39 @@ def key_fault(key: str) -> str | None:
         return "must not start with '$'"
     found = _FORBIDDEN.search(key)
     return f"must not contain {found.group()!r}" if found else None
+
+
+def open_key_fault(key: str) -> str | None:
+    """Say why `key`, of an open report, cannot be the name of a field in MongoDB, or None."""
+    if not key or key.isspace():
+        return "must not have a blank key"
+    if len(key) > MAX_KEY:
+        return f"must have a key of at most {MAX_KEY} characters"
+    if key[0] == "$":
+        return "must not have a key that starts with '$'"
+    found = _OPEN_FORBIDDEN.search(key)
+    return f"must not have {found.group()!r} in its key" if found else None
+
+
+def unstorable(value: object, depth: int = 0) -> str | None:
+    """Say why `value` cannot be stored or sent as JSON, or None when it can."""
+    if depth > MAX_DEPTH:
+        return f"must not be nested more than {MAX_DEPTH} levels deep"
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        return unstorable_scalar(value)
+    return next(filter(None, (unstorable(part, depth + 1) for part in parts)), None)
+
+
+def unstorable_scalar(value: object) -> str | None:
+    """Say why a scalar cannot be stored or sent as JSON, or None when it can."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be finite"
+    if isinstance(value, int) and not LONG_RANGE[0] <= value <= LONG_RANGE[1]:
+        return "must fit in 64 bits"
+    if isinstance(value, str) and _UNSTORABLE.search(value):
+        return "must not contain NUL or half a surrogate pair"
+    return None

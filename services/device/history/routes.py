@@ -9,7 +9,7 @@ from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok, principal_of
 from services.device.history.schemas import HistoryPage
 from services.device.history.service import LATEST_TIME, HistoryService
-from services.device.things.access import DeviceId, Things
+from services.device.things.access import DeviceId
 
 
 @get(
@@ -20,7 +20,6 @@ from services.device.things.access import DeviceId, Things
 )
 async def property_history(
     request: Request[Any, Any, Any],
-    things: Things,
     history: HistoryService,
     device_id: DeviceId,
     start_time: Annotated[int | None, Parameter(query="startTime", ge=0, le=LATEST_TIME)] = None,
@@ -29,11 +28,10 @@ async def property_history(
     page_key: Annotated[str | None, Parameter(query="pageKey", max_length=64)] = None,
     order: Annotated[str | None, Parameter(query="order", max_length=8)] = None,
 ) -> Success[HistoryPage]:
-    """Reported properties, newest first unless asked otherwise."""
-    device = await things.document(principal_of(request), device_id)
+    """Reported properties, newest first; none of a device whose data storage is off."""
     page = await history.page(
+        principal_of(request),
         device_id,
-        stored=device.get("dataStorage", True),
         start=start_time,
         end=end_time,
         size=page_size,

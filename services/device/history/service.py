@@ -3,12 +3,15 @@
 import base64
 import binascii
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from libs.common.errors import InvalidInput
+from libs.common.identity import Principal
 from services.device.history.partitions import DAY_MS, KEY
 from services.device.history.schemas import HistoryPage, HistoryRecord
-from services.device.history.store import Span
+from services.device.history.store import Record, Span
+from services.device.reports.uplink import FUTURE_MS
+from services.device.things.access import device_not_found, visible
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
@@ -20,9 +23,9 @@ class Reader(Protocol):
     """What the service needs of the store."""
 
     async def page(
-        self, span: Span, after: bytes | None, size: int
-    ) -> "list[tuple[bytes, int, dict[str, object]]]":
-        """Read records behind a key."""
+        self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
+    ) -> list[Record] | None:
+        """Read records behind a key; None when the device is not visible."""
 
 
 class HistoryService:
@@ -34,9 +37,9 @@ class HistoryService:
 
     async def page(
         self,
+        principal: Principal,
         device_id: int,
         *,
-        stored: bool,
         start: int | None,
         end: int | None,
         size: int | None,
@@ -45,8 +48,9 @@ class HistoryService:
     ) -> HistoryPage:
         """Read one page; without any bound it is the last day (specification).
 
-        A device whose data storage is off has no history to show. Times are ms. Sizes above
-        1000 are cut to 1000 (Decision 7). Raises `InvalidInput` for an order, a bound or a cursor that cannot be.
+        Times are ms. Sizes above 1000 are cut to 1000 (Decision 7). Raises `InvalidInput`
+        for an order, a bound or a cursor that cannot be, `NotFound` for a device that the
+        caller may not see.
         """
         now = int(time.time() * 1000)
         newest_first = _newest_first(order)
@@ -56,23 +60,24 @@ class HistoryService:
         oldest = now - self._retention_ms
         if start is not None and end is not None and start > end:
             raise InvalidInput("must not be before startTime", field="endTime")
-        last = min(end if end is not None else now + DAY_MS, now + DAY_MS)
-        first = max(start if start is not None else _default_start(now, end), oldest)
+        newest = now + FUTURE_MS
+        last = newest if end is None else min(end, newest)
+        default_start = now - DAY_MS if end is None else oldest
+        first = max(default_start if start is None else start, oldest)
         after = _decode_key(key, device_id) if key else None
-        if first > last or not stored:
-            return HistoryPage(list=[], page_size=size)
         records = await self._store.page(
-            Span(device_id, first, last, newest_first), after, size + 1
+            visible(principal, device_id),
+            Span(device_id, first, last, newest_first),
+            after,
+            size + 1,
         )
+        if records is None:
+            raise device_not_found(device_id)
         return HistoryPage(
             list=[HistoryRecord(ts, properties) for _, ts, properties in records[:size]],
             page_size=size,
             next_page_key=_encode_key(records[size - 1][0]) if len(records) > size else None,
         )
-
-
-def _default_start(now: int, end: int | None) -> int:
-    return now - DAY_MS if end is None else end - DAY_MS
 
 
 def _newest_first(order: str | None) -> bool:

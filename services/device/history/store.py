@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.store.mongo import Mongo, SyncDatabase
 from services.device.history.partitions import (
     KEY,
     LAST,
-    Partitions,
+    collection_name,
     history_key,
     partition_of,
 )
+
+Record = tuple[bytes, int, dict[str, Any]]
+"""Key, ts in ms, properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,35 +26,86 @@ class Span:
     newest_first: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """A scan of one partition."""
+
+    match: dict[str, Any]
+    direction: int
+    size: int
+
+    @classmethod
+    def of(cls, span: Span, after: bytes | None, size: int) -> "_Range":
+        bounds: dict[str, Any] = {
+            "$gte": history_key(span.device_id, span.start, 0),
+            "$lte": history_key(span.device_id, span.end, LAST),
+        }
+        if after is not None:
+            bounds["$lt" if span.newest_first else "$gt"] = after
+        return cls({"_id": bounds}, -1 if span.newest_first else 1, size)
+
+
+def _record(row: dict[str, Any]) -> Record:
+    return row["_id"], KEY.unpack(row["_id"])[1], row["p"]
+
+
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
 
     async def page(
-        self, span: Span, after: bytes | None, size: int
-    ) -> list[tuple[bytes, int, dict[str, Any]]]:
-        """Up to `size` records `(key, ts, properties)` behind the key `after`."""
-        low = history_key(span.device_id, span.start, 0)
-        high = history_key(span.device_id, span.end, LAST)
-        bounds: dict[str, Any] = {"$gte": low, "$lte": high}
-        if after is not None:
-            bounds["$lt" if span.newest_first else "$gt"] = after
-        records: list[tuple[bytes, int, dict[str, Any]]] = []
-        for partition in self._order(span, after):
-            cursor = self._partitions.collection(partition).find(
-                {"_id": bounds},
-                sort=[("_id", -1 if span.newest_first else 1)],
-                limit=size - len(records),
-                batch_size=size + 1,
+        self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
+    ) -> list[Record] | None:
+        """Up to `size` records behind the key `after`, of the device that `visible` finds.
+
+        None when it finds none; nothing when the device's data storage is off.
+        """
+
+        def read(database: SyncDatabase) -> list[Record] | None:
+            first, *others = self._order(span, after) or (partition_of(span.end),)
+            found = self._with_device(database, first, visible, _Range.of(span, after, size))
+            if found is None:
+                return None
+            device, records = found
+            if not device.get("dataStorage", True):
+                return []
+            for partition in others:
+                if len(records) >= size:
+                    break
+                rest = _Range.of(span, after, size - len(records))
+                cursor = database[collection_name(partition)].find(
+                    rest.match,
+                    sort=[("_id", rest.direction)],
+                    limit=rest.size,
+                    batch_size=rest.size + 1,
+                )
+                records += map(_record, cursor)
+            return records
+
+        return await self._mongo.read(read)
+
+    @staticmethod
+    def _with_device(
+        database: SyncDatabase, partition: int, visible: dict[str, Any], wanted: "_Range"
+    ) -> tuple[dict[str, Any], list[Record]] | None:
+        """The first partition's records and the device, in one round trip."""
+        device = [{"$match": visible}, {"$project": {"dataStorage": 1}}]
+        rows = list(
+            database[collection_name(partition)].aggregate(
+                [
+                    {"$match": wanted.match},
+                    {"$sort": {"_id": wanted.direction}},
+                    {"$limit": wanted.size},
+                    {"$unionWith": {"coll": "devices", "pipeline": device}},
+                ],
+                batchSize=wanted.size + 2,
             )
-            for document in await cursor.to_list(None):
-                key: bytes = document["_id"]
-                records.append((key, KEY.unpack(key)[1], document["p"]))
-            if len(records) >= size:
-                break
-        return records
+        )
+        if not rows or "p" in rows[-1]:
+            return None
+        return rows[-1], [_record(row) for row in rows[:-1]]
 
     @staticmethod
     def _order(span: Span, after: bytes | None) -> range:

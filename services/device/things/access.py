@@ -19,6 +19,17 @@ def device_not_found(device_id: int) -> NotFound:
     return NotFound(f"there is no device {device_id}", field="deviceId", code="device_not_found")
 
 
+def visible(principal: Principal, device_id: int) -> dict[str, Any]:
+    """The query for a device, as far as `principal` may see it."""
+    if principal.kind is not Kind.APPLICATION:
+        raise Forbidden("this operation is for applications")
+    return {
+        "_id": device_id,
+        "tenant": principal.tenant,
+        "application.applicationId": principal.application_id,
+    }
+
+
 class Things:
     """Looks things up on behalf of a caller; always as they are now, on every replica."""
 
@@ -28,14 +39,8 @@ class Things:
 
     async def document(self, principal: Principal, device_id: int) -> dict[str, Any]:
         """The device's document, when `principal` may see it; else `NotFound`."""
-        if principal.kind is not Kind.APPLICATION:
-            raise Forbidden("this operation is for applications")
         document: dict[str, Any] | None = await self._devices.find_one(
-            {
-                "_id": device_id,
-                "tenant": principal.tenant,
-                "application.applicationId": principal.application_id,
-            }
+            visible(principal, device_id)
         )
         if document is None:
             raise device_not_found(device_id)

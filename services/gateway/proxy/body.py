@@ -1,11 +1,10 @@
 """The body of a request on its way through: counted, limited, never kept whole."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from litestar.types import Receive
 
-from libs.common.errors import ThingwayError, TooLarge
+from libs.common.errors import TooLarge
 
 
 class ClientGone(Exception):
@@ -22,11 +21,8 @@ class RequestBody:
         self._read = 0
         self.length = _declared_length(headers)
         self.exists = bool(self.length) or b"transfer-encoding" in headers
-        self.failure: Exception | None = None
-        """What ended a streamed body early: the client HTTP library hides it."""
-        self.finished = asyncio.Event()
-        if not self.exists:
-            self.finished.set()
+        self.finished = not self.exists
+        """Whether there is nothing more to read."""
 
     def check_length(self) -> None:
         """Raise `TooLarge` when the declared length is above the limit."""
@@ -41,32 +37,29 @@ class RequestBody:
         if more:
             self._first = part
             return self._stream()
-        self.finished.set()
+        self.finished = True
         return part
 
     async def drain(self) -> None:
         """Read on and throw away, until the end or the limit: an answer can then be read."""
         try:
-            while not self.finished.is_set() and self._read <= 2 * self._limit:
+            while not self.finished and self._read <= 2 * self._limit:
                 _, more = await self._part(limited=False)
                 if not more:
-                    self.finished.set()
+                    self.finished = True
         except ClientGone:
-            self.finished.set()
+            self.finished = True
 
     async def _stream(self) -> AsyncIterator[bytes]:
-        try:
-            yield self._first
-            self._first = b""
-            more = True
-            while more:
-                part, more = await self._part()
-                if part:
-                    yield part
-            self.finished.set()
-        except (ClientGone, ThingwayError) as error:
-            self.failure = error
-            raise
+        part, more = self._first, True
+        self._first = b""
+        while more:
+            if part:
+                yield part
+            part, more = await self._part()
+        self.finished = True
+        if part:
+            yield part
 
     async def _part(self, *, limited: bool = True) -> tuple[bytes, bool]:
         message = await self._receive()

@@ -32,7 +32,8 @@ class DisconnectWatch:
         self._task = asyncio.ensure_future(self._watch())
 
     async def _watch(self) -> None:
-        await self._body.finished.wait()
+        while not self._body.finished:  # whoever reads the body notices by itself
+            await asyncio.sleep(WATCH_AFTER)
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.gone = True

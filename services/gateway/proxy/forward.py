@@ -6,14 +6,17 @@ from urllib.parse import parse_qs
 
 from litestar.types import Send
 
-from libs.common.errors import ThingwayError, Unavailable, UpstreamTimeout
-from libs.common.identity import HeaderSigner
+from libs.common.errors import Unavailable, UpstreamTimeout
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner
+from services.gateway.proxy.body import RequestBody
 from services.gateway.proxy.exchange import Exchange
 from services.gateway.proxy.headers import to_client, to_service
-from services.gateway.proxy.upstream import Body, Upstream
 from services.gateway.refusal import RequestTimeout
 from services.gateway.tracing import name_span
+from services.gateway.upstream.answer import Answer, Field
+from services.gateway.upstream.service import Body, Request, Upstream
 
+_PRINCIPAL = PRINCIPAL_HEADER.encode()
 LONGEST_POLL = 600.0
 """Seconds of `wait` that are granted on top of the time limit."""
 
@@ -38,58 +41,50 @@ class Forwarder:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
         body = exchange.body
         try:
-            async with asyncio.timeout(self._timeout):
-                content = await body.start()
-        except TimeoutError as error:
-            raise RequestTimeout("the body did not come in time") from error
-        try:
-            return await self._pass_on(exchange, upstream, content, send)
+            request = Request(
+                exchange.scope["method"],
+                exchange.target,
+                self._fields(exchange),
+                await self._start_of(body) if body.exists else None,
+                body.length,
+            )
+            connection, answer = await upstream.begin(request, self._timeout + _wait(exchange))
         except UpstreamTimeout as error:
-            if not body.finished.is_set():
+            if not body.finished:
                 raise RequestTimeout("the body did not come in time") from error
             raise
-        except ThingwayError:
-            if body.failure is not None:
-                raise body.failure from None
-            raise
+        try:
+            await self._answer(exchange, upstream, answer, send)
+        finally:
+            upstream.end(connection)
+        return answer.status
 
-    async def _pass_on(
-        self, exchange: Exchange, upstream: Upstream, content: Body, send: Send
-    ) -> int:
-        principal = exchange.principal
-        headers = to_service(
-            exchange.scope["headers"],
-            exchange.headers,
-            origin=exchange.origin,
-            request_id=exchange.request_id,
-            principal=None if principal is None else self._signer.sign(principal),
-            length=exchange.body.length,
+    async def _answer(
+        self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send
+    ) -> None:
+        status, request_id = answer.status, exchange.request_id
+        fields = to_client(answer.fields, status=status, request_id=request_id)
+        exchange.answered = True
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        more = True
+        while more:
+            part, more = await upstream.part(answer, self._timeout)
+            await send({"type": "http.response.body", "body": part, "more_body": more})
+
+    def _fields(self, exchange: Exchange) -> list[Field]:
+        fields = to_service(
+            exchange.scope["headers"], origin=exchange.origin, request_id=exchange.request_id
         )
-        name_span(headers)
-        async with upstream.request(
-            exchange.scope["method"],
-            exchange.target,
-            headers=headers,
-            body=content,
-            timeout=self._timeout + _wait(exchange),
-        ) as response:
-            exchange.answered = True
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": response.status,
-                    "headers": to_client(
-                        response.raw_headers,
-                        status=response.status,
-                        request_id=exchange.request_id.encode(),
-                    ),
-                }
-            )
-            more = True
-            while more:
-                part, more = await upstream.part(response)
-                await send({"type": "http.response.body", "body": part, "more_body": more})
-            return response.status
+        if exchange.principal is not None:
+            fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
+        return name_span(fields)
+
+    async def _start_of(self, body: RequestBody) -> Body:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await body.start()
+        except TimeoutError as error:
+            raise RequestTimeout("the body did not come in time") from error
 
 
 def _wait(exchange: Exchange) -> float:

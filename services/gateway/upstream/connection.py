@@ -1,0 +1,186 @@
+"""One HTTP/1.1 connection to a service: one exchange at a time, many after one another."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import cast
+
+import httptools
+
+from services.gateway.upstream.answer import Answer, Field
+
+LARGEST_HEAD = 64 * 1024
+"""Bytes that the head of an answer may take."""
+
+
+class BrokenOff(Exception):
+    """The connection ended before the answer did."""
+
+
+class StaleConnection(BrokenOff):
+    """A kept-alive connection ended before a byte of the answer came."""
+
+
+class NotHttp(Exception):
+    """What came is no HTTP answer."""
+
+
+class Connection(asyncio.Protocol):
+    """Speaks HTTP/1.1 with a service. Parser callbacks are named as httptools wants them."""
+
+    def __init__(self) -> None:
+        self.made = self.idle_since = time.monotonic()
+        self.exchanges = 0
+        self.closed = False
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None
+        self._fields: list[Field] = []
+        self._head_size = 0
+        self._bodiless = False
+        self._until_close = False
+        self._sending: asyncio.Task[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+
+    def start(self, head: bytes, body: bytes | None, *, bodiless: bool) -> Answer:
+        """Send a request and give its answer, which comes in by and by.
+
+        `bodiless` says that the answer has no body whatever its fields say (HEAD).
+        """
+        self.exchanges += 1
+        self._bodiless = bodiless
+        self._head_size = 0
+        self._answer = answer = Answer(self)
+        self._transport.write(head + body if body else head)
+        return answer
+
+    def stream(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+        """Send the body of the request begun by `start` while its answer is awaited."""
+        self._sending = asyncio.ensure_future(self._send(parts, chunked=chunked))
+
+    def finish(self) -> bool:
+        """End the exchange; tell whether the connection can be used again."""
+        answer, self._answer = self._answer, None
+        sending, self._sending = self._sending, None
+        sent = sending is None or (sending.done() and not sending.cancelled())
+        if sending is not None and not sent:
+            sending.cancel()
+        if self.closed or answer is None or not (answer.complete and answer.keep_alive and sent):
+            self.close()
+            return False
+        self.resume()
+        self.idle_since = time.monotonic()
+        return True
+
+    def close(self) -> None:
+        """Close at once."""
+        if not self.closed:
+            self.closed = True
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Stop reading."""
+        if not self.closed and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if not self.closed and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    async def _send(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+        try:
+            async for part in parts:
+                self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                if self._writable is not None:
+                    await self._writable
+            if chunked:
+                self._transport.write(b"0\r\n\r\n")
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None:
+            self._answer.fail(error)
+        self.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; what nobody asked for ends the connection."""
+        if self._answer is None or self._answer.complete:
+            self.close()
+            return
+        if not self._answer.status:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self._answer.complete:
+                self._fail(NotHttp(str(error)))
+            return
+        if self._head_size > LARGEST_HEAD and not self._answer.status:
+            self._fail(NotHttp("the head of the answer does not end"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the answer: well, when only the end of the connection could end it."""
+        self.closed = True
+        self.resume_writing()
+        answer = self._answer
+        if answer is None or answer.complete:
+            return
+        if self._until_close and answer.status and exc is None:
+            answer.end(keep_alive=False)
+        elif self.exchanges > 1 and not self._head_size:
+            answer.fail(StaleConnection("the connection had been closed"))
+        else:
+            answer.fail(BrokenOff(f"the connection ended: {exc or 'end of file'}"))
+
+    def pause_writing(self) -> None:
+        """The service reads slowly: the body waits."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The service has caught up."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        """A new answer, perhaps after an interim one."""
+        self._fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collect a field."""
+        self._fields.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Give the head on, unless it is an interim answer (1xx)."""
+        status = self._parser.get_status_code()
+        answer = self._answer
+        if answer is None or status < 200:  # noqa: PLR2004 - the border of interim answers
+            return
+        names = {name for name, _ in self._fields}
+        self._until_close = not self._bodiless and names.isdisjoint(
+            (b"content-length", b"transfer-encoding")
+        )
+        answer.put_head(status, self._fields)
+        if self._bodiless:
+            answer.end(keep_alive=self._parser.should_keep_alive())
+            self._parser = httptools.HttpResponseParser(self)
+
+    def on_body(self, body: bytes) -> None:
+        """Give a part of the body on."""
+        if self._answer is not None and not self._answer.complete:
+            self._answer.put_part(body)
+
+    def on_message_complete(self) -> None:
+        """End the answer."""
+        if self._answer is not None and self._answer.status and not self._answer.complete:
+            self._answer.end(keep_alive=self._parser.should_keep_alive())

@@ -1,0 +1,147 @@
+"""A service behind the gateway: exchanges with it, and its failures as errors of ours."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+
+from yarl import URL
+
+from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
+from services.gateway.metrics import Metrics
+from services.gateway.upstream.answer import Answer, Field
+from services.gateway.upstream.connection import BrokenOff, Connection, NotHttp, StaleConnection
+from services.gateway.upstream.pool import Pool, Unreachable
+
+log = logging.getLogger(__name__)
+
+REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that are sent again when a kept-alive connection turns out to be closed."""
+
+Body = bytes | AsyncIterator[bytes] | None
+
+
+class Request(NamedTuple):
+    """What is sent to a service."""
+
+    method: str
+    target: str
+    """Path and query."""
+    fields: Iterable[Field]
+    """Header fields, without those that describe the body."""
+    body: Body
+    length: int | None
+    """Bytes of a streamed body, None when it has to be chunked."""
+
+
+class Upstream:
+    """One service with connections of its own, so that its troubles stay its own."""
+
+    def __init__(
+        self, name: str, base: URL, metrics: Metrics, *, connect_timeout: float, most: int
+    ) -> None:
+        self.name = name
+        self._host = base.authority.encode()
+        self._metrics = metrics
+        self._pool = Pool(base, connect_timeout)
+        self._most = most
+        self._running = 0
+
+    async def begin(self, request: Request, timeout: float) -> tuple[Connection, Answer]:
+        """Send a request and return when the head of the answer is here.
+
+        `end` has to follow. Raises `Unavailable`, `UpstreamFailed`, `UpstreamTimeout` after
+        `timeout` seconds, and what the body raises.
+        """
+        if self._running >= self._most:
+            raise Unavailable(f"the service {self.name} has too many requests in hand")
+        self._running += 1
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._sent(request)
+        except BaseException as error:
+            self._running -= 1
+            raise self.meaning(error) from error
+
+    async def part(self, answer: Answer, timeout: float) -> tuple[bytes, bool]:
+        """The next part of an answer, and whether there is more; raises as `begin` does."""
+        if answer.complete:
+            return await answer.part()
+        try:
+            async with asyncio.timeout(timeout):
+                return await answer.part()
+        except Exception as error:
+            raise self.meaning(error) from error
+
+    def end(self, connection: Connection) -> None:
+        """Take the connection back."""
+        self._running -= 1
+        if connection.finish():
+            self._pool.give_back(connection)
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        self._pool.close()
+
+    def meaning(self, error: BaseException) -> BaseException:
+        """What the failure of an exchange is to the client; other errors stay what they are."""
+        known: ThingwayError
+        match error:
+            case Unreachable():
+                known = Unavailable(f"the service {self.name} cannot be reached")
+            case TimeoutError():
+                known = UpstreamTimeout(f"the service {self.name} did not answer in time")
+            case BrokenOff():
+                known = UpstreamFailed(f"the service {self.name} broke the connection off")
+            case NotHttp():
+                known = UpstreamFailed(f"the service {self.name} did not answer in HTTP")
+            case _:
+                return error
+        log.warning("service %s: %r", self.name, error)
+        self._metrics.upstream_failed(self.name, known.status)
+        return known
+
+    async def _sent(self, request: Request) -> tuple[Connection, Answer]:
+        connection = self._pool.take_idle()
+        if connection is not None:
+            try:
+                return connection, await self._exchange(connection, request)
+            except StaleConnection:
+                if request.method not in REPEATABLE or request.body is not None:
+                    raise
+        connection = await self._pool.open()
+        return connection, await self._exchange(connection, request)
+
+    async def _exchange(self, connection: Connection, request: Request) -> Answer:
+        body = request.body
+        try:
+            answer = connection.start(
+                self._head(request),
+                body if isinstance(body, bytes) else None,
+                bodiless=request.method == "HEAD",
+            )
+            if body is not None and not isinstance(body, bytes):
+                connection.stream(body, chunked=request.length is None)
+            await answer.head()
+        except BaseException:
+            connection.close()
+            connection.finish()
+            raise
+        return answer
+
+    def _head(self, request: Request) -> bytes:
+        lines = [f"{request.method} {request.target} HTTP/1.1".encode("latin-1")]
+        lines.append(b"host: " + self._host)
+        lines += [name + b": " + value for name, value in request.fields]
+        body = request.body
+        if isinstance(body, bytes):
+            lines.append(b"content-length: %d" % len(body))
+        elif body is None:
+            if request.method not in REPEATABLE:
+                lines.append(b"content-length: 0")
+        elif request.length is None:
+            lines.append(b"transfer-encoding: chunked")
+        else:
+            lines.append(b"content-length: %d" % request.length)
+        lines.append(b"\r\n")
+        return b"\r\n".join(lines)

@@ -1,0 +1,67 @@
+"""Fixtures of the end-to-end tests: one running platform, and fresh devices on it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tests.e2e.platform import (
+    MODEL,
+    PRODUCT,
+    Application,
+    Device,
+    Listener,
+    Platform,
+    hearing_dead,
+    listening,
+    shared,
+)
+
+AddDevice = Callable[..., Awaitable[Device]]
+
+
+@pytest.fixture(scope="session")
+def platform(request: pytest.FixtureRequest) -> Platform:
+    """The running platform of this pytest process."""
+    return shared(request.config)
+
+
+@pytest.fixture(scope="session")
+async def application(platform: Platform) -> AsyncIterator[Application]:
+    """The first application, with the tests' product imported."""
+    client = platform.application()
+    await client.data("PUT", f"/products/{MODEL}", PRODUCT)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def other_application(
+    platform: Platform, application: Application
+) -> AsyncIterator[Application]:
+    """An application of its own for one test."""
+    made = platform.command("app", "create", "another")
+    client = platform.application(made["clientId"], made["clientSecret"])
+    client.id = made["applicationId"]
+    yield client
+    await client.close()
+    platform.command("app", "delete", str(made["applicationId"]))
+
+
+@pytest.fixture
+async def device(application: Application) -> Device:
+    """A device that was added a moment ago."""
+    return await application.add_device()
+
+
+@pytest.fixture
+async def events(platform: Platform, application: Application) -> AsyncIterator[Listener]:
+    """What the application hears on NATS during the test."""
+    async with listening(platform, application) as listener:
+        yield listener
+
+
+@pytest.fixture
+async def dead(platform: Platform) -> AsyncIterator[Listener]:
+    """What goes to `DEAD` during the test."""
+    async with hearing_dead(platform) as listener:
+        yield listener

@@ -1,0 +1,74 @@
+"""`thingway up` as a person uses it: stop, start again, a port that is taken."""
+
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform, alive
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+
+async def _first_life(platform: Platform) -> tuple[dict[str, str], int, str, str]:
+    application = platform.application()
+    try:
+        await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+        device = await application.add_device()
+        async with device.mqtt() as mqtt:
+            await mqtt.report({"counter": 1})
+        await device.stored({"counter": 1})
+    finally:
+        await application.close()
+    return device.sn, device.id, device.key
+
+
+async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(tmp_path: Path):
+    """Ctrl-C ends every process; the same directory brings data and credentials back."""
+    platform = Platform(tmp_path / "data")
+    platform.start()
+    try:
+        first = platform.ready
+        sn, device_id, key = await _first_life(platform)
+        assert platform.stop(signal.SIGINT) == 0
+        assert alive(list(first.pids.values())) == []
+        assert not (tmp_path / "data/ready.json").exists()
+        platform.start()
+        second = platform.ready
+        assert (second.application, second.device) == (first.application, first.device)
+        application = platform.application()
+        try:
+            [found] = (
+                await application.data(
+                    "POST", "/devices/search", {"pageSize": 5, "pageNumber": 1, "sn": sn}
+                )
+            )["content"]
+            assert found["deviceId"] == device_id
+            device = type(await application.add_device())(application, device_id, sn, key)
+            assert [one["properties"] for one in await device.history()] == [{"counter": 1}]
+            async with device.mqtt() as mqtt:
+                await mqtt.report({"counter": 2})
+            await device.stored({"counter": 2})
+        finally:
+            await application.close()
+    finally:
+        platform.stop()
+
+
+def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path):
+    """The line names the port and the option; nothing is left behind."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [THINGWAY, "up", "--data", tmp_path / "data", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert done.returncode == 2
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    assert len(lines) == 1
+    assert str(port) in lines[0]
+    assert "--port" in lines[0]
