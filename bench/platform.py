@@ -128,12 +128,20 @@ class Histories:
         growth = middle(long) / middle(short)
         return [
             Row(
-                f"history page of {PAGE} of {LONG:,}, ms", f"{middle(long) * 1000:.2f}",
-                f"{middle(driver) * 1000:.2f} driver", ratio, "<= 3.0", ratio <= 3.0,
+                f"history page of {PAGE} of {LONG:,}, ms",
+                f"{middle(long) * 1000:.2f}",
+                f"{middle(driver) * 1000:.2f} driver",
+                ratio,
+                "<= 3.0",
+                ratio <= 3.0,
             ),
             Row(
-                "the same, history ten times as long", f"{middle(long) * 1000:.2f}",
-                f"{middle(short) * 1000:.2f} of {SHORT:,}", growth, "<= 1.3", growth <= 1.3,
+                "the same, history ten times as long",
+                f"{middle(long) * 1000:.2f}",
+                f"{middle(short) * 1000:.2f} of {SHORT:,}",
+                growth,
+                "<= 1.3",
+                growth <= 1.3,
             ),
         ]
 

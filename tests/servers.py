@@ -144,7 +144,7 @@ def _nats(kind: str, directory: Path) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=tie_to(os.getpid()),  # noqa: PLW1509 - it makes one system call
+        preexec_fn=tie_to(os.getpid()),
     )
     try:
         _wait_for_nats(port)

@@ -82,7 +82,9 @@ def main() -> int:
     except TimeoutError:
         sys.stderr.write(f"bootstrap: the platform was not ready within {START_SECONDS:.0f} s\n")
         return 1
-    sys.stdout.write("bootstrap: Thingway is ready; credentials: docker-compose run --rm --no-deps credentials\n")
+    sys.stdout.write(
+        "bootstrap: Thingway is ready; credentials: docker-compose run --rm --no-deps credentials\n"
+    )
     return 0
 
 

@@ -49,12 +49,10 @@ class Share:
 
 def prepare(state: State) -> list[Share]:
     """Complete the secrets in `state` and say who gets what."""
-    state.ports = {name: SERVICE_PORT for name in services.internal_port_names()}
+    state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
     state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
     shares = [Share(one.name, "env", _environment(one, state), OURS) for one in SERVICES]
-    shares.append(
-        Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file), SERVERS)
-    )
+    shares.append(Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file), SERVERS))
     shares.append(Share("redis", "users.acl", render_acl(services.redis_users(state)), SERVERS))
     shares.append(Share("nats", "nats.conf", _nats(state), ROOT))
     shares.append(Share("mongo-setup", "env", _mongo_users(state), OURS))

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-from libs.common.tsl.plausible import plausible_properties
+from libs.common.tsl import parse_document, plausible_properties
 
 _REMEMBERED_COMMANDS = 1000
 _HIGH_TEMPERATURE = 30.0
@@ -29,7 +29,7 @@ class SimulatedDevice:
 
     def __init__(self, sn: str, tsl: Values, rng: random.Random) -> None:
         self.sn = sn
-        self._tsl = tsl
+        self._document = parse_document(tsl)
         self._rng = rng
         self._measured: Values = {}
         self._settings: Values = {"led": False, "reporting_interval": {"time": 3}}
@@ -44,7 +44,7 @@ class SimulatedDevice:
 
     def measure(self) -> Values:
         """New plausible values near the last ones, and the settings as they are."""
-        self._measured = plausible_properties(self._tsl, self._rng, self._measured)
+        self._measured = plausible_properties(self._document, self._rng, self._measured)
         self._measured |= copy.deepcopy(self._settings)
         return dict(self._measured)
 

@@ -64,7 +64,7 @@ def _check_encoding(spec: DataSpec, path: str, faults: Faults) -> None:
 def _check_mapping(spec: DataSpec, path: str, faults: Faults) -> None:
     keys = list(spec.mapping or {})
     kind = scalar_kind(spec)
-    if kind == "ENUM" and not keys:
+    if spec.data_type == "ENUM" and not keys:
         faults.add(f"{path}.mapping", "is required for an ENUM")
     if "" in keys:
         faults.add(f"{path}.mapping", "must not have a blank key")

@@ -77,6 +77,8 @@ def _check_content(
             faults.add(place, f"is required, or a member '{entry.id}.{ITEM}'")
         elif spec.element_data_type in CONTAINERS and not supplied:
             faults.add(place, f"needs a member '{entry.id}.{ITEM}'")
+        elif spec.element_data_type == "ENUM" and not spec.mapping and not supplied:
+            faults.add(f"{path}.mapping", "is required for elements of an ENUM")
         return None
     kind = item.data_spec.data_type
     if spec.element_data_type and spec.element_data_type != kind:

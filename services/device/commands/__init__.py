@@ -1,1 +1,1 @@
-"""Commands: property updates, service calls and tasks, from the application to the device's answer."""
+"""Commands: property updates, service calls and tasks, up to the device's answer."""

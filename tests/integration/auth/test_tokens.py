@@ -160,7 +160,7 @@ async def test_a_regenerated_secret_logs_in(auth):
 
     tokens = await auth.log_in(rotated)
     async with asyncio.timeout(15):
-        while await auth.mongo.database["revocations"].count_documents({}):  # noqa: ASYNC110
+        while await auth.mongo.database["revocations"].count_documents({}):
             await asyncio.sleep(0.1)
 
     assert rotated.client_id == application.client_id
@@ -182,7 +182,7 @@ async def test_no_log_in_survives_a_regeneration_that_it_races_with(auth):
 
     granted: list[str] = []
     clients = [asyncio.ensure_future(hammer(granted)) for _ in range(8)]
-    while len(granted) < 20:  # noqa: ASYNC110
+    while len(granted) < 20:
         await asyncio.sleep(0)
     reference = ApplicationRef(application.application_id)
     await auth.call("rotate_application_secret", reference, ApplicationSecret)
