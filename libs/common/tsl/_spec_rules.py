@@ -18,7 +18,7 @@ from libs.common.tsl.document import (
     Validator,
 )
 from libs.common.tsl.faults import Fault
-from libs.common.tsl.limits import MAX_SIZE
+from libs.common.tsl.limits import MAX_SIZE, MAX_TEXT
 
 _MAX_DIGITS = 15
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -89,9 +89,9 @@ def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
 
 def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
     low, high = rules.min_size, rules.max_size
-    for name, size in (("minSize", low), ("maxSize", high)):
-        if size is not None and not 0 <= size <= MAX_SIZE:
-            faults.add(f"{path}.{name}", f"must be from 0 to {MAX_SIZE}")
+    for name, size, most in (("minSize", low, MAX_TEXT), ("maxSize", high, MAX_SIZE)):
+        if size is not None and not 0 <= size <= most:
+            faults.add(f"{path}.{name}", f"must be from 0 to {most}")
     if low is not None and high is not None and low > high:
         faults.add(f"{path}.minSize", "exceeds maxSize")
     elif spec.data_type == "STRING" and high is not None:

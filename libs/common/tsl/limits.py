@@ -14,10 +14,10 @@ MAX_KEY: Final = 128
 """Characters of one key."""
 
 MAX_SIZE: Final = 2**31 - 1
-"""Largest `minSize` or `maxSize`: characters or elements."""
+"""Largest `maxSize`: characters or elements."""
 
 MAX_TEXT: Final = 65_536
-"""Characters of one text in an open report."""
+"""Characters of one text in an open report; largest `minSize`."""
 
 MAX_TS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, the last that a date can hold."""

@@ -89,13 +89,17 @@ class SystemAccount:
         return found
 
     async def close(self, user: str) -> int:
-        """Close every connection of a device (SN) or application; return how many."""
+        """Close every connection of a device (SN) or application; return how many.
+
+        A request, because nats-server does nothing for a KICK without a reply subject.
+        """
         wanted = user.upper()
         closed = 0
         for server, row in await self._rows():
             if row.issuer_key and row.authorized_user.upper() == wanted:
                 request = msgspec.json.encode({"cid": row.cid})
-                await self._bus.client.publish(f"$SYS.REQ.SERVER.{server}.KICK", request)
+                subject = f"$SYS.REQ.SERVER.{server}.KICK"
+                await self._bus.client.request(subject, request, timeout=ANSWER)
                 closed += 1
         return closed
 

@@ -11,9 +11,12 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 from opentelemetry import metrics, trace
 
 from libs.common.bus import Bus, Outgoing, acknowledge, publish_all
+from libs.common.errors import ThingwayError
+from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
 from services.device.reports.batch import Batch, Refused, sort_batch
 from services.device.reports.facts import Facts
@@ -38,6 +41,10 @@ _size = _meter.create_histogram(
     description="Messages of a batch",
     explicit_bucket_boundaries_advisory=[1, 10, 100, 1000, 2000, 4000, 8000],
 )
+
+
+TRIES = 3
+"""Deliveries after which a message that fails alone is given up."""
 
 
 class Replies(Protocol):
@@ -70,13 +77,43 @@ class Ingest:
         self._retention_ms = retention_ms
 
     async def handle(self, messages: list[Msg]) -> None:
-        """Store, announce and acknowledge one batch."""
+        """Store, announce and acknowledge one batch.
+
+        A message that no code of ours can deal with must not hold up its neighbours: a
+        batch that fails by itself, not by a store or bus that is away, is halved until
+        the message stands alone, and that one goes to `DEAD` at its third failure.
+        """
+        try:
+            await self._deal_with(messages)
+        except (StoreError, ThingwayError, NatsError, OSError, TimeoutError):
+            raise
+        except Exception as error:
+            if len(messages) > 1:
+                middle = len(messages) // 2
+                await self.handle(messages[:middle])
+                await self.handle(messages[middle:])
+                return
+            uplink = read_uplink(messages[0])
+            if uplink.delivered < TRIES:
+                raise
+            log.exception("message %d of %s is given up", uplink.sequence, uplink.sn)
+            reason = f"could not be dealt with: {type(error).__name__}: {error}"
+            await self._finish([uplink], Batch(refused=[Refused(uplink, reason)]), messages)
+
+    async def _deal_with(self, messages: list[Msg]) -> None:
         started = time.perf_counter()
         uplinks = [read_uplink(message) for message in messages if not is_second_copy(message)]
         things = await self._things.by_sn({uplink.sn for uplink in uplinks})
         batch = sort_batch(uplinks, things, self._retention_ms)
         spans = _start_spans(uplinks)
         await self._close_commands(batch)
+        await self._finish(uplinks, batch, messages)
+        for span in spans:
+            span.end()
+        _duration.record(time.perf_counter() - started)
+        _size.record(len(messages))
+
+    async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         await asyncio.gather(
             self._store.store(batch),
             self._latest.apply(
@@ -87,10 +124,6 @@ class Ingest:
         await self._announce(batch)
         await acknowledge(self._bus.client, messages)
         await notify(self._bus, uplinks, batch)
-        for span in spans:
-            span.end()
-        _duration.record(time.perf_counter() - started)
-        _size.record(len(messages))
 
     async def _close_commands(self, batch: Batch) -> None:
         for uplink, thing in batch.replies:

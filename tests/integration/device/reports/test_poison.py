@@ -30,6 +30,13 @@ GARBAGE: dict[str, tuple[str, bytes]] = {
         json.dumps({"properties": {f"k{n}": 1 for n in range(20_000)}}).encode(),
     ),
     "nul key": ("report", b'{"properties":{"a\\u0000b":1}}'),
+    "surrogate key": ("report", b'{"properties":{"a\\ud800b":1}}'),
+    "surrogate value": ("report", b'{"properties":{"firmware_version":"\\ud800"}}'),
+    "surrogate event": ("event", b'{"eventId":"\\ud800","outputs":{}}'),
+    "surrogate output": ("event", b'{"eventId":"alarm","outputs":{"\\ud800":1}}'),
+    "surrogate status": ("reply", b'{"commandId":1,"status":"\\ud800"}'),
+    "surrogate error": ("reply", b'{"commandId":1,"status":"FAILED","error":"\\ud800"}'),
+    "surrogate id": ("reply", b'{"commandId":"\\ud800","status":"FAILED"}'),
     "control payload": ("report", b"\x01" * 200_000),
     "strange channel": ("a.b.c", b"{}"),
 }

@@ -57,7 +57,7 @@ TSL = {
         {
             "id": "alarm",
             "name": "Alarm",
-            "type": "ALERT",
+            "type": "WARN",
             "outputs": [
                 {"id": "alarm.level", "name": "level", "dataSpec": {"dataType": "INT"}},
             ],
