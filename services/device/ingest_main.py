@@ -22,13 +22,12 @@ DURABLE = "ingest"
 
 def build_ingest(base: Base) -> Ingest:
     """Put ingest together."""
-    database = base.mongo.database
     return Ingest(
         bus=base.bus,
         things=base.things,
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
-        facts=Facts(database, base.things),
+        facts=Facts(base.mongo.database),
         replies=ReplyHandler(
             mongo=base.mongo,
             commands=base.commands,

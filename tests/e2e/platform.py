@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -102,7 +103,9 @@ class Platform:
             late = time.monotonic() > deadline
             if late or self._process.poll() is not None:
                 self.stop()
-                raise RuntimeError(f"`thingway up` did not become ready:\n{Path(log.name).read_text()}")
+                raise RuntimeError(
+                    f"`thingway up` did not become ready:\n{Path(log.name).read_text()}"
+                )
             time.sleep(_PAUSE)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
@@ -182,17 +185,17 @@ class Platform:
     def application(self, client_id: str = "", client_secret: str = "") -> "Application":
         """A client of the API; of the first application unless told otherwise."""
         first = self.ready.application
-        return Application(
-            self, client_id or first.client_id, client_secret or first.client_secret
-        )
+        return Application(self, client_id or first.client_id, client_secret or first.client_secret)
 
 
 async def _answers(address: str) -> bool:
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
         timeout = aiohttp.ClientTimeout(total=3)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            async with session.get(address) as answer:
-                return answer.status == 200
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(address) as answer,
+        ):
+            return answer.status == 200
     return False
 
 
@@ -251,9 +254,7 @@ class Application:
         assert status == 200, content
         return int(headers["Location"].rpartition("/")[2])
 
-    async def _call(
-        self, method: str, path: str, body: Any, query: Json
-    ) -> tuple[int, Json, Any]:
+    async def _call(self, method: str, path: str, body: Any, query: Json) -> tuple[int, Json, Any]:
         if not self.token:
             await self.log_in()
         answer = await self._send(method, path, body, query)
@@ -262,9 +263,7 @@ class Application:
             answer = await self._send(method, path, body, query)
         return answer
 
-    async def _send(
-        self, method: str, path: str, body: Any, query: Json
-    ) -> tuple[int, Json, Any]:
+    async def _send(self, method: str, path: str, body: Any, query: Json) -> tuple[int, Json, Any]:
         headers = {"Authorization": f"Bearer {self.token}"}
         query = {name: str(value) for name, value in query.items()}
         async with self._session.request(
@@ -359,13 +358,14 @@ class Device:
         return MqttDevice(self, identifier or uuid4().hex, clean=clean, key=key or self.key)
 
     @contextlib.asynccontextmanager
-    async def nats(self) -> AsyncIterator[NatsClient]:
+    async def nats(self, *, reconnect: bool = True) -> AsyncIterator[NatsClient]:
         """A plain NATS connection."""
         client = await nats.connect(
             f"nats://127.0.0.1:{self.application.platform.nats_port}",
             user=self.sn,
             password=self.key,
             inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
+            allow_reconnect=reconnect,
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,
             error_cb=_ignore,
@@ -381,17 +381,20 @@ class Device:
         """One request to `/ingest/v1/{sn}/{what}`; a body of bytes is sent as it is."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         platform = self.application.platform
-        async with aiohttp.ClientSession(
-            platform.base_url, auth=aiohttp.BasicAuth(self.sn, key or self.key)
-        ) as session:
-            async with session.request(
+        headers = {
+            "Authorization": aiohttp.encode_basic_auth(self.sn, key or self.key),
+            "Content-Type": "application/json",
+        }
+        async with (
+            aiohttp.ClientSession(platform.base_url, headers=headers) as session,
+            session.request(
                 method,
                 what if what.startswith("/") else f"/ingest/v1/{self.sn}/{what}",
                 data=None if body is None else content,
-                headers={"Content-Type": "application/json"},
                 params={name: str(value) for name, value in query.items()},
-            ) as answer:
-                return answer.status, await answer.json()
+            ) as answer,
+        ):
+            return answer.status, await answer.json()
 
 
 async def _ignore(_: Exception) -> None:
@@ -413,14 +416,19 @@ class MqttDevice:
             timeout=5,
         )
 
-    async def __aenter__(self) -> "MqttDevice":
+    async def __aenter__(self) -> Self:
         await self.client.__aenter__()
         await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
         return self
 
-    async def __aexit__(self, *error: Any) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with contextlib.suppress(aiomqtt.MqttError):
-            await self.client.__aexit__(*error)
+            await self.client.__aexit__(kind, error, trace)
 
     async def send(self, channel: str, body: Any, qos: int = 1) -> None:
         """Publish; with QoS 1 return when it is acknowledged. Bytes are sent as they are."""
@@ -471,9 +479,7 @@ class Listener:
         self.heard.append(Event(message.subject, json.loads(message.data)))
         self._more.set()
 
-    async def wait(
-        self, subject: str, matches: Callable[[Json], bool] = lambda _: True
-    ) -> Json:
+    async def wait(self, subject: str, matches: Callable[[Json], bool] = lambda _: True) -> Json:
         """The first message on `subject` that matches, heard already or to come."""
         seen = 0
         try:

@@ -7,21 +7,21 @@ import aiomqtt
 import pytest
 from nats.errors import Error as NatsError
 
-from tests.e2e.platform import Application, Device, Platform
+from tests.e2e.platform import Application, Device, Platform, until
 
 pytestmark = pytest.mark.xdist_group("platform")
 
 
 async def test_a_device_cannot_publish_for_another(application, device: Device):
-    """A report on another device's topic ends the connection and is not stored."""
+    """A report on another device's topic is dropped by the broker (MQTT 3.1.1 cannot refuse it)."""
     other = await application.add_device()
     report = json.dumps({"properties": {"counter": 1}})
-    with pytest.raises(aiomqtt.MqttError):
-        async with device.mqtt() as mqtt:
-            await mqtt.client.publish(f"thing/{other.sn}/up/report", report, qos=1)
     async with device.mqtt() as mqtt:
-        await mqtt.client.publish(f"thing/{other.sn}/up/report", report, qos=0)
-        await mqtt.closed()
+        for topic in (f"thing/{other.sn}/up/report", f"$MQTT/msgs/thing/{other.sn}/up/report"):
+            for qos in (0, 1):
+                await mqtt.client.publish(topic, report, qos=qos)
+        await mqtt.report({"counter": 3})
+    await device.stored({"counter": 3})
     await other.http("POST", "report", {"properties": {"counter": 2}}, wait="stored")
     assert [one["properties"] for one in await other.history()] == [{"counter": 2}]
 
@@ -71,13 +71,11 @@ async def test_a_wrong_key_opens_nothing(device: Device):
     with pytest.raises(aiomqtt.MqttError):
         async with device.mqtt(key="wrong"):
             pass
-    status, body = await device.http(
-        "POST", "report", {"properties": {"counter": 1}}, key="wrong"
-    )
+    status, body = await device.http("POST", "report", {"properties": {"counter": 1}}, key="wrong")
     assert (status, body["errCode"]) == (401, "authentication_failed")
     right, device.key = device.key, "wrong"
     with pytest.raises((NatsError, OSError)):
-        async with asyncio.timeout(5), device.nats():
+        async with asyncio.timeout(5), device.nats(reconnect=False):
             pass
     device.key = right
     assert await device.connect_status() == "DISCONNECT"
@@ -97,6 +95,17 @@ async def test_new_credentials_end_the_old_connection(device: Device):
     async with device.mqtt() as mqtt:
         await mqtt.report({"counter": 3})
     await device.stored({"counter": 3})
+
+
+async def test_new_credentials_end_a_plain_nats_connection(device: Device):
+    """A rotation closes connections of every protocol."""
+    async with device.nats(reconnect=False) as client:
+        device.key = await device.new_key()
+
+        async def is_closed() -> bool:
+            return client.is_closed
+
+        await until(is_closed)
 
 
 async def test_a_deleted_device_is_locked_out(application, device: Device):
@@ -138,12 +147,20 @@ async def test_applications_do_not_see_each_others_devices(
         ("GET", f"/devices/{device.id}/properties/history", None),
         ("GET", f"/devices/{device.id}/config", None),
         ("PATCH", f"/devices/{device.id}/properties", {"properties": {"led": True}}),
-        ("POST", f"/devices/{device.id}/services/call", {"serviceId": "measure", "inputs": {"times": 1}}),
+        (
+            "POST",
+            f"/devices/{device.id}/services/call",
+            {"serviceId": "measure", "inputs": {"times": 1}},
+        ),
         ("POST", f"/devices/{device.id}/credentials", None),
         ("PUT", f"/devices/remove/{device.id}", None),
         ("PUT", "/devices", {"deviceId": device.id, "name": "mine"}),
         ("DELETE", f"/devices/{device.id}", None),
-        ("POST", "/tasks", {"type": "TSL", "deviceIds": [device.id], "config": {"properties": {"led": True}}}),
+        (
+            "POST",
+            "/tasks",
+            {"type": "TSL", "deviceIds": [device.id], "config": {"properties": {"led": True}}},
+        ),
     ]
     for method, path, body in calls:
         status, answer = await other_application.request(method, path, body)

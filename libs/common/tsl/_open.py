@@ -1,69 +1,90 @@
-"""Bounds of values without a type: what can be stored, and no more than is sound."""
+"""Check values that no document declares: whether they can be stored and sent as JSON."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from libs.common.tsl._reading import unstorable
 from libs.common.tsl.faults import Fault
-from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_MEMBERS, MAX_TEXT, key_fault
+from libs.common.tsl.limits import (
+    MAX_DEPTH,
+    MAX_KEY,
+    MAX_MEMBERS,
+    MAX_TEXT,
+    open_key_fault,
+    unstorable_scalar,
+)
 
 
-def check_open(values: dict[str, Any], path: str) -> tuple[dict[str, Any], list[Fault]]:
-    """Give the values that can be stored under their keys, and a fault for each other one.
+class _TooMany(Exception):
+    """More values than one report may hold; never leaves this module."""
 
-    The first 2,000 values count, nested ones included; those after them are at fault.
+
+def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> dict[str, Any]:
+    """Give the good members of `values`, copied; each bad one adds its faults.
+
+    A member is bad as a whole: it holds null, a key or a scalar that cannot be stored, more
+    than `MAX_DEPTH` levels, or with those before it more than `MAX_MEMBERS` values.
     """
     good: dict[str, Any] = {}
-    faults: list[Fault] = []
     left = MAX_MEMBERS
-    for key, value in values.items():
-        size = _size(value, left)
-        reason = key_fault(key) or _value_fault(value) if size <= left else "is one value too many"
+    for key, item in values.items():
+        place = _place(path, key)
+        walk = _Walk(left)
+        try:
+            checked = walk.member(key, item, place, 1)
+        except _TooMany:
+            faults.append(Fault(place, f"exceeds {MAX_MEMBERS} values in all"))
+            continue
+        faults += walk.faults
+        if not walk.faults:
+            good[key] = checked
+            left = walk.left
+    return good
+
+
+def _place(path: str, key: object) -> str:
+    return f"{path}.{str(key)[:MAX_KEY]}"
+
+
+class _Walk:
+    """One walk through a value: its faults, and how many more values are allowed."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.faults: list[Fault] = []
+
+    def member(self, key: object, value: object, path: str, depth: int) -> Any:
+        """Check a key and what it holds."""
+        reason = open_key_fault(key) if isinstance(key, str) else "must have a text as its key"
         if reason:
-            faults.append(Fault(f"{path}.{key[:MAX_KEY]}", reason))
+            return self._refuse(path, reason)
+        return self._value(value, path, depth)
+
+    def _value(self, value: object, path: str, depth: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise _TooMany
+        if depth > MAX_DEPTH:
+            return self._refuse(path, f"is nested more than {MAX_DEPTH} levels deep")
+        if isinstance(value, dict):
+            return {
+                key: self.member(key, item, _place(path, key), depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self._value(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)]
+        return self._scalar(value, path)
+
+    def _scalar(self, value: object, path: str) -> Any:
+        reason = None
+        if value is None:
+            reason = "must not be null"
+        elif not isinstance(value, bool | int | float | str):
+            reason = "must be a JSON value"
+        elif isinstance(value, str) and len(value) > MAX_TEXT:
+            reason = f"must have at most {MAX_TEXT} characters"
         else:
-            good[key] = value
-            left -= size
-    return good, faults
+            reason = unstorable_scalar(value)
+        return self._refuse(path, reason) if reason else value
 
-
-def _size(value: object, enough: int) -> int:
-    """Count the values in `value`, itself included; stops once they exceed `enough`."""
-    count = 0
-    pending = [value]
-    while pending and count <= enough:
-        held = pending.pop()
-        count += 1
-        if isinstance(held, dict):
-            pending += held.values()
-        elif isinstance(held, list):
-            pending += held
-    return count
-
-
-def _value_fault(value: object) -> str | None:
-    if value is None:
-        return "must not be null"
-    return _nested_fault(value, 1) or unstorable(value)
-
-
-def _nested_fault(value: object, depth: int) -> str | None:
-    """Check kinds, depth and texts; run first, it keeps other walks from going too deep."""
-    if depth > MAX_DEPTH:
-        return f"is nested more than {MAX_DEPTH} levels deep"
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        return f"must be at most {MAX_TEXT} characters long"
-    held: list[object] = []
-    if isinstance(value, dict):
-        held = [*value, *value.values()]
-    elif isinstance(value, list):
-        held = value
-    elif not isinstance(value, str | int | float | bool | None):
-        return "is not a JSON value"
-    return next(filter(None, (_nested_fault(item, depth + 1) for item in held)), None)
-
-
-def laid_over(current: object, given: object) -> Any:
-    """Lay `given` over `current`, for objects member by member."""
-    if not isinstance(current, dict) or not isinstance(given, dict):
-        return given
-    return current | {key: laid_over(current.get(key), item) for key, item in given.items()}
+    def _refuse(self, path: str, reason: str) -> None:
+        self.faults.append(Fault(path, reason))

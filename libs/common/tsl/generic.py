@@ -1,96 +1,100 @@
-"""The open TSL of products without a document: whatever comes is kept as it is typed."""
+"""The open TSL of the built-in product `generic`: things may send what they like."""
 
 from collections.abc import Container
 
-from libs.common.tsl._open import check_open, laid_over
-from libs.common.tsl._wire import read_event, read_report
+from libs.common.tsl._open import check_open
+from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import EventSpec, PropertySpec, ServiceSpec, TslDocument
 from libs.common.tsl.faults import Fault, InvalidValues, MalformedReport, UnknownService
 from libs.common.tsl.interface import Event, Report, Tsl, Values
-from libs.common.tsl.limits import key_fault
+from libs.common.tsl.limits import open_key_fault
 
 
-class _EveryKey(Container[str]):
-    """Holds every well-formed key."""
+class _Everything(Container[str]):
+    """Contains every key."""
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and key_fault(key) is None
+        return True
 
 
 class GenericTsl:
-    """Accepts any JSON value under any well-formed key; see `Tsl` for each call.
+    """Takes every value that can be stored, typed as it comes; see `Tsl` for each call."""
 
-    Only what could not be stored is refused: top-level keys as in a document, null in the
-    place of a whole property, numbers beyond 64 bits, nesting beyond 16 levels, texts
-    beyond 65,536 characters, more than 2,000 values in one message.
-    """
-
-    writable_keys: Container[str] = _EveryKey()
+    writable_keys: Container[str] = _Everything()
 
     def __init__(self) -> None:
-        self.document = TslDocument()
+        self.document = TslDocument(version="v1.0")
 
-    def property(self, property_id: str) -> PropertySpec | None:  # noqa: ARG002
-        """None: an open TSL declares nothing."""
+    def property(self, property_id: str) -> PropertySpec | None:
+        """Give None: no property is declared."""
         return None
 
-    def event(self, event_id: str) -> EventSpec | None:  # noqa: ARG002
-        """None: an open TSL declares nothing."""
+    def event(self, event_id: str) -> EventSpec | None:
+        """Give None: no event is declared."""
         return None
 
-    def service(self, service_id: str) -> ServiceSpec | None:  # noqa: ARG002
-        """None: an open TSL declares nothing."""
+    def service(self, service_id: str) -> ServiceSpec | None:
+        """Give None: no service is declared."""
         return None
 
     def decode_report(self, raw: bytes) -> Report:
-        """Decode a report of any properties."""
-        ts, values, unreadable = read_report(raw)
-        good, faults = self.check_report(values)
-        return Report(ts, good, unreadable + faults)
+        """Decode and check a report."""
+        return checked_report(raw, self.check_report)
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """Give the properties that can be stored, and a fault for each other one."""
-        return check_open(properties, "properties")
+        """Check decoded properties one by one: the good ones and the faults."""
+        faults: list[Fault] = []
+        good = check_open(properties, "properties", faults)
+        return good, faults
 
     def decode_event(self, raw: bytes) -> Event:
-        """Decode any event whose id is a well-formed key."""
+        """Decode and check an event; its id may be any key."""
         wire = read_event(raw)
-        reason = key_fault(wire.event_id)
+        reason = open_key_fault(wire.event_id)
         if reason:
             raise MalformedReport(f"eventId {reason}")
-        return Event(wire.ts, wire.event_id, _all_or_none(wire.outputs, "outputs"))
+        return Event(wire.ts, wire.event_id, _checked(wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
-        """Check any write; objects are laid over the objects now in force."""
+        """Check a write and complete its objects from `current`, at every level."""
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
-        given = _all_or_none(properties, "properties")
-        whole = {key: laid_over(current.get(key), value) for key, value in given.items()}
-        return _all_or_none(whole, "properties")
+        whole = {key: _merged(current.get(key), given) for key, given in properties.items()}
+        return _checked(whole, "properties")
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
-        """Check the inputs of any service whose id is a well-formed key."""
-        if key_fault(service_id):
+        """Check the inputs of a service, whose id may be any key."""
+        if open_key_fault(service_id):
             raise UnknownService(service_id)
-        return _all_or_none(inputs, "inputs")
+        return _checked(inputs, "inputs")
 
     def check_service_outputs(self, service_id: str, outputs: Values | None) -> Values:
-        """Check the outputs of any service whose id is a well-formed key."""
-        if key_fault(service_id):
+        """Check what a service answered."""
+        if open_key_fault(service_id):
             raise UnknownService(service_id)
-        return _all_or_none(outputs, "outputs")
-
-
-def _all_or_none(values: Values | None, path: str) -> Values:
-    good, faults = check_open(values or {}, path)
-    if faults:
-        raise InvalidValues(faults)
-    return good
+        return _checked(outputs, "outputs")
 
 
 _GENERIC = GenericTsl()
 
 
 def generic_tsl() -> Tsl:
-    """Give the open TSL; one for all, as it holds nothing."""
+    """Give the open TSL; it holds no state, so there is one for all."""
     return _GENERIC
+
+
+def _checked(values: Values | None, path: str) -> Values:
+    faults: list[Fault] = []
+    checked = check_open(values or {}, path, faults)
+    if faults:
+        raise InvalidValues(faults)
+    return checked
+
+
+def _merged(current: object, given: object) -> object:
+    """Lay `given` over `current`, objects member by member; what is bad in `current` goes."""
+    if not isinstance(current, dict) or not isinstance(given, dict):
+        return given
+    others = {key: item for key, item in current.items() if key not in given}
+    laid = {key: _merged(current.get(key), item) for key, item in given.items()}
+    return check_open(others, "", []) | laid

@@ -1,38 +1,164 @@
-"""Values that a device might well report: for simulators and demonstrations.
+"""Values that a thing might send, for simulators: within the TSL, and steady over time."""
 
-All randomness comes from the given generator, so that a seed repeats a run; no clock is
-read, so a DATE starts at a fixed day and goes on from there.
-"""
-
+import math
 import random
-from collections.abc import Mapping
+import string
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from libs.common.tsl._invent import invent
+from libs.common.tsl._check import check_value
 from libs.common.tsl._node import Node, build_tree
+from libs.common.tsl._spec_rules import default_of
 from libs.common.tsl.document import ParamSpec, TslDocument
+from libs.common.tsl.faults import Fault
 from libs.common.tsl.interface import Values
+from libs.common.tsl.limits import INT_RANGE, LONG_RANGE
+
+_SPAN = 100
+"""Width of the range of numbers that the TSL leaves open."""
+
+_CHANGE = 0.1
+"""Chance that a BOOL or ENUM is drawn anew."""
+
+_STEP = 0.01
+"""A number moves by at most this part of its range at a time."""
+
+_TEXT_SIZE = 8
+_DIGITS = 2
+_HEX = "0123456789ABCDEF"
+_BASE64 = string.ascii_letters + string.digits + "+/"
 
 
 def plausible_properties(
     document: TslDocument, rng: random.Random, previous: Values | None = None
 ) -> Values:
-    """Give a value for every readable property, within its bounds.
+    """Give every readable property a value that `check_report` accepts.
 
-    Numbers walk on from `previous` in small steps, switches and choices change now and
-    then, texts and settings stay. Without a usable previous value the default value of
-    the document counts, else a fresh one is drawn.
+    Numbers walk on from `previous`, what this function gave before; settings (RW) and texts
+    stay as they are there, as long as they are valid. A DATE that is not a setting is now.
     """
-    tree = build_tree(document.properties)
-    return _all({key: node for key, node in tree.items() if node.readable}, rng, previous)
+    return _members(build_tree(document.properties), rng, previous)
 
 
-def plausible_params(
-    params: list[ParamSpec], owner: str, rng: random.Random, previous: Values | None = None
-) -> Values:
-    """Give values by short name for the outputs of an event or service, `owner` its id."""
-    return _all(build_tree(params, owner), rng, previous)
+def plausible_params(params: Sequence[ParamSpec], rng: random.Random) -> Values:
+    """Give values to the outputs of an event, the inputs or the outputs of a service."""
+    owner = params[0].id.partition(".")[0] if params else ""
+    tree = build_tree(params, owner)
+    return {key: _value(node, rng, None) for key, node in tree.items()}
 
 
-def _all(members: Mapping[str, Node], rng: random.Random, previous: Values | None) -> Values:
-    before = previous or {}
-    return {key: invent(node, rng, before.get(key)) for key, node in members.items()}
+def _members(members: Mapping[str, Node], rng: random.Random, previous: object) -> Values:
+    known = previous if isinstance(previous, dict) else {}
+    return {
+        key: _value(node, rng, known.get(key)) for key, node in members.items() if node.readable
+    }
+
+
+def _value(node: Node, rng: random.Random, previous: object) -> Any:
+    if node.kind == "STRUCT":
+        return _struct(node, rng, previous)
+    last = _valid(node, previous)
+    if last is not None and (node.writable or node.kind == "STRING"):
+        return last
+    if last is None and node.writable and node.default is not None:
+        last = _valid(node, default_of(node.kind, node.default))
+        if last is not None:
+            return last
+    return _KINDS[node.kind](node, rng, last)
+
+
+def _valid(node: Node, value: object) -> Any:
+    faults: list[Fault] = []
+    checked = check_value(node, value, "", faults)
+    return None if faults else checked
+
+
+def _struct(node: Node, rng: random.Random, previous: object) -> Values:
+    """Give the readable members, and those that the TSL demands wherever there is a STRUCT."""
+    members = {key: item for key, item in node.members.items() if item.readable or item.required}
+    known = previous if isinstance(previous, dict) else {}
+    return {key: _value(item, rng, known.get(key)) for key, item in members.items()}
+
+
+def _array(node: Node, rng: random.Random, last: list[Any] | None) -> list[Any]:
+    least = max(node.min_size, 1)
+    size = len(last) if last else least if node.max_size is None else min(least, node.max_size)
+    before = last or [None] * size
+    return [_value(node.element, rng, item) for item in before] if node.element else []
+
+
+def _bool(node: Node, rng: random.Random, last: Any) -> bool:
+    return rng.choice((False, True)) if last is None or rng.random() < _CHANGE else bool(last)
+
+
+def _enum(node: Node, rng: random.Random, last: str | None) -> str:
+    return rng.choice(list(node.choices)) if last is None or rng.random() < _CHANGE else last
+
+
+def _date(node: Node, rng: random.Random, last: int | None) -> int:
+    low, high = _range(node)
+    return int(min(max(int(time.time()), low), high))
+
+
+def _integer(node: Node, rng: random.Random, last: int | None) -> int:
+    low, high = (int(bound) for bound in _range(node))
+    if last is None:
+        quarter = (high - low) // 4
+        return rng.randint(low + quarter, high - quarter)
+    step = max(1, int((high - low) * _STEP))
+    return min(max(last + rng.randint(-step, step), min(low, last)), max(high, last))
+
+
+def _number(node: Node, rng: random.Random, last: float | None) -> float:
+    low, high = (float(bound) for bound in _range(node))
+    quarter = high / 4 - low / 4
+    if last is None:
+        return _rounded(rng.uniform(low + quarter, high - quarter), node, low, high)
+    step = 4 * _STEP * quarter
+    low, high = min(low, last), max(high, last)
+    return _rounded(last + rng.uniform(-step, step), node, low, high)
+
+
+def _rounded(number: float, node: Node, low: float, high: float) -> float:
+    """Give the decimal nearest to `number` within the bounds; these win if none is within."""
+    digits = _DIGITS if node.digits is None else node.digits
+    number = min(max(number, low), high)
+    for nudge in (0, 1, -1):
+        decimal = round(number + nudge * 10.0**-digits, digits)
+        if low <= decimal <= high:
+            return decimal + 0.0  # no -0.0
+    return number
+
+
+def _range(node: Node) -> tuple[int | float, int | float]:
+    """Give the declared range of a number, and where it is open a modest one."""
+    least, greatest = _OPEN.get(node.kind, (-math.inf, math.inf))
+    low = None if node.low == least else node.low
+    high = None if node.high == greatest else node.high
+    if low is None:
+        low = 0 if high is None or high > 0 else max(least, high - _SPAN)
+    return low, min(greatest, low + _SPAN) if high is None else high
+
+
+def _text(node: Node, rng: random.Random, last: str | None) -> str:
+    unit, alphabet = _ALPHABETS.get(node.encoding or "", (1, string.ascii_letters))
+    most = math.inf if node.max_size is None else node.max_size
+    size = -(-max(node.min_size, min(_TEXT_SIZE, most)) // unit) * unit
+    size = size if size <= most else most // unit * unit
+    return "".join(rng.choices(alphabet, k=int(size)))
+
+
+_ALPHABETS = {"HEX": (2, _HEX), "BASE64": (4, _BASE64)}
+_OPEN = {"INT": INT_RANGE, "LONG": LONG_RANGE}
+_KINDS: dict[str, Callable[[Node, random.Random, Any], Any]] = {
+    "BOOL": _bool,
+    "ENUM": _enum,
+    "DATE": _date,
+    "INT": _integer,
+    "LONG": _integer,
+    "FLOAT": _number,
+    "DOUBLE": _number,
+    "STRING": _text,
+    "ARRAY": _array,
+}

@@ -50,7 +50,10 @@ class Delivery:
             command.status, command.finished_at = "TIMEOUT", moment
             command.error = "the device did not answer in time"
             await self._writer.end(command, finished(command))
-        waiting = [command for command in due if command.expires_at > moment]
+        waiting = sorted(
+            (command for command in due if command.expires_at > moment),
+            key=lambda command: (command.created_at, command.id),
+        )
         if not waiting:
             return
         online = await self._online(waiting)

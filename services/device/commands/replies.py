@@ -4,17 +4,18 @@ The end of the command, its event, the history record of confirmed properties an
 ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
 """
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from libs.common.bus import Outbox
-from libs.common.store.mongo import BulkFailed, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.tsl import Refusal
 from services.device.commands.messages import confirmed, finished
-from services.device.commands.model import OPEN, Command
-from services.device.commands.schemas import Reply
+from services.device.commands.model import OPEN, Command, TaskType
+from services.device.commands.schemas import Reply, read_command_id
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions, history_key, partition_of
 from services.device.reports.latest import LatestValues
@@ -50,20 +51,25 @@ class ReplyHandler:
         """Close the command that `uplink` answers; return why not, when it is refused."""
         try:
             reply = msgspec.json.decode(uplink.payload, type=Reply)
-            command_id = int(reply.command_id)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return f"not a reply: {error}"
+        command_id = read_command_id(reply.command_id)
+        if command_id is None:
+            return f"commandId {str(reply.command_id)[:40]!r} is not the id of a command"
         if reply.status not in {"SUCCESS", "FAILED"}:
             return f"status '{reply.status[:40]}' is neither SUCCESS nor FAILED"
         found = await self._commands.of_thing(command_id, thing.id)
-        if found is None:
-            return f"commandId {command_id} is not a command of this device"
-        command, closed_by = found
-        if command.status in OPEN:
+        if found is not None and found[0].status in OPEN:
+            command, _ = found
             _answer(command, reply, thing, uplink.received)
             if await self._close(command, thing, uplink):
                 return None
-        elif closed_by is None:
+            # Somebody else was faster: another answer, its time, or this one, redelivered.
+            found = await self._commands.of_thing(command_id, thing.id)
+        if found is None:
+            return f"commandId {command_id} is not a command of this device"
+        command, closed_by = found
+        if closed_by is None:
             return f"command {command_id} expired before this answer"
         if closed_by == uplink.key:
             await self._show(command, thing, uplink)
@@ -86,18 +92,30 @@ class ReplyHandler:
                 entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
                 await self._record(command, thing, uplink, session)
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
-                values = await self._commands.profile(thing.id)
+                values = await self._commands.profile(thing.id, session)
                 values.update(command.settings())
                 await self._commands.set_profile(thing.id, values, session)
+            if command.type is TaskType.CONFIG and command.status == "SUCCESS":
+                await self._provisioned(thing, session)
             written.extend(await self._outbox.add(entries, session))
-            await self._ledger.count(session, stored=1)
+            await self._ledger.count(page, session, stored=1)
             return True
 
-        if not await self._mongo.transaction(work):
+        with self._ledger.page() as page:
+            closed = await self._mongo.transaction(work)
+        if not closed:
             return False
         await self._show(command, thing, uplink)
         await self._outbox.relay(written)
         return True
+
+    async def _provisioned(self, thing: Thing, session: Session) -> None:
+        """A device that was added with a first configuration has taken one."""
+        await self._mongo.database["devices"].update_one(
+            {"_id": thing.id, "rpsStatus": "WAITING"},
+            {"$set": {"rpsStatus": "SUCCESS"}},
+            session=session,
+        )
 
     async def _record(
         self, command: Command, thing: Thing, uplink: Uplink, session: Session
@@ -118,12 +136,10 @@ class ReplyHandler:
         async def work(session: Session) -> None:
             row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
             await self._mongo.database[SEEN].insert_one(row, session=session)
-            await self._ledger.count(session, stored=1)
+            await self._ledger.count(page, session, stored=1)
 
-        try:
+        with self._ledger.page() as page, suppress(DuplicateKey):
             await self._mongo.transaction(work)
-        except (DuplicateKey, BulkFailed):
-            return
 
 
 def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:

@@ -1,13 +1,16 @@
 """Wire shapes of property updates, service calls, configuration and tasks."""
 
+import re
 from typing import Annotated, Any
+
 
 import msgspec
 
 from libs.common.contracts.events import Subcommand, TaskStatus
+from services.device.things.access import MAX_ID
 
 Text = Annotated[str, msgspec.Meta(max_length=128)]
-Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
 
 
 class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,3 +94,11 @@ class Reply(msgspec.Struct, rename="camel"):
     status: str
     outputs: dict[str, Any] | None = None
     error: Any = None
+
+
+def read_command_id(given: int | str) -> int | None:
+    """The id in a reply, which may be decimal text; None when no command can have it."""
+    text = str(given)
+    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MAX_ID:
+        return None
+    return int(text)

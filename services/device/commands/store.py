@@ -17,6 +17,8 @@ POLL_AGAIN = timedelta(seconds=30)
 """An unanswered command is given to a polling device again after this."""
 FIRST_ATTEMPT = 2
 """A command that was just sent begins here in `RESEND`."""
+OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
+"""Not by id alone: each replica hands out ids of a block of its own."""
 
 
 def to_document(command: Command) -> dict[str, Any]:
@@ -34,7 +36,9 @@ def to_document(command: Command) -> dict[str, Any]:
         "expiresAt": command.expires_at,
         "status": command.status,
         "attempts": FIRST_ATTEMPT,
-        "nextSendAt": command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT]),
+        "nextSendAt": min(
+            command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT]), command.expires_at
+        ),
     }
 
 
@@ -84,14 +88,15 @@ class CommandStore:
 
     async def open_of(self, thing_id: int) -> list[Command]:
         """The commands that a thing has not answered, oldest first."""
-        cursor = self._commands.find({"thingId": thing_id, "status": {"$in": OPEN}}).sort("_id", 1)
+        query = {"thingId": thing_id, "status": {"$in": OPEN}}
+        cursor = self._commands.find(query).sort(OLDEST_FIRST)
         return [from_document(document) async for document in cursor]
 
     async def take_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
         """Open commands for a device that fetches them; hidden for a while once taken."""
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
         query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
-        cursor = self._commands.find({**query, "polledAt": ready}).sort("_id", 1).limit(100)
+        cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
         taken = [from_document(document) async for document in cursor]
         if taken:
             await self._commands.update_many(
@@ -121,7 +126,7 @@ class CommandStore:
     async def due(self, now: datetime, limit: int = 500) -> list[Command]:
         """Open commands that are to be sent again or have expired."""
         cursor = self._commands.find(
-            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}}, limit=limit
+            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}}, sort=[("nextSendAt", 1)], limit=limit
         )
         return [from_document(document) async for document in cursor]
 
@@ -160,9 +165,9 @@ class CommandStore:
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
         )
 
-    async def profile(self, thing_id: int) -> dict[str, Any]:
+    async def profile(self, thing_id: int, session: Session = None) -> dict[str, Any]:
         """The profile values that a thing has confirmed."""
-        document = await self._profiles.find_one({"_id": thing_id})
+        document = await self._profiles.find_one({"_id": thing_id}, session=session)
         return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
 
     async def set_profile(self, thing_id: int, values: Mapping[str, Any], session: Session) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.tsl import Refusal
-from services.device.commands.schemas import Reply
+from services.device.commands.schemas import Reply, read_command_id
 from services.device.edge.schemas import RefusedEntry
 from services.device.reports.uplink import MAX_PAYLOAD, time_fault
 from services.device.things import Thing
@@ -24,7 +24,7 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
         if body.lstrip()[:1] == b"[":
             entries = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
         else:
-            msgspec.json.decode(body)
+            msgspec.json.decode(body, type=msgspec.Raw)
             return [body], False
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
@@ -61,9 +61,9 @@ def check_reply(thing: Thing, raw: bytes, now: int, retention_ms: int) -> list[t
     del thing, now, retention_ms
     try:
         reply = msgspec.json.decode(raw, type=Reply)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(str(error).replace("`", "'"), field="reply") from error
-    if not str(reply.command_id).isdecimal():
+    if read_command_id(reply.command_id) is None:
         raise InvalidInput("must be the id of a command", field="commandId")
     if reply.status not in {"SUCCESS", "FAILED"}:
         raise InvalidInput("must be SUCCESS or FAILED", field="status")

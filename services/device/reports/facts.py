@@ -1,5 +1,7 @@
 """Facts: reported properties that the device record shows, written when they change.
 
+A report that is older than what the record has seen changes none of them.
+
 `lastUpdateTime` changes with every report; the device record carries it for sorting, at
 most ten seconds old, and the exact value stands with the latest values.
 """
@@ -12,63 +14,62 @@ from pymongo import UpdateOne
 
 from libs.common.store.mongo import Database
 from services.device.reports.batch import GoodReport
-from services.device.things.directory import FACTS, Thing, ThingDirectory
+from services.device.things import Thing
+from services.device.things.directory import FACTS
 
 FRESH = 10.0
 """Seconds between two writes of one device's `lastUpdateTime`."""
+LARGEST_LEVEL = 2**31
+"""A battery level beyond it is nonsense, and MongoDB could not store all of it."""
 
 
 class Facts:
     """Keeps device records in step with what devices report."""
 
-    def __init__(self, database: Database, things: ThingDirectory) -> None:
+    def __init__(self, database: Database) -> None:
         self._devices = database["devices"]
-        self._things = things
         self._written: dict[int, float] = {}
 
     async def note(self, reports: Iterable[GoodReport]) -> None:
         """Write changed facts of the devices of a batch."""
         now = time.monotonic()
-        updates: dict[int, dict[str, Any]] = {}
+        changes: dict[int, tuple[Thing, int, dict[str, Any]]] = {}
         newest: dict[int, int] = {}
-        for report in reports:
+        for report in sorted(reports, key=lambda one: one.ts):
             thing = report.thing
-            changed = _changed(thing, report.properties)
-            if changed:
-                updates.setdefault(thing.id, {}).update(changed)
+            shown = _facts(report.properties)
+            if shown:
+                earlier = changes[thing.id][2] if thing.id in changes else {}
+                changes[thing.id] = (thing, report.ts, {**earlier, **shown})
             if self._written.get(thing.id, 0.0) + FRESH < now:
-                newest[thing.id] = max(report.ts, newest.get(thing.id, 0))
+                newest[thing.id] = report.ts
+        changes = {
+            key: change for key, change in changes.items() if change[2].items() - change[0].facts.items()
+        }
         operations = [
-            UpdateOne(
-                {"_id": key},
-                {
-                    **({"$set": updates[key]} if key in updates else {}),
-                    **({"$max": {"lastUpdateTime": newest[key]}} if key in newest else {}),
-                },
-            )
-            for key in updates.keys() | newest.keys()
+            UpdateOne({"_id": key, "lastUpdateTime": {"$not": {"$gt": ts}}}, {"$set": shown})
+            for key, (_, ts, shown) in changes.items()
+        ]
+        operations += [
+            UpdateOne({"_id": key}, {"$max": {"lastUpdateTime": ts}}) for key, ts in newest.items()
         ]
         if operations:
-            await self._devices.bulk_write(operations, ordered=False)
+            await self._devices.bulk_write(operations)
             self._written.update(dict.fromkeys(newest, now))
-            for key in updates:
-                self._things.forget(key)
+            for thing, _, shown in changes.values():
+                thing.facts.update(shown)
 
 
-def _changed(thing: Thing, properties: dict[str, Any]) -> dict[str, Any]:
-    changed = {}
+def _facts(properties: dict[str, Any]) -> dict[str, Any]:
+    """The facts in a report, as the record shows them; what does not fit there is left out."""
+    shown: dict[str, Any] = {}
     for key, name in FACTS.items():
         value = properties.get(key)
-        if value is not None and isinstance(value, (str, int, float)):
-            shown = int(value) if name == "electricity" and _is_number(value) else value
-            if shown != thing.facts.get(name) and _fits(name, shown):
-                changed[name] = shown
-    return changed
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _fits(name: str, value: object) -> bool:
-    return _is_number(value) if name == "electricity" else isinstance(value, str)
+        if name == "electricity":
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                level = int(value)
+                if abs(level) <= LARGEST_LEVEL:
+                    shown[name] = level
+        elif isinstance(value, str):
+            shown[name] = value
+    return shown

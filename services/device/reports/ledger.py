@@ -1,10 +1,13 @@
 """The ledger: how many uplinks were stored and how many rejected, exactly.
 
 A count is written in the transaction that stores what it counts, so `accepted = stored +
-rejected + waiting` holds after any crash. `accepted` is the stream's own last sequence
-number. Each process counts on a document of its own, so that processes do not contend.
+rejected + waiting` holds after any crash. Each transaction in flight counts on a document
+that no other one writes: two that overlap on one document conflict, and the later is done
+again whole, batch and all.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -24,13 +27,24 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._ledger = database["ledger"]
-        self._id = uuid4().hex
+        self._free: list[str] = []
 
-    async def count(self, session: Session, *, stored: int = 0, rejected: int = 0) -> None:
-        """Add to the counts inside the caller's transaction."""
+    @contextmanager
+    def page(self) -> Iterator[str]:
+        """A page to count on, held around a transaction; pages are used again."""
+        page = self._free.pop() if self._free else uuid4().hex
+        try:
+            yield page
+        finally:
+            self._free.append(page)
+
+    async def count(
+        self, page: str, session: Session, *, stored: int = 0, rejected: int = 0
+    ) -> None:
+        """Add to the counts of a page inside the caller's transaction."""
         if stored or rejected:
             await self._ledger.update_one(
-                {"_id": self._id},
+                {"_id": page},
                 {"$inc": {"stored": stored, "rejected": rejected}},
                 upsert=True,
                 session=session,

@@ -78,9 +78,10 @@ class ReportStore:
             for name, rows in documents.items():
                 if rows:
                     await self._mongo.database[name].insert_many(rows, session=session)
-            await self._ledger.count(session, stored=total - rejected, rejected=rejected)
+            await self._ledger.count(page, session, stored=total - rejected, rejected=rejected)
 
-        await self._mongo.transaction(work)
+        with self._ledger.page() as page:
+            await self._mongo.transaction(work)
 
     async def _leave_out_known(self, documents: Documents) -> int:
         """Drop what is stored already; return how many refusals were among it."""

@@ -120,7 +120,7 @@ class World:
             things=things,
             store=ReportStore(self.mongo, partitions, ledger),
             latest=self.latest,
-            facts=Facts(self.database, things),
+            facts=Facts(self.database),
             replies=replies,
             retention_ms=RETENTION_MS,
         )

@@ -1,0 +1,5 @@
+"""Fixtures of the fault tests: the platform of the end-to-end tests."""
+
+from tests.e2e.conftest import application, platform
+
+__all__ = ["application", "platform"]

@@ -1,0 +1,81 @@
+"""`kill -9` of processes under load: what was acknowledged is stored once, and all goes on."""
+
+import pytest
+
+from tests.e2e.platform import Application, Platform, until
+from tests.faults.load import Load, settled
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+TIMES = 10
+
+
+@pytest.fixture
+async def before(platform: Platform, application: Application) -> dict[str, int]:
+    """The counts before the test."""
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 0}}, wait="stored")
+    return await settled(platform)
+
+
+@pytest.fixture
+def load(platform: Platform, application: Application) -> Load:
+    """A load, not yet running."""
+    return Load(platform, application)
+
+
+async def _stores_again(platform: Platform) -> None:
+    """Wait until ingest has stored something more."""
+    start = await platform.metrics()
+
+    async def more() -> bool:
+        return (await platform.metrics())["stored"] > max(1, start["stored"])
+
+    await until(more, 30)
+
+
+async def test_killed_ingest_and_device_lose_nothing(platform: Platform, load: Load, before):
+    """Both processes of the device service die under load, once each."""
+    async with load.running(2):
+        for name in ("device-ingest", "device"):
+            pid = await platform.kill(name)
+            await platform.restarted(name, pid)
+            await load.goes_on()
+    await load.check(before)
+
+
+@pytest.mark.parametrize("name", ["nats", "mongod", "redis"])
+async def test_a_killed_server_loses_nothing(platform: Platform, load: Load, before, name: str):
+    """A server dies under load and is started again; the services find it by themselves."""
+    async with load.running():
+        pid = await platform.kill(name)
+        await platform.restarted(name, pid)
+        await load.goes_on(60)
+        await _stores_again(platform)
+    await load.check(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["device-ingest", "device"])
+async def test_ten_deaths_of_a_service_lose_nothing(
+    platform: Platform, load: Load, before, name: str
+):
+    """A service is killed ten times under load, each time soon after it has come back."""
+    async with load.running():
+        for _ in range(TIMES):
+            pid = await platform.kill(name)
+            await platform.restarted(name, pid)
+            await _stores_again(platform)
+    await load.check(before)
+
+
+@pytest.mark.slow
+async def test_all_servers_die_again_and_again(platform: Platform, load: Load, before):
+    """NATS, MongoDB and Redis are killed in turn under load, three times each."""
+    async with load.running():
+        for name in ("nats", "mongod", "redis") * 3:
+            pid = await platform.kill(name)
+            await platform.restarted(name, pid)
+            await load.goes_on(60)
+            await _stores_again(platform)
+    await load.check(before)
