@@ -1,7 +1,6 @@
 """Calls other services once the bus is there: the gateway starts and serves without it."""
 
 import asyncio
-import contextlib
 import logging
 from typing import Any, TypeVar
 
@@ -35,8 +34,7 @@ class PatientRpcClient(RpcClient):
         """Leave the bus."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait({self._task}, timeout=PAUSE)
         if self._connected is not None:
             await self._connected.drain()
 

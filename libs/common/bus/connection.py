@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 PUBLISH_TIMEOUT = 5.0
 """Seconds to wait for JetStream's acknowledgement."""
+RETRY_PAUSE = 0.2
+"""Seconds between two attempts to connect."""
 IN_FLIGHT = 512
 """Most publishes that one call has waiting for their acknowledgement."""
 
@@ -68,19 +70,20 @@ class Bus:
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:
-                await client.connect(
-                    servers=url.split(","),
-                    name=name,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0,
-                    connect_timeout=3,
-                    ping_interval=10,
-                    max_outstanding_pings=2,
-                    pending_size=64 * 1024 * 1024,
-                    allow_reconnect=True,
-                    error_cb=_report(name),
-                    **options,
-                )
+                async with asyncio.timeout_at(deadline):
+                    await client.connect(
+                        servers=url.split(","),
+                        name=name,
+                        max_reconnect_attempts=-1,
+                        reconnect_time_wait=0,
+                        connect_timeout=3,
+                        ping_interval=10,
+                        max_outstanding_pings=2,
+                        pending_size=64 * 1024 * 1024,
+                        allow_reconnect=True,
+                        error_cb=_report(name),
+                        **options,
+                    )
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
                 if streams:
                     await ensure_streams(bus.js)
@@ -88,7 +91,7 @@ class Bus:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 log.info("waiting for NATS: %s", error or type(error).__name__)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(RETRY_PAUSE)
             else:
                 return bus
 
@@ -105,8 +108,11 @@ class Bus:
     async def publish_core(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> None:
-        """Send without a stream and without an acknowledgement."""
-        await self.client.publish(subject, payload, headers=headers or None)
+        """Send without a stream and without an acknowledgement; raise `Unavailable`."""
+        try:
+            await self.client.publish(subject, payload, headers=headers or None)
+        except NatsError as error:
+            raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
     async def publish(self, messages: Iterable[Outgoing]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
@@ -128,8 +134,9 @@ class Bus:
                 async with asyncio.timeout(PUBLISH_TIMEOUT):
                     await asyncio.gather(*waiting)
         except (NatsError, APIError, TimeoutError) as error:
-            _forget(waiting)
             raise Unavailable(f"the bus does not take messages: {error!r}") from error
+        finally:
+            _forget(waiting)
 
     async def drain(self) -> None:
         """Finish what is in flight and close."""
@@ -142,8 +149,16 @@ class Bus:
 
 
 def _report(name: str) -> Any:
+    """Make the client's error callback, which it awaits before the next attempt to connect.
+
+    The client itself does not wait (`reconnect_time_wait=0`), so that the first attempt
+    after a loss is made at once; those after a failed one are spaced here.
+    """
+
     async def report(error: Exception) -> None:
         log.warning("%s: NATS: %r", name, error)
+        if isinstance(error, OSError):
+            await asyncio.sleep(RETRY_PAUSE)
 
     return report
 

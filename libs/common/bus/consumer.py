@@ -14,9 +14,10 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig
-from nats.js.errors import APIError
+from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
+from libs.common.bus.streams import ensure_streams
 from libs.common.bus.wire import write_frames
 
 log = logging.getLogger(__name__)
@@ -159,4 +160,8 @@ class BatchConsumer:
             ack_wait=self.ack_wait,
             max_ack_pending=200_000,
         )
-        await self.bus.js.add_consumer(self.stream, config)
+        try:
+            await self.bus.js.add_consumer(self.stream, config)
+        except NotFoundError:
+            await ensure_streams(self.bus.js)
+            await self.bus.js.add_consumer(self.stream, config)

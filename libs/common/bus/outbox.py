@@ -8,6 +8,7 @@ reader.
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -86,17 +87,35 @@ class Outbox:
             await asyncio.sleep(SWEEP)
 
     async def _sweep_once(self) -> None:
+        """One pass over all that is old; what fails is passed over and raised in the end."""
+        old: dict[str, Any] = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
+        failure: Unavailable | None = None
         while True:
-            old = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
             documents = await self._entries.find(old).sort("_id", 1).to_list(CHUNK)
             _depth.set(await self._entries.estimated_document_count())
             if not documents:
-                return
-            await self._publish(documents)
+                break
+            old["_id"] = {"$gt": documents[-1]["_id"]}
+            try:
+                await self._publish(documents)
+            except Unavailable as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
-        if not documents:
-            return
+        """Publish entries stream by stream, so that one that is full holds up no other."""
+        groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for entry in documents:
+            groups[entry["subject"].partition(".")[0]].append(entry)
+        outcomes = await asyncio.gather(
+            *map(self._publish_group, groups.values()), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _publish_group(self, documents: list[dict[str, Any]]) -> None:
         await self._bus.publish(
             Outgoing(entry["subject"], entry["payload"], str(entry["_id"]), entry["headers"])
             for entry in documents

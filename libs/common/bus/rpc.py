@@ -16,7 +16,7 @@ from nats.micro.request import Request
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from libs.common.bus.connection import Bus
-from libs.common.errors import BY_STATUS, ThingwayError, Unavailable
+from libs.common.errors import BY_STATUS, ThingwayError, Unavailable, UpstreamFailed
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -91,7 +91,7 @@ class RpcClient:
     async def call(
         self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
     ) -> A:
-        """Call `subject`; raise the error the other side raised, or `Unavailable`."""
+        """Call `subject`; raise the error of the other side, `Unavailable` or `UpstreamFailed`."""
         try:
             message = await self._bus.client.request(
                 subject, msgspec.json.encode(request), timeout=timeout
@@ -103,7 +103,10 @@ class RpcClient:
         headers = message.headers or {}
         if "Nats-Service-Error-Code" in headers:
             raise _error(headers, message.data)
-        return msgspec.json.decode(message.data, type=answer)
+        try:
+            return msgspec.json.decode(message.data, type=answer)
+        except msgspec.DecodeError as error:
+            raise UpstreamFailed(f"{subject} answered nonsense: {error}") from error
 
 
 def _error(headers: dict[str, str], data: bytes) -> ThingwayError:

@@ -15,6 +15,8 @@ from nats.js.errors import BadRequestError, NotFoundError
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
+NAME_IN_USE = 10058
+"""JetStream's code for a stream that is there already."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
 
 STREAMS: dict[str, StreamConfig] = {
@@ -75,4 +77,6 @@ async def ensure_streams(js: JetStreamContext, replicas: int = 1) -> None:
             try:
                 await js.add_stream(config.evolve(num_replicas=replicas))
             except BadRequestError as error:
+                if error.err_code != NAME_IN_USE:
+                    raise
                 log.info("stream %s was made by another process: %s", name, error.description)

@@ -16,6 +16,7 @@ _SENTENCES = {
     429: "Too many requests; `Retry-After` says when to come back",
     500: "Our fault; `requestId` finds it in the log",
     503: "Overloaded or starting; `Retry-After` says when to come back",
+    504: "Something of ours did not answer in time; what was asked for may still happen",
 }
 
 REFUSALS: dict[int, ResponseSpec] = {

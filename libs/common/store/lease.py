@@ -53,7 +53,8 @@ class Lease:
 class Leader:
     """Runs a job in exactly one replica: the one that holds the lease.
 
-    `job` is an endless coroutine; it is cancelled when the lease is lost.
+    `job` is an endless coroutine; it is cancelled when the lease is lost, and when it could
+    not be renewed well before its end, because by then somebody else may hold it.
     """
 
     def __init__(
@@ -83,9 +84,10 @@ class Leader:
 
     async def _held(self) -> bool:
         try:
-            return await self._lease.acquire()
-        except StoreError as error:
-            log.warning("lease %s: %s", self._name, error)
+            async with asyncio.timeout(self._period):
+                return await self._lease.acquire()
+        except (StoreError, TimeoutError) as error:
+            log.warning("lease %s: %r", self._name, error)
             return False
 
 

@@ -8,13 +8,17 @@ die between its last write and its being recorded.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from libs.common.store.lease import Lease
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, StoreError
 
 log = logging.getLogger(__name__)
+
+LIFE = 30.0
+"""Seconds after which another process goes on with the migrations of one that died."""
 
 
 @dataclass(frozen=True)
@@ -28,25 +32,36 @@ class Migration:
 
 async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
     """Bring `database` to the newest version; return when it is, whoever did it."""
-    done = database["migrations"]
-    lease = Lease(database, "migrations", life=30.0)
-    while True:
-        applied = {entry["_id"] async for entry in done.find({}, {"_id": 1})}
-        missing = [migration for migration in migrations if migration.number not in applied]
-        if not missing:
-            return
+    lease = Lease(database, "migrations", life=LIFE)
+    while await _missing(database, migrations):
         if await lease.acquire():
             break
         await asyncio.sleep(0.1)
+    else:
+        return
+    renewal = asyncio.ensure_future(_renew(lease))
     try:
-        for migration in missing:
+        for migration in await _missing(database, migrations):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
-            await done.update_one(
+            await database["migrations"].update_one(
                 {"_id": migration.number},
                 {"$set": {"title": migration.title, "at": datetime.now(UTC)}},
                 upsert=True,
             )
-            await lease.acquire()
     finally:
+        renewal.cancel()
         await lease.release()
+
+
+async def _missing(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
+    applied = {entry["_id"] async for entry in database["migrations"].find({}, {"_id": 1})}
+    return [migration for migration in migrations if migration.number not in applied]
+
+
+async def _renew(lease: Lease) -> None:
+    """Keep the lease while a migration takes long (an index over much data)."""
+    while True:
+        await asyncio.sleep(LIFE / 4)
+        with suppress(StoreError):
+            await lease.acquire()

@@ -60,12 +60,19 @@ def merged(node: Node, current: object, given: object) -> Any:
 def _still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Give `{key: value}` as far as `node` accepts it, else nothing."""
     faults: list[Fault] = []
-    checked = check_value(node, _known(node, value), key, faults)
+    known = merged(node, value, {}) if node.kind == "STRUCT" else _known(node, value)
+    checked = check_value(node, known, key, faults)
     return {} if faults or checked == {} else {key: checked}
 
 
 def _known(node: Node, value: object) -> Any:
-    """Give of `value` what `node` knows: without members that are read-only or gone."""
+    """Give `value` without the members that `node` lacks, being read-only or gone.
+
+    What is wrong in it stays: elements of an ARRAY count together or not at all.
+    """
     if node.kind == "ARRAY" and node.element and isinstance(value, list):
         return [_known(node.element, item) for item in value]
-    return merged(node, value, {}) if node.kind == "STRUCT" else value
+    if node.kind == "STRUCT" and isinstance(value, dict):
+        members = node.members
+        return {key: _known(members[key], item) for key, item in value.items() if key in members}
+    return value

@@ -115,14 +115,18 @@ def _number(node: Node, rng: random.Random, last: float | None) -> float:
     quarter = high / 4 - low / 4
     if last is None:
         return _rounded(rng.uniform(low + quarter, high - quarter), node, low, high)
-    step = 4 * _STEP * quarter
+    step = max(4 * _STEP * quarter, 10.0 ** -_digits(node))
     low, high = min(low, last), max(high, last)
     return _rounded(last + rng.uniform(-step, step), node, low, high)
 
 
+def _digits(node: Node) -> int:
+    return _DIGITS if node.digits is None else node.digits
+
+
 def _rounded(number: float, node: Node, low: float, high: float) -> float:
     """Give the decimal nearest to `number` within the bounds; these win if none is within."""
-    digits = _DIGITS if node.digits is None else node.digits
+    digits = _digits(node)
     number = min(max(number, low), high)
     for nudge in (0, 1, -1):
         decimal = round(number + nudge * 10.0**-digits, digits)

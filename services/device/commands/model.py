@@ -83,6 +83,8 @@ class Draft:
     thing: Thing
     kind: Kind
     payload: dict[str, Any]
+    size: int
+    """Bytes of the payload as JSON."""
 
 
 def now() -> datetime:

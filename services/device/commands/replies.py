@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import Outbox
+from libs.common.errors import InvalidInput
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.tsl import Refusal
 from services.device.commands.messages import confirmed, finished
 from services.device.commands.model import OPEN, Command, TaskType
-from services.device.commands.schemas import Reply, read_command_id
+from services.device.commands.schemas import Reply, read_reply
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions, history_key, partition_of
 from services.device.reports.latest import LatestValues
@@ -50,14 +51,9 @@ class ReplyHandler:
     async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
         """Close the command that `uplink` answers; return why not, when it is refused."""
         try:
-            reply = msgspec.json.decode(uplink.payload, type=Reply)
-        except (msgspec.DecodeError, RecursionError) as error:
-            return f"not a reply: {error}"
-        command_id = read_command_id(reply.command_id)
-        if command_id is None:
-            return f"commandId {str(reply.command_id)[:40]!r} is not the id of a command"
-        if reply.status not in {"SUCCESS", "FAILED"}:
-            return f"status '{reply.status[:40]}' is neither SUCCESS nor FAILED"
+            reply, command_id = read_reply(uplink.payload)
+        except InvalidInput as error:
+            return f"not a reply: {error.text}"
         found = await self._commands.of_thing(command_id, thing.id)
         if found is not None and found[0].status in OPEN:
             command, _ = found

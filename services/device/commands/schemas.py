@@ -3,10 +3,10 @@
 import re
 from typing import Annotated, Any
 
-
 import msgspec
 
 from libs.common.contracts.events import Subcommand, TaskStatus
+from libs.common.errors import InvalidInput
 from services.device.things.access import MAX_ID
 
 Text = Annotated[str, msgspec.Meta(max_length=128)]
@@ -96,9 +96,15 @@ class Reply(msgspec.Struct, rename="camel"):
     error: Any = None
 
 
-def read_command_id(given: int | str) -> int | None:
-    """The id in a reply, which may be decimal text; None when no command can have it."""
-    text = str(given)
+def read_reply(raw: bytes) -> tuple[Reply, int]:
+    """Read a reply and the id it names, which may be decimal text; raise `InvalidInput`."""
+    try:
+        reply = msgspec.json.decode(raw, type=Reply)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(str(error).replace("`", "'"), field="reply") from error
+    text = str(reply.command_id)
     if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MAX_ID:
-        return None
-    return int(text)
+        raise InvalidInput("must be the id of a command", field="commandId")
+    if reply.status not in {"SUCCESS", "FAILED"}:
+        raise InvalidInput("must be SUCCESS or FAILED", field="status")
+    return reply, int(text)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
+import msgspec
+
 from libs.common.bus import OutboxEntry
-from libs.common.errors import InvalidInput, NotFound
+from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.identity import Principal
 from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.messages import ERROR_CODES, created, subcommands
@@ -16,6 +18,10 @@ from services.device.things import Thing
 
 MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
+LARGEST_COMMAND = 256 * 1024
+"""Bytes of one command, which is one message of the bus."""
+LARGEST_REQUEST = 8 * 1024**2
+"""Bytes of all commands of one request, which is one transaction."""
 
 
 class Commands(Protocol):
@@ -98,7 +104,7 @@ class CommandService:
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.of_faults(error.faults) from error
         payload = {"serviceId": service_id, "inputs": checked}
-        (command,) = await self._issue(principal, [Draft(thing, "CALL_SERVICE", payload)])
+        (command,) = await self._issue(principal, [_draft(thing, "CALL_SERVICE", payload)])
         return command
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
@@ -157,7 +163,14 @@ class CommandService:
                 if not config.values:
                     raise InvalidInput("must not be empty", field="config.values")
                 values = [{"key": entry.key, "value": entry.value} for entry in config.values]
-                return Draft(thing, "SET_PROFILE", {"values": values})
+                faults = [
+                    Fault(f"config.values[{index}]", reason)
+                    for index, entry in enumerate(values)
+                    if (reason := unstorable(entry))
+                ]
+                if faults:
+                    raise InvalidInput.of_faults(faults)
+                return _draft(thing, "SET_PROFILE", {"values": values})
         raise InvalidInput("must be PROFILE or TSL", field="type")
 
     async def _draft_properties(
@@ -169,7 +182,7 @@ class CommandService:
             prefix = field.removesuffix("properties")
             faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
             raise InvalidInput.of_faults(faults) from error
-        return Draft(thing, "SET_PROPERTIES", {"properties": whole})
+        return _draft(thing, "SET_PROPERTIES", {"properties": whole})
 
     async def _current(self, thing: Thing) -> dict[str, Any]:
         current = await self._latest.of(thing.id)
@@ -179,6 +192,8 @@ class CommandService:
         return current
 
     async def _issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
+        if sum(draft.size for draft in drafts) > LARGEST_REQUEST:
+            raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
         moment = now()
         commands = [
             Command(
@@ -199,6 +214,14 @@ class CommandService:
         entries = [entry for command in commands for entry in created(command)]
         await self._writer.write(commands, entries)
         return commands
+
+
+def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:
+    """A draft of a command that the bus can carry."""
+    size = len(msgspec.json.encode(payload))
+    if size > LARGEST_COMMAND:
+        raise TooLarge(f"a command may have {LARGEST_COMMAND} bytes")
+    return Draft(thing, kind, payload, size)
 
 
 def read_device_ids(given: "list[int | str] | str") -> list[int]:

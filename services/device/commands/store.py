@@ -126,7 +126,9 @@ class CommandStore:
     async def due(self, now: datetime, limit: int = 500) -> list[Command]:
         """Open commands that are to be sent again or have expired."""
         cursor = self._commands.find(
-            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}}, sort=[("nextSendAt", 1)], limit=limit
+            {"status": {"$in": OPEN}, "nextSendAt": {"$lte": now}},
+            sort=[("nextSendAt", 1)],
+            limit=limit,
         )
         return [from_document(document) async for document in cursor]
 

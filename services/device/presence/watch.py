@@ -49,9 +49,11 @@ class PresenceWatch:
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self._connects = -1
         self._reconciled = 0.0
+        self._swept = 0.0
 
     async def run(self) -> None:
         """Watch for ever."""
+        self._begin_anew()
         subscriptions = [
             await self._system.client.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.{what}", cb=self._hear)
             for what in ("CONNECT", "DISCONNECT")
@@ -75,8 +77,13 @@ class PresenceWatch:
             await step()
         except (StoreError, NatsError, OSError, TimeoutError) as error:
             log.warning("presence waits: %r", error)
-            self._reconciled = 0.0
+            self._begin_anew()
             await asyncio.sleep(SWEEP)
+
+    def _begin_anew(self) -> None:
+        """Forget the picture, because the database may not show it; draw it at the next step."""
+        self._tracker.replace({})
+        self._connects = -1
 
     async def _step(self) -> None:
         reconnects = self._system.client.stats["reconnects"]
@@ -90,7 +97,8 @@ class PresenceWatch:
             await self._store.set_offline(touched - connected)
             came = {change.sn.upper() for change in changes if change.sn and not change.reason}
             await self._welcome(connected & came)
-        else:
+        if time.monotonic() > self._swept + SWEEP:
+            self._swept = time.monotonic()
             await self._store.sweep_http(self._tracker.connected)
 
     async def _reconcile(self) -> None:

@@ -37,27 +37,26 @@ class Facts:
         newest: dict[int, int] = {}
         for report in sorted(reports, key=lambda one: one.ts):
             thing = report.thing
-            shown = _facts(report.properties)
+            shown = _facts(report.properties) if FACTS.keys() & report.properties.keys() else {}
             if shown:
                 earlier = changes[thing.id][2] if thing.id in changes else {}
                 changes[thing.id] = (thing, report.ts, {**earlier, **shown})
             if self._written.get(thing.id, 0.0) + FRESH < now:
                 newest[thing.id] = report.ts
-        changes = {
-            key: change for key, change in changes.items() if change[2].items() - change[0].facts.items()
-        }
         operations = [
             UpdateOne({"_id": key, "lastUpdateTime": {"$not": {"$gt": ts}}}, {"$set": shown})
-            for key, (_, ts, shown) in changes.items()
+            for key, (thing, ts, shown) in changes.items()
+            if shown.items() - thing.facts.items()
         ]
         operations += [
             UpdateOne({"_id": key}, {"$max": {"lastUpdateTime": ts}}) for key, ts in newest.items()
         ]
         if operations:
-            await self._devices.bulk_write(operations)
+            result = await self._devices.bulk_write(operations)
             self._written.update(dict.fromkeys(newest, now))
-            for thing, _, shown in changes.values():
-                thing.facts.update(shown)
+            if result.matched_count == len(operations):
+                for thing, _, shown in changes.values():
+                    thing.facts.update(shown)
 
 
 def _facts(properties: dict[str, Any]) -> dict[str, Any]:

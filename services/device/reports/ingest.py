@@ -29,6 +29,9 @@ from services.device.things import Thing, ThingDirectory
 
 log = logging.getLogger(__name__)
 
+REPLIES = 16
+"""Replies of a batch that are dealt with at the same time."""
+
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
     "thingway_ingest_batch_seconds",
@@ -90,8 +93,10 @@ class Ingest:
         except Exception as error:
             if len(messages) > 1:
                 middle = len(messages) // 2
-                await self.handle(messages[:middle])
-                await self.handle(messages[middle:])
+                try:
+                    await self.handle(messages[:middle])
+                finally:
+                    await self.handle(messages[middle:])
                 return
             uplink = read_uplink(messages[0])
             if uplink.delivered < TRIES:
@@ -126,10 +131,14 @@ class Ingest:
         await notify(self._bus, uplinks, batch)
 
     async def _close_commands(self, batch: Batch) -> None:
-        for uplink, thing in batch.replies:
-            reason = await self._replies.handle(uplink, thing)
-            if reason is not None:
-                batch.refused.append(Refused(uplink, reason, thing))
+        for first in range(0, len(batch.replies), REPLIES):
+            replies = batch.replies[first : first + REPLIES]
+            reasons = await asyncio.gather(*(self._replies.handle(*reply) for reply in replies))
+            batch.refused += [
+                Refused(uplink, reason, thing)
+                for (uplink, thing), reason in zip(replies, reasons, strict=True)
+                if reason is not None
+            ]
 
     async def _announce(self, batch: Batch) -> None:
         events: list[Outgoing] = []

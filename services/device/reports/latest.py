@@ -5,6 +5,7 @@ quick update applies when everything in it is at least as new as all that is sto
 otherwise the careful one compares key by key, and an older value never replaces a newer.
 """
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,11 @@ from typing import Any
 from pymongo import UpdateOne
 
 from libs.common.store.mongo import BulkFailed, Database
+
+log = logging.getLogger(__name__)
+
+TOO_LARGE = {15, 10334, 17419, 17420}
+"""MongoDB's codes of a document that is too large, or nested too deeply."""
 
 Reported = tuple[int, int, dict[str, Any]]
 """Thing id, ts in ms, properties."""
@@ -36,13 +42,28 @@ class LatestValues:
         folds = _fold(reports)
         if not folds:
             return
-        updates = [_quick(thing_id, fold) for thing_id, fold in folds.items()]
+        plain = {key: fold for key, fold in folds.items() if _is_plain(fold.values)}
+        careful = [key for key in folds if key not in plain]
+        if plain:
+            ids = list(plain)
+            try:
+                await self._latest.bulk_write(
+                    [_quick(*one) for one in plain.items()], ordered=False
+                )
+            except BulkFailed as error:
+                careful += [ids[fault["index"]] for fault in _faults(error)]
+        if careful:
+            await self._compare([_careful(key, folds[key]) for key in careful])
+
+    async def _compare(self, updates: list[UpdateOne]) -> None:
+        """Write key by key; what one document cannot hold is left out: history has it."""
         try:
             await self._latest.bulk_write(updates, ordered=False)
         except BulkFailed as error:
-            ids = list(folds)
-            left = [ids[fault["index"]] for fault in (error.details or {})["writeErrors"]]
-            await self._latest.bulk_write([_careful(key, folds[key]) for key in left])
+            faults = _faults(error)
+            if {fault["code"] for fault in faults} - TOO_LARGE:
+                raise
+            log.warning("latest values of %d things are too large", len(faults))
 
     async def of(self, thing_id: int) -> dict[str, Any]:
         """The latest value of each property of a thing."""
@@ -79,16 +100,33 @@ def _merged(old: Any, new: Any) -> Any:
     return new
 
 
+def _is_plain(values: dict[str, Any]) -> bool:
+    """Whether every object in `values` can be written leaf by leaf."""
+    return all(
+        bool(value) and all(map(_is_name, value)) and _is_plain(value)
+        for value in values.values()
+        if isinstance(value, dict)
+    )
+
+
+def _is_name(key: str) -> bool:
+    return bool(key) and "." not in key and not key.startswith("$")
+
+
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value and all(_plain(key) for key in value):
+    if isinstance(value, dict):
         for key, member in value.items():
             yield from _leaves(f"{path}.{key}", member)
     else:
         yield path, value
 
 
-def _plain(key: str) -> bool:
-    return bool(key) and "." not in key and not key.startswith("$")
+def _faults(error: BulkFailed) -> list[dict[str, Any]]:
+    """The writes that failed; raise `error` when it is about none of them."""
+    faults: list[dict[str, Any]] = (error.details or {}).get("writeErrors", [])
+    if not faults:
+        raise error
+    return faults
 
 
 def _quick(thing_id: int, fold: _Fold) -> UpdateOne:
@@ -112,8 +150,9 @@ def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
 
 
 def _replacing(old: str, value: Any) -> Any:
-    literal = {"$literal": value}
-    if not isinstance(value, dict):
-        return literal
+    """An expression: `value` laid over what stands at the path `old`, at every level."""
+    if not isinstance(value, dict) or not all(map(_is_name, value)):
+        return {"$literal": value}
+    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
     is_object = {"$eq": [{"$type": old}, "object"]}
-    return {"$cond": [is_object, {"$mergeObjects": [old, literal]}, literal]}
+    return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}

@@ -22,6 +22,10 @@ from services.device.things import Thing
 
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""
+MOST_FAULTS = 100
+"""Faults that one event lists: a report may have more than fit in a NATS message."""
+LONGEST_REASON = 4000
+"""Characters of a reason in `DEAD`."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -60,13 +64,16 @@ def reported(report: GoodReport, now: int) -> Outgoing:
 
 def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int) -> Outgoing:
     event_id = f"x-{uplink.key}"
+    listed = [Fault(fault.path, fault.reason) for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        listed.append(Fault("", f"and {len(faults) - MOST_FAULTS} more"))
     body = PropertiesRejected(
         event_id=event_id,
         created_at=now,
         tenant=thing.tenant,
         device=thing.profile,
         ts=ts,
-        faults=[Fault(fault.path, fault.reason) for fault in faults],
+        faults=listed,
     )
     subject = device_event(thing.tenant, thing.id, "rejected")
     return Outgoing(subject, _encoder.encode(body), event_id)
@@ -98,7 +105,7 @@ def dead(uplink: Uplink, reason: str) -> Outgoing:
     except UnicodeDecodeError:
         text, encoded = base64.b64encode(kept).decode(), True
     body = Dead(
-        reason=reason,
+        reason=reason[:LONGEST_REASON],
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,

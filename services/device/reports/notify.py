@@ -1,10 +1,11 @@
 """Tells a waiting HTTP request (`?wait=stored`) what became of its message.
 
 The edge sends a reply subject along in a header; ingest answers on it when the batch is
-stored. Only subjects below `ingest.stored.` are answered, because a device may set headers.
+stored. Only subjects of the edge's making are answered, because a device may set headers.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -20,6 +21,7 @@ from services.device.reports.uplink import Uplink
 
 HEADER = "Thingway-Notify"
 PREFIX = "ingest.stored."
+_OURS = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}").fullmatch
 
 
 class Outcome(msgspec.Struct):
@@ -39,7 +41,7 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
         return
     reasons = {refused.uplink.sequence: refused.reason for refused in batch.refused}
     for uplink, subject in waiting:
-        if subject.startswith(PREFIX):
+        if _OURS(subject):
             outcome = Outcome(reasons.get(uplink.sequence))
             await bus.publish_core(subject, msgspec.json.encode(outcome))
 

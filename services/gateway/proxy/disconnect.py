@@ -29,11 +29,12 @@ class DisconnectWatch:
             self._task.cancel()
 
     def _start(self) -> None:
-        self._task = asyncio.ensure_future(self._watch())
+        if self._body.finished:
+            self._task = asyncio.ensure_future(self._watch())
+        else:  # whoever reads the body notices by itself
+            self._handle = asyncio.get_running_loop().call_later(WATCH_AFTER, self._start)
 
     async def _watch(self) -> None:
-        while not self._body.finished:  # whoever reads the body notices by itself
-            await asyncio.sleep(WATCH_AFTER)
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.gone = True

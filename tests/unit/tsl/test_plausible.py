@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -39,12 +40,13 @@ def test_values_of_any_document_are_accepted(raw, seed, data):
 
     first = plausible_properties(parsed, rng)
     second = plausible_properties(parsed, rng, first)
-    third = plausible_properties(parsed, rng, data.draw(spoilt(second)))
+    spoilt_second = {key: data.draw(spoilt(value)) for key, value in second.items()}
+    third = plausible_properties(parsed, rng, spoilt_second)
     outputs = plausible_params(parsed.events[0].outputs, rng)
 
     for values in (first, second, third):
         assert (values, []) == tsl.check_report(values)
-        assert values == json.loads(json.dumps(values))
+        assert json.loads(json.dumps(values)) == values
     assert outputs == tsl.decode_event(json.dumps({"eventId": "x", "outputs": outputs})).outputs
     assert outputs.keys() == tsl.check_service_inputs("x", outputs).keys()
 
@@ -61,7 +63,7 @@ def test_values_of_a_real_device_are_accepted_for_long(make):
 
     for values in rounds(make()):
         assert readable == values.keys()
-        assert [] == tsl.check_report(values)[1]
+        assert tsl.check_report(values)[1] == []
 
 
 @pytest.mark.parametrize(("kind", "step"), [("INT", 1), ("LONG", 1), ("FLOAT", 1.1)])
@@ -69,7 +71,7 @@ def test_a_number_walks_in_small_steps(kind, step):
     """It moves by a hundredth of its range at most, and it does move."""
     walk = column("n", kind, min=-20, max=80, fractionDigits=1)
 
-    assert all(abs(after - before) <= step for before, after in zip(walk, walk[1:], strict=False))
+    assert all(abs(after - before) <= step for before, after in pairwise(walk))
     assert len(set(walk)) > 5
     assert all(-20 <= number <= 80 for number in walk)
 
@@ -108,17 +110,23 @@ def test_fraction_digits_are_respected(digits):
         assert number == round(number, 2)
 
 
+def test_a_number_of_few_digits_still_moves():
+    """A step is never so small that rounding takes it back."""
+    assert set(column("n", "FLOAT", min=0, max=2, fractionDigits=0)) == {0.0, 1.0, 2.0}
+
+
 def test_bounds_win_over_fraction_digits():
     """Between 0.01 and 0.02 there is no number with one decimal."""
-    assert all(0.01 <= number <= 0.02 for number in column("n", "FLOAT", fractionDigits=1,
-                                                           min=0.01, max=0.02))
+    walk = column("n", "FLOAT", fractionDigits=1, min=0.01, max=0.02)
+
+    assert all(0.01 <= number <= 0.02 for number in walk)
 
 
 def test_zero_has_no_sign():
     """A reading of -0.0 would be shown as such."""
-    zeros = [number for number in column("n", "FLOAT", min=-1, max=1, fractionDigits=0) if not number]
+    walk = column("n", "FLOAT", min=-1, max=1, fractionDigits=1)
 
-    assert {"0.0"} == {str(number) for number in zeros}
+    assert {str(number) for number in walk if not number} == {"0.0"}
 
 
 def test_a_date_is_now():
@@ -141,7 +149,7 @@ def test_switches_and_enums_change_now_and_then():
         (column("b", "BOOL"), {True, False}),
         (column("e", "ENUM", mapping={"0": "a", "1": "b"}), {"0", "1"}),
     ):
-        changes = sum(after != before for before, after in zip(walk, walk[1:], strict=False))
+        changes = sum(after != before for before, after in pairwise(walk))
         assert choices == set(walk)
         assert 1 <= changes < 50
 
@@ -178,7 +186,7 @@ def test_settings_keep_their_values():
     values = plausible_properties(parsed, random.Random(1), {"interval": interval, "plan": plan})
 
     assert plan == values["plan"]
-    assert (77, "1") == (values["interval"]["time"], values["interval"]["unit"])
+    assert (values["interval"]["time"], values["interval"]["unit"]) == (77, "1")
 
 
 def test_read_only_members_of_a_setting_move():
@@ -190,8 +198,8 @@ def test_read_only_members_of_a_setting_move():
 
 def test_settings_begin_with_their_default():
     """A device that nobody has configured reports its factory settings."""
-    assert 10 == rounds(sensor(), 1)[0]["interval"]["time"]
-    assert "door" == rounds(camera(), 1)[0]["title"]
+    assert rounds(sensor(), 1)[0]["interval"]["time"] == 10
+    assert rounds(camera(), 1)[0]["title"] == "door"
 
 
 def test_a_reading_does_not_begin_with_its_default():
@@ -247,5 +255,5 @@ def test_parameters_are_keyed_by_their_short_name():
     raw = document(services=[{"id": "s", "inputs": [param("s.a", "STRUCT"), param("s.a.b")]}])
     inputs = parse_document(raw).services[0].inputs
 
-    assert ["b"] == list(plausible_params(inputs, random.Random(1))["a"])
-    assert {} == plausible_params([], random.Random(1))
+    assert list(plausible_params(inputs, random.Random(1))["a"]) == ["b"]
+    assert plausible_params([], random.Random(1)) == {}

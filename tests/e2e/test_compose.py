@@ -1,0 +1,251 @@
+"""`docker-compose up --build --scale device=3` on a machine with nothing but a Docker engine.
+
+The images of the servers are `MONGO_IMAGE`, `NATS_IMAGE` and `REDIS_IMAGE` as for compose itself.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from deploy.local.process import PROJECT_ROOT
+from deploy.local.ready import Ready
+from tests.e2e.platform import MODEL, PRODUCT, Application, Platform, listening
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.xdist_group("compose"),
+    pytest.mark.skipif(
+        shutil.which("docker") is None
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode != 0,
+        reason="no Docker engine answers",
+    ),
+]
+
+UP = ("up", "--build", "-d", "--scale", "device=3")
+START_SECONDS = 420.0
+OURS = ("auth", "device", "device-ingest", "gateway")
+PROJECT = "thingway-e2e"
+
+
+def _compose() -> list[str]:
+    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return ["docker", "compose"] if plugin.returncode == 0 else ["docker-compose"]
+
+
+class Composed(Platform):
+    """The platform in containers, on ports of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._compose = [*_compose(), "-p", PROJECT]
+        self._ready: Ready | None = None
+        self._environment = os.environ | {
+            "THINGWAY_PORT": str(self.port),
+            "THINGWAY_MQTT_PORT": str(self.mqtt_port),
+            "THINGWAY_NATS_PORT": str(self.nats_port),
+            "THINGWAY_IMAGE": "thingway:e2e",
+        }
+
+    @property
+    def ready(self) -> Ready:
+        assert self._ready is not None
+        return self._ready
+
+    def run(self, *words: str, check: bool = True) -> str:
+        """Run docker-compose; return what it prints."""
+        done = subprocess.run(
+            [*self._compose, *words],
+            cwd=PROJECT_ROOT,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_SECONDS,
+        )
+        if check and done.returncode:
+            pytest.fail(f"docker-compose {' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
+        return done.stdout
+
+    def start(self) -> None:
+        self.run(*UP)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            [job] = self.containers("bootstrap")
+            if not job["State"]["Running"]:
+                assert job["State"]["ExitCode"] == 0, self.run("logs", "--tail", "20")
+                break
+            if time.monotonic() > deadline:
+                pytest.fail(self.run("logs", "--tail", "20"))
+            time.sleep(0.5)
+        self._ready = self.credentials()
+
+    def credentials(self) -> Ready:
+        """What the documented command prints."""
+        text = self.run("run", "--rm", "--no-deps", "-T", "credentials")
+        return msgspec.json.decode(text, type=Ready)
+
+    def containers(self, service: str) -> list[dict[str, Any]]:
+        """The containers of a service, ended ones too, as `docker inspect` shows them."""
+        name = "label=com.docker.compose.service=" + service
+        project = "label=com.docker.compose.project=" + PROJECT
+        listed = ["docker", "ps", "-aq", "--filter", name, "--filter", project]
+        ids = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+        shown = subprocess.run(["docker", "inspect", *ids], capture_output=True, check=True)
+        found: list[dict[str, Any]] = json.loads(shown.stdout)
+        return found
+
+    def inside(self, service: str, *words: str) -> str:
+        """Run a command in a container."""
+        return self.run("exec", "-T", service, *words)
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    """The platform, from nothing; containers and volumes are removed afterwards."""
+    made = Composed(tmp_path_factory.mktemp("compose"))
+    made.run("down", "-v", "-t", "1", check=False)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.run("down", "-v", "-t", "5", check=False)
+
+
+@pytest.fixture
+async def app(composed: Composed) -> AsyncIterator[Application]:
+    """The first application, with the tests' product imported."""
+    client = composed.application()
+    await client.data("PUT", f"/products/{MODEL}", PRODUCT)
+    yield client
+    await client.close()
+
+
+async def test_reports_and_commands_go_round(composed: Composed, app: Application):
+    """MQTT report to history and event; property update to the device and back to the task."""
+    device = await app.add_device()
+    async with listening(composed, app) as events, device.mqtt() as mqtt:
+        await device.becomes("ONLINE")
+        await mqtt.report({"temperature": 21.5, "interval": 7})
+        await device.stored({"temperature": 21.5, "interval": 7})
+        await events.wait(f"event.default.device.{device.id}.reported")
+        task = await app.started(
+            "PATCH", f"/devices/{device.id}/properties", {"properties": {"interval": 9}}
+        )
+        command = await mqtt.command()
+        assert command["properties"] == {"interval": 9}
+        await mqtt.answer(command)
+        assert (await device.ended(task))["status"] == "SUCCESS"
+        assert (await device.settings())["interval"] == 9
+    await device.becomes("OFFLINE")
+
+
+async def test_http_and_nats_devices_are_served(app: Application):
+    """The other two protocols, `?wait=stored` included."""
+    device = await app.add_device()
+    status, body = await device.http(
+        "POST", "report", {"properties": {"counter": 1}}, wait="stored"
+    )
+    assert (status, body["data"]["accepted"]) == (202, 1)
+    async with device.nats() as client:
+        await client.jetstream().publish(
+            f"thing.{device.sn}.up.report", b'{"properties":{"counter":2}}'
+        )
+    await device.stored({"counter": 2})
+    assert len(await device.history()) == 2
+
+
+def test_three_replicas_of_device_are_ready(composed: Composed):
+    """Every one of our containers is healthy, `device` three times."""
+    for service in OURS:
+        found = composed.containers(service)
+        assert len(found) == (3 if service == "device" else 1)
+        for container in found:
+            _until_healthy(composed, container["Id"])
+
+
+def _until_healthy(composed: Composed, container: str) -> None:
+    deadline = time.monotonic() + 60
+    query = ["docker", "inspect", "-f", "{{.State.Health.Status}}", container]
+    while True:
+        done = subprocess.run(query, capture_output=True, text=True, check=True)
+        if done.stdout.strip() == "healthy":
+            return
+        assert time.monotonic() < deadline, composed.run("logs", "--tail", "20")
+        time.sleep(0.5)
+
+
+def test_only_three_ports_are_published_and_on_loopback(composed: Composed):
+    """HTTP, NATS and MQTT; the stores have no way in."""
+    published = {}
+    for service in (*OURS, "mongo", "redis", "nats"):
+        for container in composed.containers(service):
+            for bindings in (container["NetworkSettings"]["Ports"] or {}).values():
+                for binding in bindings or []:
+                    published[int(binding["HostPort"])] = binding["HostIp"]
+    assert published == dict.fromkeys(
+        (composed.port, composed.mqtt_port, composed.nats_port), "127.0.0.1"
+    )
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_a_service_runs_unprivileged_with_its_own_secrets(composed: Composed, service: str):
+    """Not root, a read-only file system, and no other service's secrets."""
+    assert composed.inside(service, "id", "-u").strip() == "10001"
+    listed = composed.inside(service, "ls", "/secrets").split()
+    assert listed == ["env"]
+    text = composed.inside(service, "cat", "/secrets/env")
+    held = {line.partition("=")[0] for line in text.splitlines()}
+    assert ("THINGWAY_CALLOUT_SEED" in held) == (service == "auth")
+    assert ("THINGWAY_INTERNAL_PRIVATE_KEY" in held) == (service == "gateway")
+    assert ("THINGWAY_SYS_NATS_PASSWORD" in held) == (service == "device")
+    assert ("THINGWAY_MONGO_URL" in held) == (service != "gateway")
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "import pymongo; pymongo.MongoClient('mongodb://mongo/?directConnection=true')"
+        ".thingway_auth.applications.find_one()",
+        "import redis; redis.Redis('redis').get('x')",
+        "import asyncio, nats; asyncio.run(nats.connect('nats://nats:4222',"
+        " allow_reconnect=False, connect_timeout=3))",
+    ],
+    ids=["mongo", "redis", "nats"],
+)
+def test_no_server_answers_without_a_login(composed: Composed, attempt: str):
+    """Being on the network is not enough."""
+    guarded = (
+        f"try:\n {attempt}\nexcept Exception as error:\n print('refused', type(error).__name__)"
+    )
+    assert composed.inside("device", "python", "-c", guarded).startswith("refused")
+
+
+def test_the_thingway_command_works_on_it(composed: Composed):
+    """Applications are made by the documented command."""
+    words = ("run", "--rm", "--no-deps", "-T", "thingway", "app")
+    made = json.loads(composed.run(*words, "create", "second", "--json"))
+    listed = json.loads(composed.run(*words, "list", "--json"))
+    assert made["clientId"] in [one["clientId"] for one in listed]
+
+
+async def test_a_second_start_keeps_data_and_credentials(composed: Composed, app: Application):
+    """`down` and `up` again: the same secrets, the same history."""
+    device = await app.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 5}}, wait="stored")
+    before = composed.ready
+    composed.run("down", "-t", "20")
+    composed.start()
+    assert composed.ready == before
+    await device.stored({"counter": 5})
+    async with device.mqtt() as mqtt:
+        await mqtt.report({"counter": 6})
+        await device.stored({"counter": 6})

@@ -1,0 +1,102 @@
+"""The published contract of the events is what the code says, and loses nothing it promised."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from libs.common.contracts import asyncapi
+
+ROOT = Path(__file__).parents[3]
+PROMISED = Path(__file__).with_name("asyncapi_promised.txt")
+"""One line for each subject, field, type and field that is always there.
+
+`python tests/unit/docs/test_asyncapi.py` writes it anew. Lines may be added freely; taking
+one away breaks readers and raises the first number of `asyncapi.VERSION`.
+"""
+
+Json = dict[str, Any]
+
+
+def promises(document: Json) -> list[str]:
+    """What readers may count on, a line each."""
+    found: list[str] = []
+    for channel in document["channels"].values():
+        subject = channel["address"]
+        found.append(subject)
+        for body in channel["messages"]:
+            schema = _resolved(document, {"$ref": f"#/components/schemas/{body}"})
+            found += [f"{subject} {line}" for line in _fields(document, schema, "")]
+    return sorted(found)
+
+
+def _fields(document: Json, schema: Json, path: str) -> Iterator[str]:
+    for name, given in schema.get("properties", {}).items():
+        field = _resolved(document, given)
+        at = f"{path}{name}"
+        yield f"{at}: {_type(field)}"
+        if name in schema.get("required", ()):
+            yield f"{at}: always"
+        yield from _fields(document, field, f"{at}.")
+        if "items" in field:
+            yield from _fields(document, _resolved(document, field["items"]), f"{at}[].")
+
+
+def _type(field: Json) -> str:
+    if "anyOf" in field:
+        return "|".join(sorted(str(one.get("type")) for one in field["anyOf"]))
+    return str(field.get("type", "string" if "enum" in field else "any"))
+
+
+def _resolved(document: Json, schema: Json) -> Json:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    found: Json = document["components"]["schemas"][name] if name else schema
+    return found
+
+
+def test_the_file_is_what_the_structs_say():
+    """`docs/asyncapi.json` is generated anew with every change of the events."""
+    assert (ROOT / "docs/asyncapi.json").read_bytes() == asyncapi.render(), (
+        "python -m libs.common.contracts.asyncapi > docs/asyncapi.json"
+    )
+
+
+def test_nothing_that_was_promised_has_gone():
+    """A removed subject or field, or another type, breaks those who listen."""
+    gone = set(PROMISED.read_text().splitlines()) - set(promises(asyncapi.document()))
+    assert not gone, sorted(gone)
+
+
+def test_a_removed_field_and_subject_are_noticed():
+    """The check itself: what is taken from the document is missing from its promises."""
+    document = json.loads(asyncapi.render())
+    before = set(promises(document))
+    del document["components"]["schemas"]["PropertiesReported"]["properties"]["ts"]
+    del document["channels"]["event.device.online"]
+    gone = before - set(promises(document))
+    assert "event.{tenant}.device.{deviceId}.reported ts: integer" in gone
+    assert "event.{tenant}.device.{deviceId}.online" in gone
+
+
+def test_every_reference_of_the_document_resolves():
+    """The document is whole: each `$ref` points to something in it."""
+    document = json.loads(asyncapi.render())
+
+    def check(node: Any) -> None:
+        if isinstance(node, dict):
+            for key, value in node.items():
+                if key == "$ref":
+                    target: Any = document
+                    for part in value.removeprefix("#/").split("/"):
+                        target = target[part]
+                else:
+                    check(value)
+        elif isinstance(node, list):
+            for value in node:
+                check(value)
+
+    check(document)
+
+
+if __name__ == "__main__":
+    PROMISED.write_text("\n".join(promises(asyncapi.document())) + "\n")
