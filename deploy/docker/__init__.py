@@ -1,1 +1,1 @@
-"""What the containers need: the image's entrypoint and health check, and compose's one-shot jobs."""
+"""What the containers need: entrypoint and health check, and the jobs of docker-compose.yml."""

@@ -16,12 +16,12 @@ from libs.common.errors import ThingwayError, TooManyRequests
 from libs.common.http.request import REQUEST_ID, new_request_id
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
-from services.gateway.access.gatekeeper import Gatekeeper
+from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.disconnect import DisconnectWatch
 from services.gateway.proxy.exchange import Exchange
 from services.gateway.proxy.forward import Forwarder
+from services.gateway.proxy.watch import Watch
 from services.gateway.refusal import HeaderTooLarge, refuse
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tracing import Tracing
@@ -64,25 +64,22 @@ class Door:
         """Let a service answer; count what came of it."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
+        body = RequestBody(receive, headers, self.max_body)
         exchange = Exchange(
             route=route,
             scope=scope,
             headers=headers,
             origin=self.proxies.origin(scope, headers),
-            body=RequestBody(receive, headers, self.max_body),
+            body=body,
+            watch=Watch(receive, body),
             request_id=new_request_id(),
         )
-        watch = DisconnectWatch(receive, exchange.body)
         try:
             status = await self._exchange(exchange, send)
         except ClientGone:
             status = CLIENT_CLOSED
-        except asyncio.CancelledError:
-            if not watch.gone:
-                raise
-            status = CLIENT_CLOSED
         finally:
-            watch.stop()
+            exchange.watch.stop()
         self.metrics.request(route.name, route.upstream, status, time.perf_counter() - started)
 
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
@@ -90,23 +87,28 @@ class Door:
             await self._admit(exchange)
             return await self.forwarder.forward(exchange, send)
         except ThingwayError as error:
-            if isinstance(error, TooManyRequests):
-                self.metrics.limited(exchange.route.name)
-            if not exchange.answered:
-                await refuse(
-                    send,
-                    error,
-                    path=exchange.path.decode("latin-1"),
-                    request_id=exchange.request_id,
-                    credential=exchange.route.credential,
-                    body=exchange.body,
-                )
-            return error.status
+            refused = error
+        except asyncio.CancelledError as cancelled:
+            refused = exchange.watch.why(cancelled)
+        if isinstance(refused, TooManyRequests):
+            self.metrics.limited(exchange.route.name)
+        if not exchange.answered:
+            exchange.watch.stop()
+            await refuse(
+                send,
+                refused,
+                path=exchange.path.decode("latin-1"),
+                request_id=exchange.request_id,
+                credential=exchange.route.credential,
+                body=exchange.body,
+            )
+        return refused.status
 
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
         self._check_header_size(scope)
         exchange.body.check_length()
+        exchange.watch.limit(ADMISSION, no_store)
         token, exchange.query = take_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,

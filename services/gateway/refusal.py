@@ -34,6 +34,11 @@ class RequestTimeout(ThingwayError):
     code = "request_timeout"
 
 
+def slow_client() -> ThingwayError:
+    """The refusal when the client does not send on, or does not take what it asked for."""
+    return RequestTimeout("the client was too slow")
+
+
 async def refuse(
     send: Send,
     error: ThingwayError,

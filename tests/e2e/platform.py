@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -34,7 +34,7 @@ MODEL = "E2E-1"
 PRODUCT = json.loads(Path(__file__).with_name("product.json").read_text())
 THINGWAY = Path(sys.executable).with_name("thingway")
 START_SECONDS = 60.0
-PATIENCE = 15.0
+PATIENCE = 30.0
 """Seconds that a test waits for what takes milliseconds on an idle machine."""
 _PAUSE = 0.02
 
@@ -119,6 +119,20 @@ class Platform:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+    async def die(self) -> None:
+        """`kill -9` the launcher, and wait until its children have followed it."""
+        pids = list(self.ready.pids.values())
+        process, self._process = self._process, None
+        assert process is not None
+        process.kill()
+        process.wait()
+
+        async def all_gone() -> bool:
+            return not alive(pids)
+
+        await until(all_gone)
+        ready.remove(self.directory)
 
     def command(self, *words: str) -> Any:
         """Run a `thingway` command on this platform; return the JSON that it prints."""
@@ -525,7 +539,7 @@ async def hearing_dead(platform: Platform) -> AsyncIterator[Listener]:
         yield listener
 
 
-def alive(pids: Iterator[int] | list[int]) -> list[int]:
+def alive(pids: Iterable[int]) -> list[int]:
     """Those of `pids` that are processes (zombies are not)."""
     found = []
     for pid in pids:

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import aiomqtt
+import nats
 import pytest
 from nats.errors import Error as NatsError
 
@@ -134,6 +135,35 @@ async def test_a_new_secret_ends_old_tokens_at_once(platform: Platform, other_ap
     other_application.client_secret = rotated["clientSecret"]
     await other_application.log_in()
     assert (await other_application.request("POST", "/devices/search", search))[0] == 200
+
+
+async def test_a_new_secret_ends_a_nats_connection(platform: Platform):
+    """An application that hears events is cut off with its old secret."""
+    made = platform.command("app", "create", "listener", "--events")
+    client = await nats.connect(
+        f"nats://127.0.0.1:{platform.nats_port}",
+        user=made["clientId"],
+        password=made["clientSecret"],
+        allow_reconnect=False,
+    )
+    platform.command("app", "rotate-secret", str(made["applicationId"]))
+
+    async def is_closed() -> bool:
+        return client.is_closed
+
+    await until(is_closed)
+    platform.command("app", "delete", str(made["applicationId"]))
+
+
+async def test_an_application_without_events_may_not_listen(other_application: Application):
+    """The bus is closed to an application that was not made to hear events."""
+    with pytest.raises((NatsError, OSError)):
+        await nats.connect(
+            f"nats://127.0.0.1:{other_application.platform.nats_port}",
+            user=other_application.client_id,
+            password=other_application.client_secret,
+            allow_reconnect=False,
+        )
 
 
 async def test_applications_do_not_see_each_others_devices(

@@ -72,7 +72,9 @@ class Composed(Platform):
             timeout=START_SECONDS,
         )
         if check and done.returncode:
-            pytest.fail(f"docker-compose {' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
+            pytest.fail(
+                f"docker-compose {' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+            )
         return done.stdout
 
     def start(self) -> None:
@@ -210,22 +212,17 @@ def test_a_service_runs_unprivileged_with_its_own_secrets(composed: Composed, se
     assert ("THINGWAY_MONGO_URL" in held) == (service != "gateway")
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        "import pymongo; pymongo.MongoClient('mongodb://mongo/?directConnection=true')"
-        ".thingway_auth.applications.find_one()",
-        "import redis; redis.Redis('redis').get('x')",
-        "import asyncio, nats; asyncio.run(nats.connect('nats://nats:4222',"
-        " allow_reconnect=False, connect_timeout=3))",
-    ],
-    ids=["mongo", "redis", "nats"],
-)
-def test_no_server_answers_without_a_login(composed: Composed, attempt: str):
+LOG_INS = {
+    "mongo": "import pymongo; pymongo.MongoClient('mongo', directConnection=True).x.y.find_one()",
+    "redis": "import redis; redis.Redis('redis').get('x')",
+    "nats": "import asyncio, nats; asyncio.run(nats.connect('nats://nats', allow_reconnect=False))",
+}
+
+
+@pytest.mark.parametrize("server", LOG_INS)
+def test_no_server_answers_without_a_login(composed: Composed, server: str):
     """Being on the network is not enough."""
-    guarded = (
-        f"try:\n {attempt}\nexcept Exception as error:\n print('refused', type(error).__name__)"
-    )
+    guarded = f"try:\n {LOG_INS[server]}\nexcept Exception as error:\n print('refused', error)"
     assert composed.inside("device", "python", "-c", guarded).startswith("refused")
 
 

@@ -17,13 +17,13 @@ import aiohttp
 import aiomqtt
 from nats.aio.client import Client as NatsClient
 from nats.errors import Error as NatsError
-from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from tests.e2e.platform import Application, Device, Platform, until
 
 WINDOW = 5
 """Reports of a device that wait for their acknowledgement at the same time."""
-PACE = 0.02
+PACE = 0.05
 """Seconds between a device's windows."""
 ANSWER = 5.0
 EVERY_BAD = 10
@@ -101,25 +101,30 @@ class Load:
     async def _keep(self, device: Device, speak: Callable[[Device], AsyncIterator[Send]]) -> None:
         """Connect, report until something breaks, and begin again."""
         numbers = itertools.count()
+        has_bad = speak != self._http  # HTTP refuses it at once
         waiting: list[Attempt] = []
         while not self._stopping.is_set():
             try:
                 async with contextlib.aclosing(speak(device)) as connection:
                     async for send in connection:
-                        await self._report(device, numbers, waiting, send)
+                        await self._report(device, numbers, waiting, send, has_bad)
             except FAULTS as error:
                 self.failures[type(error).__name__] += 1
                 await asyncio.sleep(PACE)
 
     async def _report(
-        self, device: Device, numbers: Iterable[int], waiting: list[Attempt], send: Send
+        self,
+        device: Device,
+        numbers: Iterable[int],
+        waiting: list[Attempt],
+        send: Send,
+        has_bad: bool,
     ) -> None:
         fresh = itertools.islice(numbers, WINDOW - len(waiting))
         waiting += [Attempt(number) for number in fresh]
-        is_http = send.__name__ == "post"
         bodies = [
             (one.bad(), self.promised_dead)
-            if one.number % EVERY_BAD == EVERY_BAD - 1 and not is_http
+            if has_bad and one.number % EVERY_BAD == EVERY_BAD - 1
             else (one.good(), self.promised)
             for one in waiting
         ]
@@ -226,12 +231,19 @@ def _repeated(counts: Counter[Attempt]) -> dict[Attempt, int]:
 async def _read(client: NatsClient, stream: str, subject: str) -> list[bytes]:
     """Every message of a stream on `subject`."""
     consumer = await client.jetstream().pull_subscribe(
-        subject, stream=stream, config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
+        subject,
+        stream=stream,
+        config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.NONE),
     )
     left = (await consumer.consumer_info()).num_pending
     found: list[bytes] = []
     while left > len(found):
-        messages = await consumer.fetch(min(500, left - len(found)), timeout=5)
+        try:
+            messages = await consumer.fetch(min(500, left - len(found)), timeout=5)
+        except Exception as e:
+            ci = await consumer.consumer_info()
+            si = await client.jetstream().stream_info(stream, subjects_filter=subject)
+            raise AssertionError((stream, subject, left, len(found), ci, si)) from e
         found += [message.data for message in messages]
     await consumer.unsubscribe()
     return found

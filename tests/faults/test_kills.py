@@ -1,5 +1,7 @@
 """`kill -9` of processes under load: what was acknowledged is stored once, and all goes on."""
 
+import asyncio
+
 import pytest
 
 from tests.e2e.platform import Application, Platform, until
@@ -52,6 +54,15 @@ async def test_a_killed_server_loses_nothing(platform: Platform, load: Load, bef
         await platform.restarted(name, pid)
         await load.goes_on(60)
         await _stores_again(platform)
+    await load.check(before)
+
+
+async def test_a_killed_launcher_loses_nothing(platform: Platform, load: Load, before):
+    """The launcher dies under load and takes all with it; the next start goes on from there."""
+    async with load.running(2):
+        await platform.die()
+        await asyncio.to_thread(platform.start)
+        await load.goes_on(60)
     await load.check(before)
 
 

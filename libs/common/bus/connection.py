@@ -70,20 +70,21 @@ class Bus:
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
-                    await client.connect(
-                        servers=url.split(","),
-                        name=name,
-                        max_reconnect_attempts=-1,
-                        reconnect_time_wait=0,
-                        connect_timeout=3,
-                        ping_interval=10,
-                        max_outstanding_pings=2,
-                        pending_size=64 * 1024 * 1024,
-                        allow_reconnect=True,
-                        error_cb=_report(name),
-                        **options,
-                    )
+                if not client.is_connected:
+                    async with asyncio.timeout_at(deadline):
+                        await client.connect(
+                            servers=url.split(","),
+                            name=name,
+                            max_reconnect_attempts=-1,
+                            reconnect_time_wait=0,
+                            connect_timeout=3,
+                            ping_interval=10,
+                            max_outstanding_pings=2,
+                            pending_size=64 * 1024 * 1024,
+                            allow_reconnect=True,
+                            error_cb=_report(name),
+                            **options,
+                        )
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
                 if streams:
                     await ensure_streams(bus.js)

@@ -72,9 +72,7 @@ CHANNELS = (
 def document() -> dict[str, Any]:
     """The whole document."""
     bodies = list(dict.fromkeys(channel.body for channel in CHANNELS))
-    _, schemas = msgspec.json.schema_components(
-        bodies, ref_template="#/components/schemas/{name}"
-    )
+    _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     return {
         "asyncapi": "3.0.0",
         "info": {

@@ -13,6 +13,9 @@ from libs.common.tsl.limits import (
     unstorable_scalar,
 )
 
+_SCALARS = (bool, int, float, str)
+"""A tuple, since checking against a union takes several times as long."""
+
 
 class _TooMany(Exception):
     """More values than one report may hold; never leaves this module."""
@@ -78,7 +81,7 @@ class _Walk:
         reason = None
         if value is None:
             reason = "must not be null"
-        elif not isinstance(value, bool | int | float | str):
+        elif not isinstance(value, _SCALARS):
             reason = "must be a JSON value"
         elif isinstance(value, str) and len(value) > MAX_TEXT:
             reason = f"must have at most {MAX_TEXT} characters"

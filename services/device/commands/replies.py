@@ -60,8 +60,9 @@ class ReplyHandler:
             _answer(command, reply, thing, uplink.received)
             if await self._close(command, thing, uplink):
                 return None
-            # Somebody else was faster: another answer, its time, or this one, redelivered.
-            found = await self._commands.of_thing(command_id, thing.id)
+            found = await self._mongo.transaction(
+                lambda session: self._commands.of_thing(command_id, thing.id, session)
+            )  # as the failed attempt saw it: a plain majority read may lag behind it
         if found is None:
             return f"commandId {command_id} is not a command of this device"
         command, closed_by = found

@@ -10,9 +10,10 @@ import msgspec
 from libs.common.bus import OutboxEntry
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.identity import Principal
-from libs.common.tsl import InvalidValues, UnknownService
+from libs.common.tsl import Fault, InvalidValues, UnknownService
+from libs.common.tsl.limits import unstorable
 from services.device.commands.messages import ERROR_CODES, created, subcommands
-from services.device.commands.model import Command, Draft, now
+from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.things import Thing
 

@@ -81,9 +81,12 @@ class CommandStore:
         )
         return from_document(document) if document else None
 
-    async def of_thing(self, command_id: int, thing_id: int) -> tuple[Command, str | None] | None:
+    async def of_thing(
+        self, command_id: int, thing_id: int, session: Session = None
+    ) -> tuple[Command, str | None] | None:
         """A command of one thing, with the key of the reply that closed it."""
-        document = await self._commands.find_one({"_id": command_id, "thingId": thing_id})
+        query = {"_id": command_id, "thingId": thing_id}
+        document = await self._commands.find_one(query, session=session)
         return (from_document(document), document.get("closedBy")) if document else None
 
     async def open_of(self, thing_id: int) -> list[Command]:

@@ -57,7 +57,7 @@ class HistoryService:
         if size is not None and size < 1:
             raise InvalidInput("must be at least 1", field="pageSize")
         size = min(size or DEFAULT_PAGE, LARGEST_PAGE)
-        oldest = now - self._retention_ms
+        oldest = max(now - self._retention_ms, 0)
         if start is not None and end is not None and start > end:
             raise InvalidInput("must not be before startTime", field="endTime")
         newest = now + FUTURE_MS

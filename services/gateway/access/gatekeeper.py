@@ -4,7 +4,7 @@ import asyncio
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from libs.common.errors import Forbidden, Unauthenticated, Unavailable
+from libs.common.errors import Forbidden, ThingwayError, Unauthenticated, Unavailable
 from libs.common.identity import Principal
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import CoalescingTokenReader
@@ -13,8 +13,13 @@ from services.gateway.access.credentials import basic_login, bearer_token
 from services.gateway.limits import RateLimiter
 from services.gateway.routes import Credential, Route
 
-REDIS_TIMEOUT = 2.0
-"""Seconds that Redis gets before a request is refused."""
+ADMISSION = 2.0
+"""Seconds that letting a request in may take before it is refused."""
+
+
+def no_store() -> ThingwayError:
+    """The refusal while Redis is away: without it nobody is known, so nobody comes in."""
+    return Unavailable("the token store does not answer at the moment")
 
 
 class Limits(NamedTuple):
@@ -45,25 +50,25 @@ class Gatekeeper:
     ) -> Principal | None:
         """The principal of a request, None on a route for everybody.
 
-        Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`.
+        Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the
+        caller bounds the time (`ADMISSION`).
         """
         try:
-            async with asyncio.timeout(REDIS_TIMEOUT):
-                await self._limit_address(address, signs_in=route.signs_in)
-                principal = await self._principal(route, path, authorization, query_token)
-                if principal is not None:
-                    await self._limit_principal(principal)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable("the token store does not answer at the moment") from error
+            await self._limit_address(address, signs_in=route.signs_in)
+            principal = await self._principal(route, path, authorization, query_token)
+            if principal is not None:
+                await self._limit_principal(principal)
+        except (RedisError, OSError) as error:
+            raise no_store() from error
         return principal
 
     async def admit_page(self, address: str) -> None:
         """Hold the limit of the address for a page of the gateway itself."""
         try:
-            async with asyncio.timeout(REDIS_TIMEOUT):
+            async with asyncio.timeout(ADMISSION):
                 await self._limit_address(address, signs_in=False)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable("the token store does not answer at the moment") from error
+        except (RedisError, OSError) as error:
+            raise no_store() from error
 
     async def _limit_address(self, address: str, *, signs_in: bool) -> None:
         if not self._limits.address.take_leased(address):

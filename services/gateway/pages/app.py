@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar import Litestar, Response, get
+from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 
 from libs.common.http.failures import HANDLERS
@@ -65,7 +66,7 @@ def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
         return Response(PAGE, headers={"Content-Security-Policy": POLICY})
 
     @get("/docs/{name:str}", sync_to_thread=True)
-    def file(name: str) -> Response[bytes]:
+    def file(name: FromPath[str]) -> Response[bytes]:
         return Response(
             asset(name), media_type=ASSETS[name], headers={"Cache-Control": "max-age=86400"}
         )

@@ -7,6 +7,7 @@ from litestar.types import HTTPScope
 from libs.common.identity import Principal
 from services.gateway.access.addresses import Origin
 from services.gateway.proxy.body import RequestBody
+from services.gateway.proxy.watch import Watch
 from services.gateway.routes import Route
 
 
@@ -20,6 +21,7 @@ class Exchange:
     """The last field of each name, for look-ups."""
     origin: Origin
     body: RequestBody
+    watch: Watch
     request_id: str
     query: bytes = b""
     """Without the access token."""

@@ -1,20 +1,18 @@
 """One exchange: the request goes to its service, the answer comes back, both streaming."""
 
-import asyncio
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from litestar.types import Send
 
-from libs.common.errors import Unavailable, UpstreamTimeout
+from libs.common.errors import Unavailable
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner
-from services.gateway.proxy.body import RequestBody
 from services.gateway.proxy.exchange import Exchange
 from services.gateway.proxy.headers import to_client, to_service
-from services.gateway.refusal import RequestTimeout
+from services.gateway.refusal import slow_client
 from services.gateway.tracing import name_span
 from services.gateway.upstream.answer import Answer, Field
-from services.gateway.upstream.service import Body, Request, Upstream
+from services.gateway.upstream.service import Request, Upstream
 
 _PRINCIPAL = PRINCIPAL_HEADER.encode()
 LONGEST_POLL = 600.0
@@ -39,20 +37,20 @@ class Forwarder:
         upstream = self._upstreams.get(exchange.route.upstream)
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
-        body = exchange.body
-        try:
-            request = Request(
+        body, watch = exchange.body, exchange.watch
+        watch.limit(
+            self._timeout + _wait(exchange),
+            lambda: upstream.timed_out() if body.finished else slow_client(),
+        )
+        connection, answer = await upstream.begin(
+            Request(
                 exchange.scope["method"],
                 exchange.target,
                 self._fields(exchange),
-                await self._start_of(body) if body.exists else None,
+                await body.start() if body.exists else None,
                 body.length,
             )
-            connection, answer = await upstream.begin(request, self._timeout + _wait(exchange))
-        except UpstreamTimeout as error:
-            if not body.finished:
-                raise RequestTimeout("the body did not come in time") from error
-            raise
+        )
         try:
             await self._answer(exchange, upstream, answer, send)
         finally:
@@ -62,13 +60,17 @@ class Forwarder:
     async def _answer(
         self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send
     ) -> None:
-        status, request_id = answer.status, exchange.request_id
+        status, request_id, watch = answer.status, exchange.request_id, exchange.watch
         fields = to_client(answer.fields, status=status, request_id=request_id)
         exchange.answered = True
         await send({"type": "http.response.start", "status": status, "headers": fields})
         more = True
         while more:
-            part, more = await upstream.part(answer, self._timeout)
+            if not answer.complete:
+                watch.limit(self._timeout, upstream.timed_out)
+            part, more = await upstream.part(answer)
+            if more:
+                watch.limit(self._timeout, slow_client)
             await send({"type": "http.response.body", "body": part, "more_body": more})
 
     def _fields(self, exchange: Exchange) -> list[Field]:
@@ -78,13 +80,6 @@ class Forwarder:
         if exchange.principal is not None:
             fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
         return name_span(fields)
-
-    async def _start_of(self, body: RequestBody) -> Body:
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await body.start()
-        except TimeoutError as error:
-            raise RequestTimeout("the body did not come in time") from error
 
 
 def _wait(exchange: Exchange) -> float:

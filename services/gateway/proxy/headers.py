@@ -39,13 +39,16 @@ _NOT_MODIFIED = 304
 
 
 def _named_in_connection(fields: Fields) -> frozenset[bytes]:
-    values = b",".join([value for name, value in fields if name == b"connection"])
-    return frozenset(token.strip().lower() for token in values.split(b",") if token)
+    values = [value for name, value in fields if name == b"connection"]
+    if not values:
+        return frozenset()
+    return frozenset(token.strip().lower() for token in b",".join(values).split(b","))
 
 
 def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """The header fields of the request to the service, names in lower case."""
-    dropped = _FROM_CLIENT | _named_in_connection(fields)
+    named = _named_in_connection(fields)
+    dropped = _FROM_CLIENT | named if named else _FROM_CLIENT
     kept = [
         field for field in fields if field[0] not in dropped and not field[0].startswith(INTERNAL)
     ]
@@ -60,7 +63,8 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
 
 def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
     """The header fields of the answer to the client, names in lower case."""
-    dropped = _FROM_SERVICE | _named_in_connection(fields)
+    named = _named_in_connection(fields)
+    dropped = _FROM_SERVICE | named if named else _FROM_SERVICE
     if status == _NOT_MODIFIED:
         dropped |= {b"content-length"}  # that of a body which does not come
     kept = [

@@ -1,6 +1,5 @@
 """A service behind the gateway: exchanges with it, and its failures as errors of ours."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
@@ -47,31 +46,31 @@ class Upstream:
         self._most = most
         self._running = 0
 
-    async def begin(self, request: Request, timeout: float) -> tuple[Connection, Answer]:
-        """Send a request and return when the head of the answer is here.
+    async def begin(self, request: Request) -> tuple[Connection, Answer]:
+        """Send a request and return when the head of the answer is here; `end` has to follow.
 
-        `end` has to follow. Raises `Unavailable`, `UpstreamFailed`, `UpstreamTimeout` after
-        `timeout` seconds, and what the body raises.
+        Raises `Unavailable` and `UpstreamFailed`, and what the body raises; the caller
+        bounds the time.
         """
         if self._running >= self._most:
             raise Unavailable(f"the service {self.name} has too many requests in hand")
         self._running += 1
         try:
-            async with asyncio.timeout(timeout):
-                return await self._sent(request)
+            return await self._sent(request)
         except BaseException as error:
             self._running -= 1
-            raise self.meaning(error) from error
+            raise self._meaning(error) from error
 
-    async def part(self, answer: Answer, timeout: float) -> tuple[bytes, bool]:
+    async def part(self, answer: Answer) -> tuple[bytes, bool]:
         """The next part of an answer, and whether there is more; raises as `begin` does."""
-        if answer.complete:
-            return await answer.part()
         try:
-            async with asyncio.timeout(timeout):
-                return await answer.part()
+            return await answer.part()
         except Exception as error:
-            raise self.meaning(error) from error
+            raise self._meaning(error) from error
+
+    def timed_out(self) -> ThingwayError:
+        """The refusal when the service was too slow."""
+        return self._failed(UpstreamTimeout(f"the service {self.name} did not answer in time"))
 
     def end(self, connection: Connection) -> None:
         """Take the connection back."""
@@ -83,23 +82,27 @@ class Upstream:
         """Close the connections that are idle."""
         self._pool.close()
 
-    def meaning(self, error: BaseException) -> BaseException:
+    def _meaning(self, error: BaseException) -> BaseException:
         """What the failure of an exchange is to the client; other errors stay what they are."""
-        known: ThingwayError
+        log.debug("service %s: %r", self.name, error)
         match error:
             case Unreachable():
-                known = Unavailable(f"the service {self.name} cannot be reached")
-            case TimeoutError():
-                known = UpstreamTimeout(f"the service {self.name} did not answer in time")
+                return self._failed(Unavailable(f"the service {self.name} cannot be reached"))
             case BrokenOff():
-                known = UpstreamFailed(f"the service {self.name} broke the connection off")
+                return self._failed(
+                    UpstreamFailed(f"the service {self.name} broke the connection off")
+                )
             case NotHttp():
-                known = UpstreamFailed(f"the service {self.name} did not answer in HTTP")
+                return self._failed(
+                    UpstreamFailed(f"the service {self.name} did not answer in HTTP")
+                )
             case _:
                 return error
-        log.warning("service %s: %r", self.name, error)
-        self._metrics.upstream_failed(self.name, known.status)
-        return known
+
+    def _failed(self, error: ThingwayError) -> ThingwayError:
+        log.warning("%s", error.message)
+        self._metrics.upstream_failed(self.name, error.status)
+        return error
 
     async def _sent(self, request: Request) -> tuple[Connection, Answer]:
         connection = self._pool.take_idle()

@@ -91,6 +91,12 @@ def test_a_range_that_is_open_is_a_modest_one(kind, spec, low, high):
     assert all(low <= number <= high for number in column("n", kind, **spec))
 
 
+@pytest.mark.parametrize("spec", [{"min": 2**31 - 5}, {"max": 5 - 2**31}])
+def test_an_open_range_ends_where_its_type_does(spec):
+    """An INT never leaves 32 bits."""
+    assert all(-(2**31) <= number < 2**31 for number in column("n", "INT", **spec))
+
+
 def test_a_number_outside_of_the_modest_range_walks_on_from_where_it_is():
     """A counter that was set to a million does not fall back to a hundred."""
     parsed = parse_document(document(prop("n", "LONG"), prop("x", "DOUBLE")))
@@ -222,6 +228,13 @@ def test_write_only_properties_are_not_reported():
     assert {"r"} == rounds(raw, 1)[0]["s"].keys()
 
 
+def test_a_required_member_is_there_even_if_it_can_only_be_written():
+    """The check of a report demands it wherever its STRUCT is."""
+    raw = document(prop("s", "STRUCT", "RW"), prop("s.w", "INT", "W", required=True))
+
+    assert rounds(raw, 1)[0]["s"].keys() == {"w"}
+
+
 @pytest.mark.parametrize(
     ("spec", "size"), [({}, 1), ({"minSize": 3}, 3), ({"maxSize": 0}, 0), ({"maxSize": 2}, 1)]
 )
@@ -230,6 +243,13 @@ def test_an_array_has_a_fitting_size(spec, size):
     sizes = {len(value) for value in column("a", "ARRAY", elementDataType="INT", **spec)}
 
     assert {size} == sizes
+
+
+def test_an_array_keeps_its_size():
+    """It has as many elements as before, though each of them walks on."""
+    parsed = parse_document(document(prop("a", "ARRAY", elementDataType="INT")))
+
+    assert len(plausible_properties(parsed, random.Random(1), {"a": [1, 2, 3]})["a"]) == 3
 
 
 def test_previous_values_are_left_alone():

@@ -1,0 +1,66 @@
+"""Fixtures of the contract tests: one running platform, and applications that call it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.contract.client import MODEL, PRODUCT, Api, new_sn
+from tests.e2e.platform import Platform, shared
+
+
+@pytest.fixture(scope="session")
+def platform(request: pytest.FixtureRequest) -> Platform:
+    """The running platform of this pytest process."""
+    return shared(request.config)
+
+
+async def _application(platform: Platform, name: str) -> Api:
+    made = platform.command("app", "create", name)
+    api = Api(
+        platform.base_url, made["clientId"], made["clientSecret"], int(made["applicationId"])
+    )
+    return await api.log_in()
+
+
+@pytest.fixture(scope="session")
+async def api(platform: Platform) -> AsyncIterator[Api]:
+    """An application, with the tests' products imported."""
+    client = await _application(platform, "contract")
+    await client.done("PUT", f"/products/{MODEL}", PRODUCT)
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="session")
+async def foreign(platform: Platform, api: Api) -> AsyncIterator[Api]:
+    """Another application of the same tenant."""
+    client = await _application(platform, "foreign")
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def alone(platform: Platform, api: Api) -> AsyncIterator[Api]:
+    """An application of one test's own, which has no devices yet."""
+    client = await _application(platform, "alone")
+    yield client
+    await client.close()
+
+
+@dataclass
+class Thing:
+    """A device of the tests' product that can speak."""
+
+    id: int
+    sn: str
+    key: str
+
+
+@pytest.fixture
+async def thing(api: Api) -> Thing:
+    """A device that was added a moment ago, with its key."""
+    sn = new_sn()
+    identity = await api.add(sn)
+    issued = await api.done("POST", f"/devices/{identity}/credentials")
+    return Thing(identity, sn, issued["key"])

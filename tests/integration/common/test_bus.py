@@ -1,0 +1,266 @@
+"""Publishing, atomic batches, the outbox and rpc, on a real NATS."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from nats.js.api import DiscardPolicy, StreamConfig
+
+from libs.common.bus import EVENTS, Bus, Outbox, OutboxEntry, Outgoing, RpcClient, RpcServer
+from libs.common.bus.atomic import publish_all
+from libs.common.bus.streams import ensure_streams
+from libs.common.errors import Conflict, InvalidInput, ThingwayError, Unavailable, UpstreamFailed
+from libs.common.store.mongo import Mongo, Session, StoreUnavailable
+from tests.servers import Servers
+
+
+def events(*numbers: int, prefix: str = "") -> list[Outgoing]:
+    return [
+        Outgoing(f"event.t.device.{n}.x", b"%d" % n, f"{prefix}{n}" if prefix else None)
+        for n in numbers
+    ]
+
+
+async def texts(bus: Bus, stream: str = EVENTS) -> list[bytes]:
+    info = await bus.js.stream_info(stream)
+    numbers = range(info.state.first_seq, info.state.last_seq + 1)
+    return [(await bus.js.get_msg(stream, number)).data or b"" for number in numbers]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1000, 1001, 2500])
+async def test_all_of_many_messages_are_stored(bus: Bus, count: int):
+    """Whatever the number, and however it is cut into batches."""
+    await publish_all(bus, events(*range(count)))
+    assert (await bus.js.stream_info(EVENTS)).state.messages == count
+
+
+async def test_messages_of_one_batch_stay_in_order(bus: Bus):
+    """A batch is stored as it was given."""
+    await publish_all(bus, events(*range(50)))
+    assert await texts(bus) == [b"%d" % n for n in range(50)]
+
+
+async def test_a_batch_with_messages_that_are_known_stores_only_the_others(bus: Bus):
+    """Copies are dropped by their id, in the same batch too, and the rest is stored once."""
+    mark = datetime.now(UTC).isoformat()
+    await publish_all(bus, events(1, 2, 3, prefix=mark))
+    await publish_all(bus, events(2, 3, 4, 5, 5, prefix=mark))
+    await publish_all(bus, events(1, 2, 3, 4, 5, prefix=mark))
+    assert await texts(bus) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.fixture
+async def small(bus: Bus) -> Any:
+    """A stream that takes three messages."""
+    config = StreamConfig(
+        name="SMALL",
+        subjects=["small.>"],
+        max_msgs=3,
+        discard=DiscardPolicy.NEW,
+        allow_atomic=True,
+    )
+    await bus.js.add_stream(config)
+    yield
+    await bus.js.delete_stream("SMALL")
+
+
+async def test_a_full_stream_takes_a_batch_whole_or_not_at_all(bus: Bus, small: None):
+    """`Unavailable`, and nothing of the batch is there."""
+    with pytest.raises(Unavailable):
+        await publish_all(bus, [Outgoing("small.a", b"x")] * 5)
+    assert await texts(bus, "SMALL") == []
+    await publish_all(bus, [Outgoing("small.a", b"x")] * 3)
+    for given in (1, 2):
+        with pytest.raises(Unavailable):
+            await publish_all(bus, [Outgoing("small.a", b"x")] * given)
+    with pytest.raises(Unavailable):
+        await bus.publish([Outgoing("small.a", b"x")] * 2)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_subject_without_a_stream_is_unavailable_at_once(bus: Bus, count: int):
+    """Nobody waits for an acknowledgement that cannot come."""
+    async with asyncio.timeout(2):
+        with pytest.raises(Unavailable):
+            await publish_all(bus, [Outgoing("nowhere.at.all", b"x")] * count)
+
+
+async def test_headers_and_payload_arrive_as_they_were_given(bus: Bus):
+    """The frames that are written by hand are those of the client protocol."""
+    payload = bytes(range(256)) + b"\r\nPUB x 1\r\n"
+    given = [Outgoing(f"event.t.device.{n}.x", payload, None, {"A": "b c", "D": "é"}) for n in (1, 2)]
+    await publish_all(bus, given)
+    message = await bus.js.get_msg(EVENTS, (await bus.js.stream_info(EVENTS)).state.last_seq)
+    assert message.data == payload
+    assert (message.headers or {})["A"] == "b c"
+
+
+async def test_streams_that_are_there_are_left_alone(bus: Bus):
+    """Several processes may make the streams at the same time."""
+    await asyncio.gather(*(ensure_streams(bus.js) for _ in range(3)))
+
+
+async def test_nobody_at_the_address_is_told_in_time():
+    """Connecting gives up after the time it was given."""
+    async with asyncio.timeout(10):
+        with pytest.raises((OSError, TimeoutError, Exception)) as caught:
+            await Bus.connect("nats://127.0.0.1:1", name="test", wait=0.5)
+    assert not isinstance(caught.value, AssertionError)
+
+
+# The outbox
+
+
+async def write(mongo: Mongo, outbox: Outbox, *entries: OutboxEntry) -> list[dict[str, Any]]:
+    async def work(session: Session) -> list[dict[str, Any]]:
+        return await outbox.add(entries, session)
+
+    if "outbox" not in await mongo.database.list_collection_names():
+        await mongo.database.create_collection("outbox")
+    return await mongo.transaction(work)
+
+
+async def age(mongo: Mongo) -> None:
+    old = datetime.now(UTC) - timedelta(minutes=1)
+    await mongo.database["outbox"].update_many({}, {"$set": {"at": old}})
+
+
+async def test_what_a_crash_left_behind_is_swept_in_order(mongo: Mongo, bus: Bus):
+    """Entries that nobody relayed are published once they are old, and go away."""
+    outbox = Outbox(mongo.database, bus)
+    for number in range(5):
+        await write(mongo, outbox, OutboxEntry(f"event.t.device.{number}.x", b"%d" % number))
+    await outbox._sweep_once()
+    assert await texts(bus) == []
+    await age(mongo)
+    await outbox._sweep_once()
+    assert await texts(bus) == [b"0", b"1", b"2", b"3", b"4"]
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+async def test_relay_and_sweep_at_once_publish_once(mongo: Mongo, bus: Bus):
+    """The message id drops the copy."""
+    outbox = Outbox(mongo.database, bus)
+    written = await write(
+        mongo, outbox, *(OutboxEntry(f"event.t.device.{n}.x", b"x") for n in range(30))
+    )
+    await age(mongo)
+    await asyncio.gather(outbox.relay(written), outbox._sweep_once(), outbox.relay(written))
+    assert len(await texts(bus)) == 30
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: Mongo, bus: Bus):
+    """What cannot be published stays, and what stands behind it is published once."""
+    outbox = Outbox(mongo.database, bus)
+    await write(
+        mongo,
+        outbox,
+        OutboxEntry("nowhere.a", b"stuck"),
+        *(OutboxEntry(f"event.t.device.{n}.x", b"x") for n in range(600)),
+    )
+    await age(mongo)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await outbox._sweep_once()
+    assert (await bus.js.stream_info(EVENTS)).state.messages == 600
+    left = await mongo.database["outbox"].find().to_list(None)
+    assert [entry["payload"] for entry in left] == [b"stuck"]
+
+
+async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
+    """No event without the change that it tells of."""
+    outbox = Outbox(mongo.database, bus)
+    await write(mongo, outbox)
+
+    async def work(session: Session) -> None:
+        await outbox.add([OutboxEntry("event.t.device.1.x", b"x")], session)
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        await mongo.transaction(work)
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+async def test_a_relay_without_a_bus_leaves_its_entries_to_the_sweep(
+    mongo: Mongo, bus: Bus, servers: Servers
+):
+    """The caller has committed, so it is not told of a bus that is away."""
+    gone = await Bus.connect(servers.nats_url, name="gone")
+    await gone.drain()
+    for stream in (True, False):
+        outbox = Outbox(mongo.database, gone)
+        await outbox.relay(
+            await write(mongo, outbox, OutboxEntry("event.t.device.1.x", b"x", stream=stream))
+        )
+    assert await mongo.database["outbox"].count_documents({}) == 2
+    await age(mongo)
+    await Outbox(mongo.database, bus)._sweep_once()
+    assert await texts(bus) == [b"x"]
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+# rpc
+
+
+class Ask(msgspec.Struct):
+    what: str
+
+
+class Answer(msgspec.Struct):
+    length: int
+
+
+@pytest.fixture
+async def rpc(bus: Bus) -> Any:
+    server = RpcServer(bus, "test")
+
+    async def measure(request: Ask) -> Any:
+        match request.what:
+            case "conflict":
+                raise Conflict("is there\r\nInjected: yes — ü", field="sn", code="sn_exists")
+            case "store":
+                raise StoreUnavailable("away")
+            case "bug":
+                raise KeyError("bug")
+            case "nonsense":
+                return {"length": "long"}
+        return Answer(len(request.what))
+
+    server.offer("measure", Ask, measure)
+    await server.start()
+    yield RpcClient(bus)
+    await server.stop()
+
+
+async def test_a_call_is_answered(rpc: RpcClient):
+    """Struct in, struct out."""
+    assert await rpc.call("rpc.test.measure", Ask("abc"), Answer) == Answer(3)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "code"),
+    [
+        (Ask("conflict"), Conflict, "sn_exists"),
+        (Ask("store"), Unavailable, "service_unavailable"),
+        (Ask("bug"), ThingwayError, "server_error"),
+        (Ask("nonsense"), UpstreamFailed, "bad_gateway"),
+        ({"what": 1}, InvalidInput, "parameter_validation_failed"),
+    ],
+)
+async def test_errors_travel(
+    rpc: RpcClient, request_: Any, kind: type[ThingwayError], code: str
+):
+    """An error of ours is raised again at the caller; others are 5xx and never the caller's."""
+    with pytest.raises(ThingwayError) as caught:
+        await rpc.call("rpc.test.measure", request_, Answer)
+    assert (type(caught.value), caught.value.code) == (kind, code)
+
+
+async def test_nobody_there_is_unavailable_at_once(rpc: RpcClient):
+    """No responder: 503 without waiting."""
+    async with asyncio.timeout(2):
+        with pytest.raises(Unavailable):
+            await rpc.call("rpc.test.nothing", Ask("x"), Answer)

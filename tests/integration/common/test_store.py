@@ -1,0 +1,169 @@
+"""Leases, migrations and ids, on a real MongoDB."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.common.store.ids import IdAllocator
+from libs.common.store.lease import Leader, Lease
+from libs.common.store.migrations import Migration, migrate
+from libs.common.store.mongo import Mongo, StoreUnavailable
+
+
+async def test_a_lease_has_one_holder(mongo: Mongo):
+    """Of many that want it at once one gets it, may renew it, and gives it to the next."""
+    leases = [Lease(mongo.database, "job") for _ in range(8)]
+    held = await asyncio.gather(*(lease.acquire() for lease in leases))
+    assert sum(held) == 1
+    holder = leases[held.index(True)]
+    assert await holder.acquire()
+    other = leases[held.index(False)]
+    await other.release()
+    assert not await other.acquire()
+    await holder.release()
+    assert await other.acquire()
+    assert not await holder.acquire()
+
+
+async def test_a_lease_that_nobody_renews_ends(mongo: Mongo):
+    """When its holder has died, the lease goes to somebody else by itself."""
+    assert await Lease(mongo.database, "job", life=0.2).acquire()
+    other = Lease(mongo.database, "job")
+    async with asyncio.timeout(5):
+        while not await other.acquire():
+            await asyncio.sleep(0.02)
+
+
+class Jobs:
+    """Counts who works at the same time."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def work(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.now -= 1
+            self.ended.set()
+
+
+async def test_a_leader_works_alone_and_hands_over(mongo: Mongo):
+    """The job runs in one replica at a time, and in another one when that one leaves."""
+    jobs = Jobs()
+    tasks = [
+        asyncio.ensure_future(Leader(mongo.database, "job", jobs.work, life=0.4).run())
+        for _ in range(3)
+    ]
+    async with asyncio.timeout(20):
+        while tasks:
+            await jobs.begun.wait()
+            jobs.begun.clear()
+            row = await mongo.database["leases"].find_one({"_id": "job"})
+            assert row is not None
+            for task in tasks:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                if jobs.ended.is_set():
+                    tasks.remove(task)
+                    break
+                raise_if = task.exception() if not task.cancelled() else None
+                assert raise_if is None
+                tasks.remove(task)
+                break
+            if jobs.ended.is_set():
+                jobs.ended.clear()
+            elif tasks:
+                jobs.begun.set()
+    assert (jobs.most, jobs.now) == (1, 0)
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["error", "silence"])
+async def test_a_leader_stops_before_its_lease_can_end(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch, *, silent: bool
+):
+    """A database that fails or hangs ends the job while nobody else can hold the lease."""
+    jobs, life = Jobs(), 2.0
+    leader = Leader(mongo.database, "job", jobs.work, life=life)
+    task = asyncio.ensure_future(leader.run())
+    await jobs.begun.wait()
+    last = asyncio.get_running_loop().time()
+
+    async def away(_: Lease) -> bool:
+        if silent:
+            await asyncio.Event().wait()
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(Lease, "acquire", away)
+    async with asyncio.timeout(life):
+        await jobs.ended.wait()
+    assert asyncio.get_running_loop().time() - last < life
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_job_that_fails_is_started_again(mongo: Mongo):
+    """An error of the job is not the end of it."""
+    runs = asyncio.Queue[None]()
+
+    async def job() -> None:
+        runs.put_nowait(None)
+        raise ValueError("oops")
+
+    task = asyncio.ensure_future(Leader(mongo.database, "job", job, life=0.1).run())
+    async with asyncio.timeout(5):
+        for _ in range(3):
+            await runs.get()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def counting(ran: list[int], fail: set[int]) -> list[Migration]:
+    def step(number: int) -> Migration:
+        async def run(database: Any) -> None:
+            ran.append(number)
+            await asyncio.sleep(0.02)
+            await database["things"].insert_one({"_id": len(ran)})
+            if number in fail:
+                fail.discard(number)
+                raise RuntimeError("died")
+
+        return Migration(number, f"step {number}", run)
+
+    return [step(number) for number in (1, 2, 3)]
+
+
+async def test_migrations_run_once_across_starters(mongo: Mongo):
+    """Many processes that start at once: each step is done once, and all wait for it."""
+    ran: list[int] = []
+    steps = counting(ran, set())
+    await asyncio.gather(*(migrate(mongo.database, steps) for _ in range(6)))
+    assert ran == [1, 2, 3]
+    assert await mongo.database["migrations"].count_documents({}) == 3
+    await migrate(mongo.database, steps)
+    assert ran == [1, 2, 3]
+
+
+async def test_a_migration_that_died_is_taken_up_by_the_next_starter(mongo: Mongo):
+    """What was done stays done; the step that failed comes again."""
+    ran: list[int] = []
+    steps = counting(ran, {2})
+    with pytest.raises(RuntimeError):
+        await migrate(mongo.database, steps)
+    await migrate(mongo.database, steps)
+    assert ran == [1, 2, 2, 3]
+
+
+async def test_ids_are_unique_across_allocators(mongo: Mongo):
+    """Replicas that allocate at once never give an id twice."""
+    allocators = [IdAllocator(mongo.database, "things", block=7) for _ in range(4)]
+    ids = await asyncio.gather(*(one.take() for one in allocators for _ in range(50)))
+    assert len(set(ids)) == 200
+    assert min(ids) >= 1_000_000

@@ -1,0 +1,262 @@
+"""A command's end: answered once in effect, or expired."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.events import DeviceProfile
+from services.device.commands.delivery import Delivery
+from services.device.commands.messages import created
+from services.device.commands.model import Command, now
+from services.device.reports.ledger import Totals
+from tests.integration.device.reports.world import World
+
+
+def command(number: int, thing: int = 7, **more: Any) -> Command:
+    moment = now()
+    given: dict[str, Any] = {
+        "kind": "SET_PROPERTIES",
+        "payload": {"properties": {"interval": number}},
+        "created_at": moment,
+        "expires_at": moment + timedelta(hours=1),
+    }
+    return Command(
+        id=number,
+        thing_id=thing,
+        sn=f"SN{thing}",
+        tenant="default",
+        application_id=1,
+        profile=DeviceProfile(thing, f"SN{thing}"),
+        **{**given, **more},
+    )
+
+
+async def issue(world: World, *commands: Command) -> None:
+    await world.writer.write(commands, [])
+
+
+async def state(world: World, number: int) -> Command:
+    found = await world.commands.get(number, "default", 1)
+    assert found is not None
+    return found
+
+
+def subjects(said: list[tuple[str, Any]]) -> list[str]:
+    return [subject.removeprefix("event.default.") for subject, _ in said]
+
+
+@pytest.fixture
+async def sn(world: World) -> str:
+    return await world.add(7)
+
+
+async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(world: World, sn: str):
+    """SUCCESS records the properties, however often the reply is delivered."""
+    await issue(world, command(5))
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    messages = await world.fetch(1)
+    for process in (world.first, world.first, world.process()):
+        await process.ingest.handle(messages)
+    assert (await state(world, 5)).status == "SUCCESS"
+    assert [row["p"] for row in await world.stored()] == [{"interval": 5}]
+    assert await world.latest.of(7) == {"interval": 5}
+    assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
+    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.database["outbox"].count_documents({}) == 0
+
+
+async def test_one_reply_in_two_processes_at_once_is_counted_once(world: World, sn: str):
+    """A redelivered reply that overlaps with its first delivery closes and counts once."""
+    other = world.process()
+    for number in range(1, 21):
+        await issue(world, command(number))
+        await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
+        messages = await world.fetch(1)
+        await asyncio.gather(world.first.ingest.handle(messages), other.ingest.handle(messages))
+        assert await world.totals() == Totals(stored=number, rejected=0)
+    assert len(await world.stored()) == 20
+    assert len(await world.said()) == 40
+
+
+async def test_a_repeated_reply_is_taken_and_changes_nothing(world: World, sn: str):
+    """A command that was sent twice may be answered twice; the first answer stands."""
+    await issue(world, command(5))
+    await world.say(sn, {"commandId": "5", "status": "SUCCESS"}, "reply")
+    await world.say(sn, {"commandId": 5, "status": "FAILED"}, "reply")
+    first, second = await world.fetch(1), await world.fetch(1)
+    for batch in (first, second, second):
+        await world.first.ingest.handle(batch)
+    assert (await state(world, 5)).status == "SUCCESS"
+    assert await world.totals() == Totals(stored=2, rejected=0)
+    assert await world.reasons() == []
+    assert len(await world.stored()) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"{", "not a reply"),
+        ({"commandId": 6, "status": "SUCCESS"}, "not a command of this device"),
+        ({"commandId": 99, "status": "SUCCESS"}, "not a command of this device"),
+        ({"commandId": 5, "status": "DONE"}, "SUCCESS or FAILED"),
+        ({"commandId": "five", "status": "SUCCESS"}, "id of a command"),
+        ({"commandId": 2**64 - 1, "status": "SUCCESS"}, "id of a command"),
+        ({"commandId": -5, "status": "SUCCESS"}, "id of a command"),
+        ({"status": "SUCCESS"}, "command"),
+    ],
+    ids=str,
+)
+async def test_a_reply_to_nothing_is_refused_with_a_reason(
+    world: World, sn: str, body: Any, word: str
+):
+    """Garbage, unknown commands and those of other devices end in DEAD, and close nothing."""
+    await issue(world, command(5), command(6, thing=8))
+    await world.say(sn, body, "reply")
+    await world.deal(1)
+    (reason,) = await world.reasons()
+    assert word in reason
+    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert {(await state(world, number)).status for number in (5, 6)} == {"PENDING"}
+
+
+async def test_outputs_of_a_service_are_checked(world: World, sn: str):
+    """Good outputs are kept; bad ones are refused in words, and the call still ends."""
+    calls: dict[str, Any] = {
+        "kind": "CALL_SERVICE",
+        "payload": {"serviceId": "reboot", "inputs": {}},
+    }
+    await issue(world, command(5, **calls), command(6, **calls), command(8, **calls))
+    answers = [
+        {"commandId": 5, "status": "SUCCESS", "outputs": {"took": 3}},
+        {"commandId": 6, "status": "SUCCESS", "outputs": {"took": "long"}},
+        {"commandId": 8, "status": "FAILED", "error": {"code": 7}},
+    ]
+    for answer in answers:
+        await world.say(sn, answer, "reply")
+    await world.deal(3)
+    assert (await state(world, 5)).outputs == {"took": 3}
+    refused = await state(world, 6)
+    assert (refused.status, refused.outputs) == ("SUCCESS", None)
+    assert "outputs refused" in str(refused.error)
+    failed = await state(world, 8)
+    assert (failed.status, failed.error) == ("FAILED", '{"code":7}')
+    assert subjects(await world.said()).count("service.7.replied") == 3
+    assert await world.stored() == []
+
+
+async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
+    """Replies to several profile commands of one device do not lose one another's values."""
+    numbers = range(1, 13)
+    await issue(
+        world,
+        *(
+            command(n, kind="SET_PROFILE", payload={"values": [{"key": f"k{n}", "value": n}]})
+            for n in numbers
+        ),
+    )
+    for number in numbers:
+        await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
+    await world.deal(len(numbers))
+    assert await world.commands.profile(7) == {f"k{n}": n for n in numbers}
+
+
+def delivery(world: World) -> Delivery:
+    return Delivery(
+        database=world.database, bus=world.bus, commands=world.commands, writer=world.writer
+    )
+
+
+async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: str):
+    """TIMEOUT is written and said once; an answer after it is refused."""
+    over = now() - timedelta(seconds=1)
+    await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
+    for _ in range(2):
+        await delivery(world).once()
+    assert (await state(world, 5)).status == "TIMEOUT"
+    ((subject, body),) = await world.said()
+    assert (subject, body["status"]) == ("event.default.task.5.finished", "TIMEOUT")
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+    (reason,) = await world.reasons()
+    assert "expired" in reason
+    assert (await state(world, 5)).status == "TIMEOUT"
+    assert await world.totals() == Totals(stored=0, rejected=1)
+
+
+async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World, sn: str):
+    """Either the answer or the timeout wins; there is one closing event, and the count fits."""
+    for number in range(1, 16):
+        over = now()
+        await issue(world, command(number, created_at=over - timedelta(seconds=9), expires_at=over))
+        await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
+        messages = await world.fetch(1)
+        await asyncio.gather(world.first.ingest.handle(messages), delivery(world).once())
+    said = subjects(await world.said())
+    totals, stored = await world.totals(), len(await world.stored())
+    ends = [(await state(world, number)).status for number in range(1, 16)]
+    assert [said.count(f"task.{number}.finished") for number in range(1, 16)] == [1] * 15
+    assert ends.count("SUCCESS") == stored == totals.stored
+    assert ends.count("TIMEOUT") == totals.rejected == len(await world.reasons())
+
+
+async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
+    world: World, sn: str
+):
+    """Each sending comes later than the last; commands of absent devices rest."""
+    await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
+    await world.add(8)
+    await issue(world, command(5), command(6, thing=8))
+    heard: list[bytes] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(message.data)
+
+    subscription = await world.bus.client.subscribe("thing.*.down.command", cb=hear)
+    pauses = []
+    for sending in range(1, 5):
+        await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+        await delivery(world).once()
+        await world.bus.client.flush()
+        assert len(heard) == sending
+        row = await world.database["commands"].find_one({"_id": 5})
+        pauses.append((row["nextSendAt"] - now()).total_seconds())
+    assert pauses == sorted(pauses)
+    assert pauses[0] > 3
+    resting = await world.database["commands"].find_one({"_id": 6})
+    assert resting["nextSendAt"] == resting["expiresAt"]
+    await subscription.unsubscribe()
+
+
+async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: World, sn: str):
+    """Waking makes open commands due, oldest first, whatever their ids."""
+    early = now() - timedelta(minutes=5)
+    await issue(world, command(9, created_at=early), command(3))
+    await world.commands.rest(await world.commands.open_of(7))
+    await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
+    subscription = await world.bus.client.subscribe("thing.SN7.down.command")
+    await delivery(world).once()
+    await world.commands.wake([7], now())
+    await delivery(world).once()
+    sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
+    assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
+    await subscription.unsubscribe()
+
+
+async def test_a_command_that_lives_shortly_expires_in_time(world: World, sn: str):
+    """The first look at a command is not after its end."""
+    await issue(world, command(5, expires_at=now() + timedelta(seconds=1)))
+    row = await world.database["commands"].find_one({"_id": 5})
+    assert row["nextSendAt"] == row["expiresAt"]
+
+
+async def test_what_is_written_is_said_and_the_outbox_is_empty(world: World, sn: str):
+    """Writing a command says its event and sends it, to stream and to listeners."""
+    subscription = await world.bus.client.subscribe("thing.SN7.down.command")
+    one = command(5)
+    await world.writer.write([one], created(one))
+    assert b'"commandId":5' in (await subscription.next_msg(timeout=5)).data
+    assert subjects(await world.said()) == ["task.5.created"]
+    assert await world.database["outbox"].count_documents({}) == 0
+    await subscription.unsubscribe()

@@ -1,0 +1,227 @@
+"""A gateway in this process on real sockets, between raw clients and real services."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import pytest_asyncio
+import uvicorn
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.http.server import _listen
+from libs.common.identity import HeaderVerifier, Kind, Principal, make_keys
+from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key, device_key_hash
+from libs.common.identity.tokens import token_hash
+from libs.common.store.redis import Redis, connect_redis
+from libs.common.telemetry import Telemetry
+from services.gateway.app import create_gateway
+from services.gateway.settings import GatewaySettings
+from tests.servers import Servers
+
+DEVICES = "/device/openapi/v1/devices"
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[int]:
+    """Serve an ASGI application as our services do; give the port."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, http="httptools", server_header=False,
+        date_header=False, timeout_graceful_shutdown=1, proxy_headers=False,
+    )  # fmt: skip
+    server, listener = uvicorn.Server(config), _listen("127.0.0.1", 0)
+    task = asyncio.create_task(server._serve([listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+        assert not task.done(), task.result()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+
+
+@dataclass
+class Seen:
+    """One request as the service got it."""
+
+    method: str
+    path: str
+    query: str
+    fields: list[tuple[str, str]]
+    body: bytes = b""
+    complete: bool = False
+    cancelled: bool = False
+    first_part: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self.fields)
+
+
+class Recorder:
+    """A service that keeps what it was asked and answers what a test tells it to."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.ready = True
+        self.schema: dict[str, Any] = {"openapi": "3.1.0", "paths": {}}
+        self.respond: Callable[[Seen, Any, Any], Awaitable[None]] | None = None
+        self.port = 0
+
+    @property
+    def last(self) -> Seen:
+        return self.seen[-1]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["path"] == "/readyz":
+            await answer(send, b"{}", status=200 if self.ready else 503)
+        elif scope["path"] == "/schema/openapi.json":
+            await answer(send, msgspec.json.encode(self.schema))
+        else:
+            await self._record(scope, receive, send)
+
+    async def _record(self, scope: Any, receive: Any, send: Any) -> None:
+        fields = [(name.decode(), value.decode("latin-1")) for name, value in scope["headers"]]
+        path, query = scope["raw_path"].decode(), scope["query_string"].decode()
+        seen = Seen(scope["method"], path, query, fields)
+        self.seen.append(seen)
+        if self.respond is not None:
+            try:
+                await self.respond(seen, receive, send)
+            except asyncio.CancelledError:
+                seen.cancelled = True
+                raise
+            return
+        await read(seen, receive)
+        await answer(send, b'{"status":"Success"}')
+
+
+async def _lifespan(receive: Any, send: Any) -> None:
+    for event in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{event}.complete"})
+
+
+async def read(seen: Seen, receive: Any) -> None:
+    """Read the body of a request into what was seen of it."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            seen.cancelled = True
+            return
+        seen.body += message["body"]
+        seen.first_part.set()
+        more = message["more_body"]
+    seen.complete = True
+
+
+async def answer(send: Any, body: bytes, status: int = 200, *more: tuple[bytes, bytes]) -> None:
+    """Answer a whole body."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@dataclass
+class Gateway:
+    """A running gateway and its surroundings."""
+
+    port: int
+    redis: Redis
+    verifier: HeaderVerifier
+    http: httpx.AsyncClient
+
+    async def token(self, kind: Kind = Kind.APPLICATION, **more: Any) -> str:
+        """Make a valid token of a principal of its own."""
+        token = secrets.token_urlsafe(16)
+        subject = str(secrets.randbelow(10**9))
+        principal = Principal(kind=kind, tenant="t1", subject=subject, **more)
+        key = f"tw:token:{token_hash(token)}"
+        await self.redis.set(key, msgspec.json.encode(principal), ex=60)
+        return token
+
+    async def bearer(self) -> dict[str, str]:
+        """Header fields of an application."""
+        return {"Authorization": f"Bearer {await self.token()}"}
+
+    async def device(self) -> tuple[str, str]:
+        """SN and key of a device."""
+        sn, key = f"Sn{secrets.token_hex(4)}", secrets.token_hex(8)
+        copy = DeviceKeyCopy(sn=sn, device_id=7, tenant="t1", key_hash=device_key_hash(key))
+        await self.redis.set(device_copy_key(sn), msgspec.json.encode(copy), ex=60)
+        return sn, key
+
+    async def wire(self, text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection and send `text`, with CRLF for each line end."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(text.replace("\n", "\r\n").encode("latin-1"))
+        await writer.drain()
+        return reader, writer
+
+
+Start = Callable[..., contextlib.AbstractAsyncContextManager[Gateway]]
+
+
+@pytest_asyncio.fixture
+async def redis(servers: Servers) -> AsyncIterator[Redis]:
+    """The client of a test."""
+    client = connect_redis(servers.redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest_asyncio.fixture
+async def device() -> AsyncIterator[Recorder]:
+    """The service `device`."""
+    recorder = Recorder()
+    async with serving(recorder) as recorder.port:
+        yield recorder
+
+
+@pytest_asyncio.fixture
+async def auth() -> AsyncIterator[Recorder]:
+    """The service `auth`."""
+    recorder = Recorder()
+    async with serving(recorder) as recorder.port:
+        yield recorder
+
+
+@pytest.fixture
+def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> Start:
+    """Start a gateway with settings of a test's own."""
+
+    @contextlib.asynccontextmanager
+    async def start(**settings: Any) -> AsyncIterator[Gateway]:
+        private, public = make_keys()
+        given = {
+            "redis_url": servers.redis_url,
+            "nats_url": servers.nats_url,
+            "internal_private_key": private,
+            "upstreams": f"auth=http://127.0.0.1:{auth.port},device=http://127.0.0.1:{device.port}",
+        }
+        door = await create_gateway(
+            GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
+        )
+        async with (
+            serving(door) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http,
+        ):
+            yield Gateway(port, redis, HeaderVerifier(public), http)
+
+    return start
+
+
+@pytest_asyncio.fixture
+async def gateway(start: Start) -> AsyncIterator[Gateway]:
+    """A gateway with settings as they come."""
+    async with start() as running:
+        yield running

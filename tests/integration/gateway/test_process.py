@@ -1,0 +1,92 @@
+"""The gateway as a process: settings, metrics, and an orderly end."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import httpx
+import pytest
+
+from deploy.local import ports
+from deploy.local.process import PROJECT_ROOT
+from libs.common.identity import HeaderVerifier, make_keys
+from libs.common.store.redis import Redis
+from tests.servers import Servers
+
+from .conftest import DEVICES, Gateway, Recorder, answer
+
+
+async def started(environment: dict[str, str]) -> asyncio.subprocess.Process:
+    """Start `python -m services.gateway`."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "services.gateway", cwd=PROJECT_ROOT,
+        env={**os.environ, **environment}, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def test_process_serves_and_finishes_what_is_in_flight(
+    servers: Servers, redis: Redis, device: Recorder
+) -> None:
+    """SIGTERM lets a running request end well; metrics tell what was done."""
+    port, (private, public) = ports.choose_free(), make_keys()
+    process = await started(
+        {
+            "THINGWAY_PORT": str(port),
+            "THINGWAY_REDIS_URL": servers.redis_url,
+            "THINGWAY_NATS_URL": servers.nats_url,
+            "THINGWAY_INTERNAL_PRIVATE_KEY": private,
+            "THINGWAY_UPSTREAMS": f"device=http://127.0.0.1:{device.port}",
+        }
+    )
+    entered = asyncio.Event()
+
+    async def slowly(seen, receive, send):
+        entered.set()
+        await asyncio.sleep(0.5)
+        await answer(send, b"late")
+
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http:
+        gateway = Gateway(port, redis, HeaderVerifier(public), http)
+        async with asyncio.timeout(20):
+            while not await _answers(http):
+                await asyncio.sleep(0.05)
+        headers = await gateway.bearer()
+        assert (await http.get(f"{DEVICES}/5", headers=headers)).status_code == 200
+        assert (await http.get(f"{DEVICES}/5")).status_code == 401
+        metrics = (await http.get("/metrics")).text
+        device.respond = slowly
+        request = asyncio.ensure_future(http.get(f"{DEVICES}/5", headers=headers))
+        await asyncio.wait_for(entered.wait(), 5)
+        process.send_signal(signal.SIGTERM)
+        assert (await request).text == "late"
+    assert await asyncio.wait_for(process.wait(), 10) in {0, -signal.SIGTERM}
+    counted = [line for line in metrics.splitlines() if "gateway_requests_total{" in line]
+    assert any('status="2xx"' in line and line.endswith(" 1.0") for line in counted)
+    assert any('status="4xx"' in line and 'route="device"' in line for line in counted)
+    assert "thingway_gateway_latency_seconds_bucket" in metrics
+
+
+async def _answers(http: httpx.AsyncClient) -> bool:
+    try:
+        return (await http.get("/healthz")).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("THINGWAY_UPSTREAMS", "device"), ("THINGWAY_UPSTREAMS", "device=ftp://x"),
+     ("THINGWAY_TRUSTED_PROXIES", "somewhere")],
+)  # fmt: skip
+async def test_bad_setting_ends_with_one_line(variable: str, value: str) -> None:
+    """A setting that cannot be read ends the process with a line that names it."""
+    private, _ = make_keys()
+    environment = {
+        "THINGWAY_INTERNAL_PRIVATE_KEY": private,
+        "THINGWAY_UPSTREAMS": "device=http://127.0.0.1:1",
+    }
+    process = await started(environment | {variable: value})
+    _, text = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 1
+    assert variable in text.decode().splitlines()[-1]
