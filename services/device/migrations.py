@@ -1,12 +1,9 @@
 """Indexes of the service's database, in the order they came."""
 
-from contextlib import suppress
-from typing import Any
-
 from pymongo import ASCENDING, IndexModel
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database
+from libs.common.store.mongo import Database, create_missing
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
@@ -17,17 +14,12 @@ SEEN_FOR = 86_400
 
 
 async def _reports(database: Database) -> None:
-    await _create(database, EVENTS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    """Create what is written in transactions, where no collection must be created."""
+    await create_missing(database, EVENTS, clusteredIndex={"key": {"_id": 1}, "unique": True})
     for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
-        await _create(database, name)
+        await create_missing(database, name)
     await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
     await database["outbox"].create_index([("at", ASCENDING)])
-
-
-async def _create(database: Database, name: str, **options: Any) -> None:
-    """Create a collection that is written in transactions, where none must be created."""
-    with suppress(CollectionExists):
-        await database.create_collection(name, **options)
 
 
 async def _commands(database: Database) -> None:

@@ -30,6 +30,7 @@ from services.gateway.upstream.service import Upstream
 async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Door:
     """Build the gateway; its lifespan closes what is opened here."""
     addresses = parse_upstreams(settings.upstreams)
+    proxies = TrustedProxies(settings.trusted_proxies)
     routes = RouteTable()
     metrics = Metrics()
     redis = connect_redis(settings.redis_url)
@@ -70,7 +71,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         forwarder=Forwarder(
             upstreams, HeaderSigner(settings.internal_private_key), settings.request_timeout
         ),
-        proxies=TrustedProxies(settings.trusted_proxies),
+        proxies=proxies,
         pages=create_pages(
             Pages(
                 readiness=Readiness(checks),

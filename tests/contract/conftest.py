@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pytest
 
@@ -16,6 +17,7 @@ def platform(request: pytest.FixtureRequest) -> Platform:
 
 
 async def _application(platform: Platform, name: str) -> Api:
+    """Make an application; an application of a name that is taken would be refused."""
     made = platform.command("app", "create", name)
     api = Api(
         platform.base_url, made["clientId"], made["clientSecret"], int(made["applicationId"])
@@ -43,7 +45,7 @@ async def foreign(platform: Platform, api: Api) -> AsyncIterator[Api]:
 @pytest.fixture
 async def alone(platform: Platform, api: Api) -> AsyncIterator[Api]:
     """An application of one test's own, which has no devices yet."""
-    client = await _application(platform, "alone")
+    client = await _application(platform, f"alone {uuid4().hex[:8]}")
     yield client
     await client.close()
 

@@ -9,8 +9,6 @@ from tests.contract.conftest import Thing
 
 pytestmark = pytest.mark.xdist_group("contract")
 
-DEV_EUI = "24E124136B5{:05X}"
-
 
 async def test_add_answers_the_short_record(api: Api) -> None:
     """`{sn, deviceId}`, the id a number that every language holds exactly."""
@@ -152,7 +150,7 @@ async def test_search_pages_as_clients_walk_them(alone: Api) -> None:
     assert (beyond["content"], beyond["total"]) == ([], 5)
 
 
-async def test_every_filter_finds_what_it_names(alone: Api, platform) -> None:
+async def test_every_filter_finds_what_it_names(alone: Api) -> None:
     """Whole: sn, devEUI; in part: name, model, keyword; any of a list; each also misses."""
     eui = new_sn("")[:12] + "CAFE"
     wanted = await alone.add(

@@ -144,7 +144,7 @@ WRONG: list[Callable[[Api], dict[str, str]]] = [
     lambda _: {},
     lambda _: {"Authorization": ""},
     lambda _: {"Authorization": "Bearer"},
-    lambda _: {"Authorization": "Bearer "},
+    lambda _: {"Authorization": "Bearer ."},
     lambda _: {"Authorization": "Bearer not-a-token"},
     lambda _: {"Authorization": "Bearer " + "x" * 5000},
     lambda api: {"Authorization": f"Token {api.token}"},

@@ -19,6 +19,7 @@ from pymongo.errors import (
     CollectionInvalid,
     ConnectionFailure,
     DuplicateKeyError,
+    OperationFailure,
     PyMongoError,
 )
 
@@ -41,6 +42,19 @@ READERS = 8
 """Threads for `Mongo.read`."""
 DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
+NAMESPACE_EXISTS = 48
+"""MongoDB's code of a collection that is there already."""
+
+
+async def create_missing(database: Database, name: str, **options: Any) -> None:
+    """Create a collection unless it is there; another process may do the same just now."""
+    try:
+        await database.create_collection(name, **options)
+    except CollectionExists:
+        return
+    except OperationFailure as error:
+        if error.code != NAMESPACE_EXISTS:
+            raise
 
 
 class Mongo:

@@ -83,8 +83,7 @@ def _struct(node: Node, rng: random.Random, previous: object) -> Values:
 
 def _array(node: Node, rng: random.Random, last: list[Any] | None) -> list[Any]:
     least = max(node.min_size, 1)
-    size = len(last) if last else least if node.max_size is None else min(least, node.max_size)
-    before = last or [None] * size
+    before = last or [None] * (least if node.max_size is None else min(least, node.max_size))
     return [_value(node.element, rng, item) for item in before] if node.element else []
 
 

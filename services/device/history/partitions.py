@@ -6,11 +6,10 @@ page of one device is one range scan, and a redelivered report has the key it ha
 
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from libs.common.store.mongo import CollectionExists, Database
+from libs.common.store.mongo import Database, create_missing
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -54,10 +53,11 @@ class Partitions:
     async def ensure(self, partitions: Iterable[int]) -> None:
         """Create the partitions that are missing; a transaction must not create one."""
         for partition in set(partitions) - self._made:
-            with suppress(CollectionExists):
-                await self._database.create_collection(
-                    collection_name(partition), clusteredIndex={"key": {"_id": 1}, "unique": True}
-                )
+            await create_missing(
+                self._database,
+                collection_name(partition),
+                clusteredIndex={"key": {"_id": 1}, "unique": True},
+            )
             self._made.add(partition)
 
     async def drop_before(self, oldest: int) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
 
 from libs.common.bus import EVENTS, Bus, Outbox, OutboxEntry, Outgoing, RpcClient, RpcServer
@@ -25,7 +26,7 @@ def events(*numbers: int, prefix: str = "") -> list[Outgoing]:
 
 async def texts(bus: Bus, stream: str = EVENTS) -> list[bytes]:
     info = await bus.js.stream_info(stream)
-    numbers = range(info.state.first_seq, info.state.last_seq + 1)
+    numbers = range(max(1, info.state.first_seq), info.state.last_seq + 1)
     return [(await bus.js.get_msg(stream, number)).data or b"" for number in numbers]
 
 
@@ -90,7 +91,9 @@ async def test_a_subject_without_a_stream_is_unavailable_at_once(bus: Bus, count
 async def test_headers_and_payload_arrive_as_they_were_given(bus: Bus):
     """The frames that are written by hand are those of the client protocol."""
     payload = bytes(range(256)) + b"\r\nPUB x 1\r\n"
-    given = [Outgoing(f"event.t.device.{n}.x", payload, None, {"A": "b c", "D": "é"}) for n in (1, 2)]
+    given = [
+        Outgoing(f"event.t.device.{n}.x", payload, None, {"A": "b c", "D": "é"}) for n in (1, 2)
+    ]
     await publish_all(bus, given)
     message = await bus.js.get_msg(EVENTS, (await bus.js.stream_info(EVENTS)).state.last_seq)
     assert message.data == payload
@@ -105,9 +108,8 @@ async def test_streams_that_are_there_are_left_alone(bus: Bus):
 async def test_nobody_at_the_address_is_told_in_time():
     """Connecting gives up after the time it was given."""
     async with asyncio.timeout(10):
-        with pytest.raises((OSError, TimeoutError, Exception)) as caught:
+        with pytest.raises((OSError, TimeoutError, NatsError)):
             await Bus.connect("nats://127.0.0.1:1", name="test", wait=0.5)
-    assert not isinstance(caught.value, AssertionError)
 
 
 # The outbox
@@ -190,11 +192,12 @@ async def test_a_relay_without_a_bus_leaves_its_entries_to_the_sweep(
     """The caller has committed, so it is not told of a bus that is away."""
     gone = await Bus.connect(servers.nats_url, name="gone")
     await gone.drain()
-    for stream in (True, False):
-        outbox = Outbox(mongo.database, gone)
-        await outbox.relay(
-            await write(mongo, outbox, OutboxEntry("event.t.device.1.x", b"x", stream=stream))
-        )
+    outbox = Outbox(mongo.database, gone)
+    for entry in (
+        OutboxEntry("event.t.device.1.x", b"x"),
+        OutboxEntry("thing.1.down.command", b"x", stream=False),
+    ):
+        await outbox.relay(await write(mongo, outbox, entry))
     assert await mongo.database["outbox"].count_documents({}) == 2
     await age(mongo)
     await Outbox(mongo.database, bus)._sweep_once()
@@ -250,9 +253,7 @@ async def test_a_call_is_answered(rpc: RpcClient):
         ({"what": 1}, InvalidInput, "parameter_validation_failed"),
     ],
 )
-async def test_errors_travel(
-    rpc: RpcClient, request_: Any, kind: type[ThingwayError], code: str
-):
+async def test_errors_travel(rpc: RpcClient, request_: Any, kind: type[ThingwayError], code: str):
     """An error of ours is raised again at the caller; others are 5xx and never the caller's."""
     with pytest.raises(ThingwayError) as caught:
         await rpc.call("rpc.test.measure", request_, Answer)

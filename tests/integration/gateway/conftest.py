@@ -112,13 +112,14 @@ async def _lifespan(receive: Any, send: Any) -> None:
 
 async def read(seen: Seen, receive: Any) -> None:
     """Read the body of a request into what was seen of it."""
-    more = True
+    more, parts = True, bytearray()
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             seen.cancelled = True
             return
-        seen.body += message["body"]
+        parts += message["body"]
+        seen.body = bytes(parts) if len(parts) < 1000 or not message["more_body"] else b"..."
         seen.first_part.set()
         more = message["more_body"]
     seen.complete = True

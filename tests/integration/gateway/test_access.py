@@ -15,9 +15,7 @@ from .conftest import DEVICES, Gateway, Recorder, Start
 async def test_bearer_token_lets_in(gateway: Gateway, device: Recorder, scheme: str) -> None:
     """A valid token lets in whatever the case of the scheme; the service gets who it is."""
     token = await gateway.token(name="app")
-    reply = await gateway.http.get(
-        f"{DEVICES}/5", headers={"Authorization": f"{scheme} {token}"}
-    )
+    reply = await gateway.http.get(f"{DEVICES}/5", headers={"Authorization": f"{scheme} {token}"})
     assert reply.status_code == 200
     principal = gateway.verifier.verify(device.last.headers["x-thingway-principal"])
     assert principal == Principal(

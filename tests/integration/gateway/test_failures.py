@@ -60,7 +60,9 @@ async def test_nonsense_is_502(start: Start, said: bytes, status: int, code: str
 
 async def test_interim_answers_are_skipped(start: Start) -> None:
     """103 Early Hints of a service is not taken for its answer."""
-    said = b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    said = (
+        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    )
     async with raw_service(saying(said)) as upstreams, start(upstreams=upstreams) as gateway:
         reply = await gateway.http.get(f"{DEVICES}/5", headers=await gateway.bearer())
     assert (reply.status_code, reply.content, "link" in reply.headers) == (200, b"ok", False)

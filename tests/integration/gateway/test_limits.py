@@ -3,9 +3,8 @@
 import asyncio
 import secrets
 
-from services.gateway.limits import RateLimiter
-
 from libs.common.errors import TooManyRequests
+from services.gateway.limits import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start
 
@@ -17,9 +16,7 @@ def somebody() -> dict[str, str]:
 
 async def statuses(gateway: Gateway, path: str, headers: dict[str, str], count: int) -> list[int]:
     """The statuses of several requests at once."""
-    replies = await asyncio.gather(
-        *(gateway.http.get(path, headers=headers) for _ in range(count))
-    )
+    replies = await asyncio.gather(*(gateway.http.get(path, headers=headers) for _ in range(count)))
     return [reply.status_code for reply in replies]
 
 

@@ -144,7 +144,5 @@ async def test_trusted_proxy_is_believed(start: Start, device: Recorder) -> None
 async def test_trace_context_passes(gateway: Gateway, device: Recorder) -> None:
     """Without tracing the client's trace context goes on as it is."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    await gateway.http.get(
-        f"{DEVICES}/5", headers=await gateway.bearer() | {"traceparent": parent}
-    )
+    await gateway.http.get(f"{DEVICES}/5", headers=await gateway.bearer() | {"traceparent": parent})
     assert device.last.headers["traceparent"] == parent

@@ -83,8 +83,8 @@ async def test_answer_waits_for_a_slow_client(gateway: Gateway, device: Recorder
     async def respond(seen, receive, send):
         nonlocal sent
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for number in range(1, 801):
-            await send({"type": "http.response.body", "body": PART, "more_body": number < 800})
+        for number in range(1, 301):
+            await send({"type": "http.response.body", "body": PART, "more_body": number < 300})
             sent = number
 
     device.respond = respond
@@ -94,11 +94,11 @@ async def test_answer_waits_for_a_slow_client(gateway: Gateway, device: Recorder
     )
     assert (await head(reader))[0] == 200
     await asyncio.sleep(0.5)
-    assert 0 < sent < 400
+    assert 0 < sent < 200
     body = b""
     while part := await reader.read(1 << 20):
         body += part
-    assert body.count(b"p") == 800 * len(PART)
+    assert body.count(b"p") == 300 * len(PART)
     writer.close()
 
 
@@ -116,19 +116,17 @@ async def test_request_waits_for_a_slow_service(start: Start, device: Recorder) 
 
     async def body():
         nonlocal given
-        for given in range(1, 801):
+        for given in range(1, 301):
             yield PART
 
     async with start(max_body=100_000_000) as gateway:
         headers = await gateway.bearer()
-        request = asyncio.ensure_future(
-            gateway.http.post(DEVICES, content=body(), headers=headers)
-        )
+        request = asyncio.ensure_future(gateway.http.post(DEVICES, content=body(), headers=headers))
         await asyncio.sleep(1)
-        assert 0 < given < 400
+        assert 0 < given < 200
         go_on.set()
         assert (await request).status_code == 200
-    assert len(device.last.body) == 800 * len(PART)
+    assert len(device.last.body) == 300 * len(PART)
 
 
 async def test_head_has_no_body(gateway: Gateway, device: Recorder) -> None:
@@ -280,9 +278,7 @@ async def test_answer_before_the_body_ends(gateway: Gateway, device: Recorder) -
 
     for _ in range(3):
         with contextlib.suppress(httpx.WriteError):
-            reply = await gateway.http.post(
-                DEVICES, content=body(), headers=await gateway.bearer()
-            )
+            reply = await gateway.http.post(DEVICES, content=body(), headers=await gateway.bearer())
             assert (reply.status_code, reply.json()) == (400, {"early": 1})
     device.respond = None
     reply = await gateway.http.get(f"{DEVICES}/5", headers=await gateway.bearer())

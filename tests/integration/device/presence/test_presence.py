@@ -1,0 +1,152 @@
+"""Connection states, with their events, right again after whatever went wrong."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.common.store.mongo import StoreUnavailable
+from services.device.presence.connections import Connection
+from services.device.presence.http import HttpPresence
+from services.device.presence.store import PresenceStore
+from services.device.presence.watch import PresenceWatch
+from tests.integration.device.reports.world import World, until
+from tests.unit.device.presence.test_tracker import change
+
+
+@pytest.fixture
+def store(world: World) -> PresenceStore:
+    return PresenceStore(world.mongo, world.outbox)
+
+
+async def states(world: World) -> dict[int, str]:
+    rows = world.database["devices"].find()
+    return {row["_id"]: row["connectStatus"] async for row in rows}
+
+
+async def events(world: World) -> list[str]:
+    return [subject.removeprefix("event.default.device.") for subject, _ in await world.said()]
+
+
+async def test_each_transition_is_written_and_said_once(world: World, store: PresenceStore):
+    """ONLINE twice is one event, and so is OFFLINE."""
+    await world.add(1)
+    for _ in range(2):
+        assert await store.set_online({"SN1"}) == [1]
+    assert await states(world) == {1: "ONLINE"}
+    for _ in range(2):
+        await store.set_offline({"SN1"})
+    assert await states(world) == {1: "OFFLINE"}
+    assert await events(world) == ["1.online", "1.offline"]
+
+
+async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceStore):
+    """Both may think that they lead, for a moment."""
+    await world.add(1)
+    other = PresenceStore(world.mongo, world.outbox)
+    await asyncio.gather(*(one.set_online({"SN1"}) for one in (store, other, store)))
+    assert await events(world) == ["1.online"]
+
+
+async def test_a_device_that_was_never_there_stays_disconnected(world: World, store: PresenceStore):
+    """Reconciling makes OFFLINE only who was ONLINE."""
+    await world.add(1)
+    await world.add(2, connectStatus="ONLINE")
+    await world.add(3, connectStatus="ONLINE")
+    await store.set_others_offline({"SN3"})
+    assert await states(world) == {1: "DISCONNECT", 2: "OFFLINE", 3: "ONLINE"}
+
+
+async def test_http_devices_fall_silent(world: World, store: PresenceStore):
+    """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
+    await world.add(1)
+    await store.heard(1, 60)
+    await store.set_offline({"SN1"})
+    await store.set_others_offline(set())
+    await store.sweep_http(set())
+    assert await states(world) == {1: "ONLINE"}
+    await world.database["devices"].update_one({}, [{"$set": {"httpUntil": "$$NOW"}}])
+    await store.sweep_http({"SN1"})
+    assert await states(world) == {1: "ONLINE"}
+    await store.sweep_http(set())
+    assert await states(world) == {1: "OFFLINE"}
+
+
+async def test_hearing_a_device_often_writes_seldom(
+    world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch
+):
+    """One write for a burst of reports."""
+    sn = await world.add(1)
+    thing = (await world.first.things.by_sn([sn]))[sn]
+    heard: list[int] = []
+
+    async def count(device_id: int, life: float) -> None:
+        heard.append(device_id)
+
+    monkeypatch.setattr(store, "heard", count)
+    presence = HttpPresence(store, 60)
+    for _ in range(5):
+        await presence.heard(thing)
+    assert heard == [1]
+
+
+class Account:
+    """Stands for NATS's system account."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, set[Connection]] = {}
+
+    async def connections(self) -> dict[str, set[Connection]]:
+        return {sn: set(found) for sn, found in self.open.items()}
+
+
+@pytest.fixture
+async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("services.device.presence.watch.SWEEP", 0.05)
+    watch = PresenceWatch(system=world.bus, store=store, commands=world.commands)
+    watch._account = account = Account()  # type: ignore[assignment]
+    job = asyncio.ensure_future(watch.run())
+    yield watch, account
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+
+
+async def test_a_device_that_connects_while_the_database_is_away_is_online_after(
+    world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch, watching: Any
+):
+    """The event was taken in and could not be written; the next picture makes it good."""
+    watch, account = watching
+    await world.add(1)
+    failed = asyncio.Event()
+
+    async def away(_: Any) -> list[int]:
+        failed.set()
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "set_online", away)
+        account.open["SN1"] = {("A", 1)}
+        watch._changes.put_nowait(change("SN1", 1))
+        async with asyncio.timeout(5):
+            await failed.wait()
+
+    async def online() -> bool:
+        return await states(world) == {1: "ONLINE"}
+
+    await until(online)
+
+
+async def test_http_devices_fall_silent_while_others_come_and_go(
+    world: World, store: PresenceStore, watching: Any
+):
+    """A steady stream of connections does not keep the sweep from its work."""
+    watch, _ = watching
+    await world.add(1)
+    await store.heard(1, 0.1)
+
+    async def offline() -> bool:
+        watch._changes.put_nowait(change("SN9", 1))
+        watch._changes.put_nowait(change("SN9", 1, "x"))
+        return await states(world) == {1: "OFFLINE"}
+
+    await until(offline)

@@ -1,0 +1,64 @@
+"""Which address a request is said to come from."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.settings import SettingsInvalid
+from services.gateway.access.addresses import Origin, TrustedProxies
+
+
+def origin(proxies: str, peer: str, **fields: str) -> Origin:
+    headers = {name.replace("_", "-").encode(): value.encode() for name, value in fields.items()}
+    scope: Any = {"client": (peer, 1), "scheme": "http"}
+    return TrustedProxies(proxies).origin(scope, {b"host": b"here"} | headers)
+
+
+def test_nobody_is_believed_by_default() -> None:
+    """Without trusted proxies the peer is the client, whatever it says."""
+    found = origin("", "1.1.1.1", x_forwarded_for="2.2.2.2", x_forwarded_proto="https")
+    assert found == Origin("1.1.1.1", "1.1.1.1", "http", "here")
+
+
+@pytest.mark.parametrize(
+    ("chain", "client"),
+    [
+        ("2.2.2.2", "2.2.2.2"),
+        ("9.9.9.9, 2.2.2.2", "2.2.2.2"),
+        ("9.9.9.9, 2.2.2.2, 10.0.0.7", "2.2.2.2"),
+        ("10.0.0.8, 10.0.0.7", "10.0.0.8"),
+        ("", "10.0.0.1"),
+        ("rubbish, 10.0.0.7", "rubbish"),
+    ],
+)
+def test_client_is_the_last_foreign_address(chain: str, client: str) -> None:
+    """Of a chain behind trusted proxies the last address that is not one is the client."""
+    found = origin("10.0.0.0/24", "10.0.0.1", x_forwarded_for=chain)
+    assert found.address == client
+    assert found.forwarded_for.endswith("10.0.0.1")
+
+
+def test_foreign_peer_is_not_believed() -> None:
+    """A peer that is not among the trusted ones cannot say where it comes from."""
+    assert origin("10.0.0.1", "3.3.3.3", x_forwarded_for="2.2.2.2").address == "3.3.3.3"
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("1.2.3.4", "1.2.3.4"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("x:y", "x:y"),
+    ],
+)
+def test_limit_key(address: str, key: str) -> None:
+    """An IPv6 client is limited with its network: it has 2^64 addresses."""
+    assert Origin(address, "", "", "").limit_key == key
+
+
+def test_bad_setting_is_named() -> None:
+    """What is no address is refused with the name of the variable."""
+    with pytest.raises(SettingsInvalid, match="THINGWAY_TRUSTED_PROXIES"):
+        TrustedProxies("10.0.0.1, nonsense")

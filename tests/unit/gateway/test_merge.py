@@ -1,0 +1,79 @@
+"""One OpenAPI document of several."""
+
+from typing import Any
+
+from services.gateway.docs.merge import merge
+from services.gateway.routes import ROUTES, Credential, Route
+
+EXTRA = Route(name="x", prefix=b"/x/", upstream="x", credential=Credential.TOKEN)
+
+
+def document(path: str, **schemas: Any) -> dict[str, Any]:
+    operation = {
+        "operationId": "Get",
+        "responses": {
+            "200": {
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Answer"}}}
+            }
+        },
+    }
+    return {"paths": {path: {"get": operation}}, "components": {"schemas": schemas}}
+
+
+def answer_of(merged: dict[str, Any], path: str) -> dict[str, Any]:
+    operation = merged["paths"][path]["get"]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    return merged["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+
+
+def test_clashing_components_are_kept_apart() -> None:
+    """A name that two services use for different things means each its own afterwards."""
+    device = document("/device/openapi/v1/a", Answer={"type": "object"})
+    other = document("/x/a", Answer={"type": "string"})
+    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    assert answer_of(merged, "/device/openapi/v1/a") == {"type": "object"}
+    assert answer_of(merged, "/x/a") == {"type": "string"}
+
+
+def test_components_that_refer_to_clashing_ones_are_kept_apart() -> None:
+    """Two equal definitions are different when what they refer to is."""
+    shared = {"items": {"$ref": "#/components/schemas/Item"}}
+    device = document("/device/openapi/v1/a", Answer=shared, Item={"type": "object"})
+    other = document("/x/a", Answer=shared, Item={"type": "string"})
+    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    first, second = answer_of(merged, "/device/openapi/v1/a"), answer_of(merged, "/x/a")
+    schemas = merged["components"]["schemas"]
+    items = [schemas[one["items"]["$ref"].rpartition("/")[2]]["type"] for one in (first, second)]
+    assert items == ["object", "string"]
+
+
+def test_equal_components_stay_one() -> None:
+    """A definition that services share is not doubled."""
+    device = document("/device/openapi/v1/a", Answer={"type": "object"})
+    other = document("/x/a", Answer={"type": "object"})
+    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    assert set(merged["components"]["schemas"]) == {"Answer", "GatewayRefusal"}
+
+
+def test_operation_ids_stay_unique() -> None:
+    """Operations of the same id in two services have different ones afterwards."""
+    device, other = document("/device/openapi/v1/a", Answer={}), document("/x/a", Answer={})
+    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    ids = [item["get"]["operationId"] for item in merged["paths"].values()]
+    assert sorted(ids) == ["device.Get", "x.Get"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """The responses that the gateway adds are among the components."""
+    merged = merge({"device": document("/device/openapi/v1/a", Answer={})}, ROUTES)
+    responses = merged["paths"]["/device/openapi/v1/a"]["get"]["responses"]
+    names = [entry["$ref"].rpartition("/")[2] for entry in responses.values() if "$ref" in entry]
+    assert names
+    assert set(names) <= set(merged["components"]["responses"])
+
+
+def test_documents_are_not_changed() -> None:
+    """What came from the services stays as it came: it is merged again later."""
+    device = document("/device/openapi/v1/a", Answer={})
+    merge({"device": device}, ROUTES)
+    assert device == document("/device/openapi/v1/a", Answer={})

@@ -1,0 +1,59 @@
+"""The routing table."""
+
+import pytest
+
+from libs.common.settings import SettingsInvalid
+from services.gateway.routes import Credential, Route, RouteTable
+from services.gateway.settings import parse_upstreams
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "target"),
+    [
+        (b"/oauth/token", "token", b"/oauth/token"),
+        (b"/device/openapi/v1/devices/1", "device", b"/device/openapi/v1/devices/1"),
+        (b"/device/openapi/v1.0/devices", "device", b"/device/openapi/v1/devices"),
+        (b"/ingest/v1/SN/report", "ingest", b"/ingest/v1/SN/report"),
+        (b"/device/openapi/v1/products/A.B..C", "device", b"/device/openapi/v1/products/A.B..C"),
+    ],
+)
+def test_route_is_found(path: bytes, name: str, target: bytes) -> None:
+    """A path finds its service, and what that is asked for."""
+    route = RouteTable().find(path)
+    assert route is not None
+    assert (route.name, route.target(path)) == (name, target)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"/", b"", b"/oauth/token/", b"/oauth/tokens", b"/device/openapi/v1", b"/DEVICE/openapi/v1/x",
+     b"/device/openapi/v1/../x", b"/device/openapi/v1/%2E./x", b"/device/openapi/v1/a/.",
+     b"/device/openapi/v1/a%2f..%5Cb"],
+)  # fmt: skip
+def test_no_route(path: bytes) -> None:
+    """Other paths have no service, nor have those with dot segments."""
+    assert RouteTable().find(path) is None
+
+
+def test_longest_prefix_wins() -> None:
+    """A line for a part of an API wins over the line for all of it."""
+    whole = Route(name="a", prefix=b"/api/", upstream="a", credential=Credential.NONE)
+    part = Route(name="b", prefix=b"/api/b/", upstream="b", credential=Credential.NONE)
+    table = RouteTable([whole, part])
+    assert (table.find(b"/api/b/x"), table.find(b"/api/c")) == (part, whole)
+
+
+def test_upstreams_are_read() -> None:
+    """Names and addresses of services come from one variable."""
+    found = parse_upstreams("auth=http://127.0.0.1:1/, device=https://device")
+    assert {name: str(url) for name, url in found.items()} == {
+        "auth": "http://127.0.0.1:1",
+        "device": "https://device",
+    }
+
+
+@pytest.mark.parametrize("text", ["auth", "=http://a", "auth=ftp://a", "auth=http://", "a=b:c:d"])
+def test_bad_upstreams_are_named(text: str) -> None:
+    """An entry that is none is named with its variable."""
+    with pytest.raises(SettingsInvalid, match="THINGWAY_UPSTREAMS"):
+        parse_upstreams(text)
