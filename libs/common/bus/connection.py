@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -24,14 +24,13 @@ IN_FLIGHT = 512
 """Most publishes that one call has waiting for their acknowledgement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A message to publish. `msg_id` lets JetStream drop a copy within its window."""
 
     subject: str
     payload: bytes
     msg_id: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
 
     def all_headers(self) -> dict[str, str] | None:
         """The headers with the message id among them, None when there are none."""

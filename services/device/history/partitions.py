@@ -7,6 +7,7 @@ page of one device is one range scan, and a redelivered report has the key it ha
 import struct
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from libs.common.store.mongo import Database, create_missing
@@ -28,6 +29,7 @@ def partition_of(ts: int) -> int:
     return ts // SPAN_MS
 
 
+@cache
 def collection_name(partition: int) -> str:
     """`history_` and the partition's first day."""
     first = datetime.fromtimestamp(partition * SPAN_MS / 1000, UTC)

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from libs.common.tsl import Fault, InvalidValues, MalformedReport, Report
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink, time_fault
 from services.device.things import Thing
 
 
-@dataclass(slots=True, frozen=True)
-class GoodReport:
+class GoodReport(msgspec.Struct, frozen=True):
     """A report with at least one good property."""
 
     uplink: Uplink
@@ -20,8 +21,7 @@ class GoodReport:
     faults: list[Fault]
 
 
-@dataclass(slots=True, frozen=True)
-class GoodEvent:
+class GoodEvent(msgspec.Struct, frozen=True):
     """An event of the device's TSL."""
 
     uplink: Uplink
@@ -31,14 +31,13 @@ class GoodEvent:
     outputs: dict[str, Any]
 
 
-@dataclass(slots=True, frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A message refused whole, and why; `thing` is None for an unknown SN."""
 
     uplink: Uplink
     reason: str
     thing: Thing | None = None
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault] = []
 
 
 @dataclass(slots=True)

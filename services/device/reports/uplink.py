@@ -1,7 +1,6 @@
 """A message of `UPLINK`, read: who said what on which channel, and when it came."""
 
-from dataclasses import dataclass
-
+import msgspec
 from nats.aio.msg import Msg
 
 MAX_PAYLOAD = 256 * 1024
@@ -15,8 +14,7 @@ QOS_1 = "1"
 ACK_PARTS, ACK_PARTS_WITH_DOMAIN = 9, 11
 
 
-@dataclass(slots=True, frozen=True)
-class Uplink:
+class Uplink(msgspec.Struct, frozen=True):
     """One message of a device, as the stream received it."""
 
     sn: str

@@ -68,11 +68,16 @@ class Recorder:
     """A service that keeps what it was asked and answers what a test tells it to."""
 
     def __init__(self) -> None:
+        self.port = 0
+        self.renew()
+
+    def renew(self) -> "Recorder":
+        """Forget everything."""
         self.seen: list[Seen] = []
         self.ready = True
         self.schema: dict[str, Any] = {"openapi": "3.1.0", "paths": {}}
         self.respond: Callable[[Seen, Any, Any], Awaitable[None]] | None = None
-        self.port = 0
+        return self
 
     @property
     def last(self) -> Seen:
@@ -180,20 +185,24 @@ async def redis(servers: Servers) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-@pytest_asyncio.fixture
-async def device() -> AsyncIterator[Recorder]:
-    """The service `device`."""
-    recorder = Recorder()
-    async with serving(recorder) as recorder.port:
-        yield recorder
+@pytest_asyncio.fixture(scope="session")
+async def _services() -> AsyncIterator[tuple[Recorder, Recorder]]:
+    """Two services for all tests: to start one costs more than most tests do."""
+    first, second = Recorder(), Recorder()
+    async with serving(first) as first.port, serving(second) as second.port:
+        yield first, second
 
 
-@pytest_asyncio.fixture
-async def auth() -> AsyncIterator[Recorder]:
-    """The service `auth`."""
-    recorder = Recorder()
-    async with serving(recorder) as recorder.port:
-        yield recorder
+@pytest.fixture
+def device(_services: tuple[Recorder, Recorder]) -> Recorder:
+    """The service `device`, as new."""
+    return _services[0].renew()
+
+
+@pytest.fixture
+def auth(_services: tuple[Recorder, Recorder]) -> Recorder:
+    """The service `auth`, as new."""
+    return _services[1].renew()
 
 
 @pytest.fixture

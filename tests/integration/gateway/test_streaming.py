@@ -116,7 +116,8 @@ async def test_request_waits_for_a_slow_service(start: Start, device: Recorder) 
 
     async def body():
         nonlocal given
-        for given in range(1, 301):
+        for _ in range(300):
+            given += 1
             yield PART
 
     async with start(max_body=100_000_000) as gateway:

@@ -1,0 +1,197 @@
+"""What an application asks for, checked and written down as commands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from libs.common.bus import OutboxEntry
+from libs.common.errors import InvalidInput, NotFound, TooLarge
+from libs.common.identity import Kind, Principal
+from services.device.commands.model import Command
+from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.service import CommandService, describe, read_device_ids
+from services.device.things import Thing
+from tests.unit.device.things.examples import thing
+
+ME = Principal(Kind.APPLICATION, "default", "1")
+
+
+@dataclass
+class World:
+    """Stands for every collaborator of the service."""
+
+    mine: Thing = field(default_factory=thing)
+    latest: dict[str, Any] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    entries: list[OutboxEntry] = field(default_factory=list)
+    confirmed: dict[str, Any] = field(default_factory=dict)
+    number: int = 100
+
+    async def of(self, first: Any, device_id: int | None = None) -> Any:
+        if device_id is None:
+            return dict(self.latest)
+        if device_id != self.mine.id:
+            raise NotFound("no")
+        return self.mine
+
+    async def take(self) -> int:
+        self.number += 1
+        return self.number
+
+    async def write(self, commands: Sequence[Command], entries: Sequence[OutboxEntry]) -> None:
+        self.commands += commands
+        self.entries += entries
+
+    async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
+        return next((one for one in self.commands if one.id == command_id), None)
+
+    async def open_of(self, thing_id: int) -> list[Command]:
+        return self.commands
+
+    async def profile(self, thing_id: int) -> dict[str, Any]:
+        return dict(self.confirmed)
+
+    def service(self) -> CommandService:
+        return CommandService(
+            things=self, commands=self, latest=self, ids=self, writer=self, life=60
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_an_update_is_a_command_with_its_event_and_two_sendings(world: World):
+    """Event, kept copy and plain copy are written together with the command."""
+    command = await world.service().update_properties(ME, 7, {"interval": 5})
+    assert (command.kind, command.status) == ("SET_PROPERTIES", "PENDING")
+    assert command.expires_at - command.created_at == timedelta(seconds=60)
+    assert [(entry.subject, entry.stream) for entry in world.entries] == [
+        ("event.default.task.101.created", True),
+        ("$MQTT.msgs.thing.SN7.down.command", True),
+        ("thing.SN7.down.command", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "field_"),
+    [
+        ({}, "properties"),
+        ({"temperature": 1}, "properties.temperature"),
+        ({"nope": 1, "interval": 2}, "properties.nope"),
+        ({"interval": "x"}, "properties.interval"),
+        ({"limits": {"low": "x"}}, "properties.limits.low"),
+    ],
+    ids=str,
+)
+async def test_one_bad_property_refuses_them_all(
+    world: World, properties: dict[str, Any], field_: str
+):
+    """Nothing is written, and the field is named."""
+    with pytest.raises(InvalidInput) as caught:
+        await world.service().update_properties(ME, 7, properties)
+    assert caught.value.field == field_
+    assert world.commands == []
+
+
+async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):
+    """Latest values, with open commands over them, newest last; read-only ones left out."""
+    service = world.service()
+    world.latest = {"interval": 1, "temperature": 20.0, "limits": {"low": 1, "high": 9}}
+    await service.update_properties(ME, 7, {"limits": {"low": 3}})
+    await service.update_properties(ME, 7, {"interval": 4})
+    await service.update_properties(ME, 7, {"interval": 5})
+    config = await service.config(ME, 7)
+    assert (config.type, config.version) == ("TSL", "v1.0")
+    assert config.properties == {"interval": 5, "limits": {"low": 3, "high": 9}}
+
+
+async def test_a_gateway_shows_its_profile(world: World):
+    """Confirmed values, with those of open commands over them."""
+    world.mine = thing(device_type="GATEWAY")
+    world.confirmed = {"a": 1, "b": 2}
+    service = world.service()
+    config = Config(values=[ProfileValue("b", 3), ProfileValue("c", 4)])
+    await service.create_tasks(ME, CreateTasks("PROFILE", [7], config))
+    found = await service.config(ME, 7)
+    assert found.values == [
+        {"key": "a", "value": 1},
+        {"key": "b", "value": 3},
+        {"key": "c", "value": 4},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field_"),
+    [
+        (CreateTasks("TSL", [7], Config()), "config.properties"),
+        (CreateTasks("PROFILE", [7], Config()), "config.values"),
+        (CreateTasks("OTHER", [7], Config()), "type"),
+        (CreateTasks("TSL", "", Config()), "deviceIds"),
+        (CreateTasks("TSL", [7], Config(properties={"nope": 1})), "config.properties.nope"),
+        (
+            CreateTasks("PROFILE", [7], Config(values=[ProfileValue("a", 2**64)])),
+            "config.values[0]",
+        ),
+    ],
+    ids=range(6),
+)
+async def test_a_wrong_task_names_its_field(world: World, request_: CreateTasks, field_: str):
+    """And writes nothing."""
+    with pytest.raises(InvalidInput) as caught:
+        await world.service().create_tasks(ME, request_)
+    assert caught.value.field == field_
+    assert world.commands == []
+
+
+async def test_a_task_for_a_device_that_is_not_mine_creates_none(world: World):
+    """All or nothing."""
+    config = Config(properties={"interval": 1})
+    with pytest.raises(NotFound):
+        await world.service().create_tasks(ME, CreateTasks("TSL", "7;8", config))
+    assert world.commands == []
+
+
+async def test_a_command_that_no_message_can_carry_is_refused(world: World):
+    """413 before anything is written: it would block the outbox."""
+    config = Config(values=[ProfileValue("a", "x" * 2_000_000)])
+    with pytest.raises(TooLarge):
+        await world.service().create_tasks(ME, CreateTasks("PROFILE", [7], config))
+    assert world.commands == []
+
+
+async def test_a_service_call_is_checked(world: World):
+    """An unknown service and a bad input are 400."""
+    service = world.service()
+    for service_id, inputs in (("nope", None), ("reboot", {"x": 1})):
+        with pytest.raises(InvalidInput):
+            await service.call_service(ME, 7, service_id, inputs)
+    command = await service.call_service(ME, 7, "reboot", None)
+    assert command.payload == {"serviceId": "reboot", "inputs": {}}
+    task = await service.task(ME, command.id)
+    assert (task.type, task.service_id, task.status) == ("SERVICE", "reboot", "PENDING")
+    assert describe(command) == task
+    with pytest.raises(NotFound):
+        await service.task(ME, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [([1, "2"], [1, 2]), ("1,2;3", [1, 2, 3]), ("1, 1", [1]), (["4,5", 6], [4, 5, 6])],
+    ids=str,
+)
+def test_device_ids_are_read_in_every_spelling(given: Any, ids: list[int]):
+    """Numbers, text, and text with commas or semicolons."""
+    assert read_device_ids(given) == ids
+
+
+@pytest.mark.parametrize("given", [[], "", "x", "1,,2", "-1", "0", str(2**53), "9" * 40, "1.5"])
+def test_other_device_ids_are_refused(given: Any):
+    """The field is named."""
+    with pytest.raises(InvalidInput) as caught:
+        read_device_ids(given)
+    assert caught.value.field == "deviceIds"

@@ -1,0 +1,31 @@
+"""A thing to test with."""
+
+import time
+from typing import Any
+
+from libs.common.contracts.events import DeviceProfile
+from libs.common.tsl import compile_tsl, parse_document
+from services.device.things import Thing
+from tests.integration.device.reports.world import TSL
+
+_TSL = compile_tsl(parse_document(TSL))
+
+
+def thing(**more: Any) -> Thing:
+    """The device 7 of application 1."""
+    given: dict[str, Any] = {
+        "id": 7,
+        "sn": "SN7",
+        "tenant": "default",
+        "model": "m",
+        "tsl_version": "v1.0",
+        "application_id": 1,
+        "data_storage": True,
+        "device_type": "COMMON",
+        "online": False,
+        "profile": DeviceProfile(7, "SN7"),
+        "tsl": _TSL,
+        "facts": {},
+        "loaded": time.monotonic(),
+    }
+    return Thing(**{**given, **more})

@@ -1,0 +1,47 @@
+"""Jobs beside a service."""
+
+import asyncio
+import signal
+
+import pytest
+
+from services.device.wiring import running
+
+
+async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
+    """A process that serves and no longer works would look ready."""
+    raised: list[int] = []
+    failed = asyncio.Event()
+
+    def end(number: int) -> None:
+        raised.append(number)
+        failed.set()
+
+    monkeypatch.setattr(signal, "raise_signal", end)
+
+    async def broken() -> None:
+        raise ValueError("oops")
+
+    async with running(broken(), asyncio.sleep(60)):
+        async with asyncio.timeout(2):
+            await failed.wait()
+    assert raised == [signal.SIGTERM]
+
+
+async def test_jobs_end_with_the_service(monkeypatch: pytest.MonkeyPatch):
+    """They are cancelled and waited for, and that is no failure."""
+    raised: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with running(endless()):
+        await begun.wait()
+    assert ended.is_set()
+    assert raised == []
