@@ -6,6 +6,7 @@ from a history ten times as long.
 
 import asyncio
 import base64
+import os
 import re
 import shutil
 import signal
@@ -48,7 +49,11 @@ class Platform:
         doors = ["--port", str(self.port), "--mqtt-port", str(mqtt), "--nats-port", str(nats)]
         started = time.perf_counter()
         self.process = subprocess.Popen(
-            [*command, *doors], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+            [*command, *doors],
+            cwd=ROOT,
+            env={**os.environ, "THINGWAY_PRINCIPAL_RATE": "0", "THINGWAY_ADDRESS_RATE": "0"},
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
         while not (directory / "ready.json").exists():
             if self.process.poll() is not None:

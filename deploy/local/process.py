@@ -11,7 +11,34 @@ from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
-_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "THINGWAY_LOG_LEVEL")
+_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
+_TUNING = frozenset(
+    f"THINGWAY_{name}"
+    for name in (
+        "LOG_LEVEL",
+        "SHUTDOWN_GRACE",
+        "ACCESS_TOKEN_LIFE",
+        "REFRESH_TOKEN_LIFE",
+        "RETENTION_DAYS",
+        "COMMAND_LIFE",
+        "HTTP_OFFLINE_AFTER",
+        "INGEST_BATCH",
+        "INGEST_CONCURRENCY",
+        "MAX_BODY",
+        "MAX_HEADER",
+        "REQUEST_TIMEOUT",
+        "CONNECT_TIMEOUT",
+        "UPSTREAM_REQUESTS",
+        "PRINCIPAL_RATE",
+        "PRINCIPAL_BURST",
+        "ADDRESS_RATE",
+        "ADDRESS_BURST",
+        "TOKEN_RATE",
+        "TOKEN_BURST",
+        "TRUSTED_PROXIES",
+    )
+)
+"""Settings that an operator may give to the launcher; addresses and secrets are its own."""
 _PASSED_ON_PREFIXES = ("LC_", "OTEL_")
 
 
@@ -33,7 +60,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        if name in _PASSED_ON or name in _TUNING or name.startswith(_PASSED_ON_PREFIXES)
     }
 
 

@@ -69,9 +69,7 @@ async def test_a_partial_struct_is_merged(api: Api, thing: Thing) -> None:
 
 async def test_an_enum_may_be_a_number(api: Api, thing: Thing) -> None:
     """Older pages of the vendor show integers; the device gets the key as text."""
-    await api.done(
-        "PATCH", f"/devices/{thing.id}/properties", {"properties": {"lorawan_class": 2}}
-    )
+    await api.done("PATCH", f"/devices/{thing.id}/properties", {"properties": {"lorawan_class": 2}})
     (command,) = await api.commands(thing.sn, thing.key)
     assert command["properties"] == {"lorawan_class": "2"}
 
@@ -156,7 +154,9 @@ async def test_device_ids_come_in_many_shapes(api: Api, thing: Thing, shape: int
 async def test_a_profile_task_configures_a_gateway(api: Api) -> None:
     """`values` of key and any value; GET config answers them in the same layout."""
     model = f"GW-{new_sn()}"
-    await api.done("PUT", f"/products/{model}", PRODUCT | {"deviceType": "GATEWAY", "snPrefixes": []})
+    await api.done(
+        "PUT", f"/products/{model}", PRODUCT | {"deviceType": "GATEWAY", "snPrefixes": []}
+    )
     sn = new_sn()
     identity = await api.add(sn, model=model)
     key = (await api.done("POST", f"/devices/{identity}/credentials"))["key"]
@@ -177,7 +177,9 @@ async def test_a_profile_task_configures_a_gateway(api: Api) -> None:
 
 async def test_a_failed_command_is_a_failed_task(api: Api, thing: Thing) -> None:
     """With the device's reason, and `errCode` as text."""
-    answer = await api.ask("PATCH", f"/devices/{thing.id}/properties", {"properties": {"led": True}})
+    answer = await api.ask(
+        "PATCH", f"/devices/{thing.id}/properties", {"properties": {"led": True}}
+    )
     (command,) = await api.commands(thing.sn, thing.key)
     reply = {"commandId": str(command["commandId"]), "status": "FAILED", "error": "no power"}
     await api.reply(thing.sn, thing.key, reply)

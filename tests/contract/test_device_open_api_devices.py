@@ -265,7 +265,10 @@ async def test_the_tsl_is_flat_and_has_both_mappings(api: Api, thing: Thing) -> 
 async def test_auto_provision_sends_the_configuration(api: Api) -> None:
     """WAITING until the device confirms, then SUCCESS; `profile` is the older name."""
     config = {"version": "v1.0", "type": "TSL", "properties": {"led": True}}
-    for name, given in (("config", config), ("profile", '{"type":"tsl","properties":{"led":true}}')):
+    for name, given in (
+        ("config", config),
+        ("profile", '{"type":"tsl","properties":{"led":true}}'),
+    ):
         sn = new_sn()
         identity = await api.add(sn, autoProvision=True, **{name: given})
         assert (await api.done("GET", f"/devices/{identity}"))["rpsStatus"] == "WAITING"

@@ -62,7 +62,9 @@ async def test_the_cursor_stands_still_while_reports_arrive(api: Api, thing: Thi
     path = f"/devices/{thing.id}/properties/history"
     first = await api.done("GET", path, pageSize=2)
     await api.report(
-        thing.sn, thing.key, [{"ts": since + 50 + at, "properties": {"battery": 1}} for at in (0, 1)]
+        thing.sn,
+        thing.key,
+        [{"ts": since + 50 + at, "properties": {"battery": 1}} for at in (0, 1)],
     )
     second = await api.done("GET", path, pageSize=2, pageKey=first["nextPageKey"])
     third = await api.done("GET", path, pageSize=2, pageKey=second["nextPageKey"])
@@ -117,7 +119,12 @@ async def test_keys_of_others_are_refused(api: Api, thing: Thing) -> None:
     path = f"/devices/{thing.id}/properties/history"
     key = (await api.done("GET", path, pageSize=1))["nextPageKey"]
     other = await api.add()
-    for device, given in ((other, key), (thing.id, key[:-4]), (thing.id, "garbage!"), (thing.id, "é")):
+    for device, given in (
+        (other, key),
+        (thing.id, key[:-4]),
+        (thing.id, "garbage!"),
+        (thing.id, "é"),
+    ):
         answer = await api.ask(
             "GET", f"/devices/{device}/properties/history", params={"pageKey": given}
         )

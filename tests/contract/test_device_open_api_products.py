@@ -176,7 +176,9 @@ async def test_an_rps_record_lives_and_dies(alone: Api) -> None:
 
 async def test_rps_records_are_sorted_and_paged(alone: Api) -> None:
     """By both fields, both ways; pages do not overlap."""
-    given = [(new_sn(f"{letter}"), f"https://example.com/{9 - at}") for at, letter in enumerate("bca")]
+    given = [
+        (new_sn(f"{letter}"), f"https://example.com/{9 - at}") for at, letter in enumerate("bca")
+    ]
     for sn, url in given:
         await alone.done("POST", "/rps/profile", {"sn": sn, "profileUrl": url})
     for field, column in (("sn", 0), ("profileUrl", 1)):

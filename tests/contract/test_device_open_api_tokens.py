@@ -29,8 +29,7 @@ async def _works(api: Api, token: str) -> bool:
 async def test_a_token_is_got_by_client_credentials(api: Api, content_type: str) -> None:
     """Both spellings of the content type; the lives are whole seconds, as clients add them."""
     body = (
-        f"client_id={api.client_id}&client_secret={api.client_secret}"
-        "&grant_type=client_credentials"
+        f"client_id={api.client_id}&client_secret={api.client_secret}&grant_type=client_credentials"
     )
     answer = await api.http.post(
         "/oauth/token", content=body, headers={"Content-Type": content_type}
@@ -88,9 +87,7 @@ async def test_a_new_secret_ends_every_token_at_once(platform: Platform, alone: 
     made = platform.command("app", "rotate-secret", str(alone.id))
     for pair in pairs:
         assert not await _works(alone, pair["access_token"])
-        grant = await alone.grant(
-            grant_type="refresh_token", refresh_token=pair["refresh_token"]
-        )
+        grant = await alone.grant(grant_type="refresh_token", refresh_token=pair["refresh_token"])
         refused(grant, 401, code="authentication_failed")
     old = await alone.grant(
         grant_type="client_credentials",

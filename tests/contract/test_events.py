@@ -68,6 +68,7 @@ async def heard(platform: Platform, api: Api) -> AsyncIterator[Heard]:
         user=api.client_id,
         password=api.client_secret,
         inbox_prefix=f"_INBOX.app.{api.client_id}".encode(),
+        allow_reconnect=False,
     )
     subscription = await client.subscribe("event.default.>")
     await client.flush()
@@ -129,9 +130,7 @@ async def test_an_event_of_the_tsl_is_told(api: Api, thing: Thing, heard: Heard)
         f"/ingest/v1/{thing.sn}/event", json=body, auth=(thing.sn, thing.key)
     )
     assert answer.status_code == 202
-    event = await heard.one(
-        f"event.default.device.{thing.id}.event", contract.DeviceEventReported
-    )
+    event = await heard.one(f"event.default.device.{thing.id}.event", contract.DeviceEventReported)
     assert (event.tsl_id, event.event_type) == ("historical_data", "INFO")
     assert event.outputs == body["outputs"]
 
@@ -139,7 +138,9 @@ async def test_an_event_of_the_tsl_is_told(api: Api, thing: Thing, heard: Heard)
 async def test_a_call_is_told_and_answered(api: Api, thing: Thing, heard: Heard) -> None:
     """Called with its inputs, replied with its outputs, under one task."""
     answer = await api.ask(
-        "POST", f"/devices/{thing.id}/services/call", {"serviceId": "measure", "inputs": {"times": 2}}
+        "POST",
+        f"/devices/{thing.id}/services/call",
+        {"serviceId": "measure", "inputs": {"times": 2}},
     )
     accepted(answer, data=False)
     subject = f"event.default.service.{thing.id}"

@@ -72,9 +72,7 @@ async def target(platform: Platform, api: Api) -> Target:
     return Target(client.token, identity, sn, key)
 
 
-def _probe(
-    operation: schemathesis.schemas.APIOperation, target: Target, examples: int
-) -> None:
+def _probe(operation: schemathesis.schemas.APIOperation, target: Target, examples: int) -> None:
     """Call one operation with generated requests; the smallest failing one is raised."""
 
     @settings(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform, alive
 
-pytestmark = pytest.mark.xdist_group("platform")
+pytestmark = pytest.mark.xdist_group("launcher")
 
 
 async def _first_life(platform: Platform) -> tuple[dict[str, str], int, str, str]:

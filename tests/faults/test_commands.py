@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.platform import Application, Device, Platform, until
 
-pytestmark = pytest.mark.xdist_group("platform")
+pytestmark = pytest.mark.xdist_group("faults")
 
 
 async def _obey(device: Device) -> None:

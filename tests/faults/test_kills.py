@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.platform import Application, Platform, until
 from tests.faults.load import Load, settled
 
-pytestmark = pytest.mark.xdist_group("platform")
+pytestmark = pytest.mark.xdist_group("faults")
 
 TIMES = 10
 

@@ -39,6 +39,7 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
         "tags": [{"name": name} for name in documents],
     }
     for service, document in apart(documents).items():
+        _settle_numbers(document)
         for section, entries in document.get("components", {}).items():
             if section != "securitySchemes":
                 merged["components"].setdefault(section, {}).update(entries)
@@ -68,6 +69,19 @@ def _public(service: str, route: Route, item: Document) -> Document:
         ).items():
             responses.setdefault(status, response)
     return item
+
+
+def _settle_numbers(node: Any) -> None:
+    """Let `number` alone stand for "integer or number": of `oneOf` a whole one fits both."""
+    if isinstance(node, list):
+        for value in node:
+            _settle_numbers(value)
+    elif isinstance(node, dict):
+        choices = node.get("oneOf")
+        if isinstance(choices, list) and {"type": "number"} in choices:
+            node["oneOf"] = [one for one in choices if one != {"type": "integer"}]
+        for value in node.values():
+            _settle_numbers(value)
 
 
 def _operations(item: Document) -> Iterator[Document]:

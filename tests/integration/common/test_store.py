@@ -147,6 +147,30 @@ async def test_migrations_run_once_across_starters(mongo: Mongo):
     assert ran == [1, 2, 3]
 
 
+async def test_a_starter_that_comes_late_to_the_lease_looks_again(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+):
+    """What another one did between the look and the lease is not done again."""
+    ran: list[int] = []
+    steps = counting(ran, set())
+    looked, done = asyncio.Event(), asyncio.Event()
+    honest = Lease.acquire
+
+    async def acquire(lease: Lease) -> bool:
+        if not looked.is_set():
+            looked.set()
+            await done.wait()
+        return await honest(lease)
+
+    monkeypatch.setattr(Lease, "acquire", acquire)
+    late = asyncio.ensure_future(migrate(mongo.database, steps))
+    await looked.wait()
+    await migrate(mongo.database, steps)
+    done.set()
+    await late
+    assert ran == [1, 2, 3]
+
+
 async def test_a_migration_that_died_is_taken_up_by_the_next_starter(mongo: Mongo):
     """What was done stays done; the step that failed comes again."""
     ran: list[int] = []

@@ -158,7 +158,8 @@ async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
     )
     for number in numbers:
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
-    await world.deal(len(numbers))
+    one, other = await world.fetch(6), await world.fetch(6)
+    await asyncio.gather(world.first.ingest.handle(one), world.process().ingest.handle(other))
     assert await world.commands.profile(7) == {f"k{n}": n for n in numbers}
 
 

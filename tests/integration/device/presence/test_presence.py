@@ -119,6 +119,11 @@ async def test_a_device_that_connects_while_the_database_is_away_is_online_after
     await world.add(1)
     failed = asyncio.Event()
 
+    async def drawn() -> bool:
+        return bool(watch._connects >= 0)
+
+    await until(drawn)
+
     async def away(_: Any) -> list[int]:
         failed.set()
         raise StoreUnavailable("away")
@@ -137,9 +142,10 @@ async def test_a_device_that_connects_while_the_database_is_away_is_online_after
 
 
 async def test_http_devices_fall_silent_while_others_come_and_go(
-    world: World, store: PresenceStore, watching: Any
+    world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch, watching: Any
 ):
     """A steady stream of connections does not keep the sweep from its work."""
+    monkeypatch.setattr("services.device.presence.watch.SWEEP", 0.5)
     watch, _ = watching
     await world.add(1)
     await store.heard(1, 0.1)
