@@ -2,7 +2,8 @@
 
 Both stand in front of the same service process, and check the token by the same code: nginx
 asks an endpoint made of `CoalescingTokenReader` and `HeaderSigner`, served as our services
-are. The gateway has as many processes as nginx has workers: one per core. Rounds alternate, connections are kept alive everywhere, the median of the ratios counts.
+are. The gateway has as many processes as nginx has workers: one per core. Rounds
+alternate, connections are kept alive everywhere, the median of the ratios counts.
 `python -m bench.gateway device` and `... tokens` are the two services.
 """
 
