@@ -211,15 +211,18 @@ async def test_a_connected_device_is_sent_a_command_again_with_growing_pauses(
     await issue(world, command(5), command(6, thing=8))
     heard: list[bytes] = []
 
+    arrived = asyncio.Semaphore(0)
+
     async def hear(message: Any) -> None:
         heard.append(message.data)
+        arrived.release()
 
     subscription = await world.bus.client.subscribe("thing.*.down.command", cb=hear)
     pauses = []
     for sending in range(1, 5):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
         await delivery(world).once()
-        await world.bus.client.flush()
+        await asyncio.wait_for(arrived.acquire(), 10)
         assert len(heard) == sending
         row = await world.database["commands"].find_one({"_id": 5})
         pauses.append((row["nextSendAt"] - now()).total_seconds())

@@ -143,7 +143,7 @@ async def test_a_single_bad_entry_is_refused(
     content = answer.json()
     assert (content["status"], content["requestId"]) == ("Failed", "r1")
     assert word in content["errMsg"]
-    assert await world.waiting() == 0
+    await world.drained()
 
 
 async def test_wait_stored_answers_when_it_is_stored(world: World, device: Device, ingesting: None):

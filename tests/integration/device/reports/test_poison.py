@@ -79,7 +79,7 @@ async def test_garbage_is_refused_while_a_good_report_beside_it_is_stored(world:
     totals = await world.totals()
     assert (totals.stored + totals.rejected, totals.rejected) == (len(GARBAGE) + 1, len(refused))
     assert {"temperature": 21.5} in [row["p"] for row in await world.stored()]
-    assert await world.waiting() == 0
+    await world.drained()
 
 
 async def test_an_open_device_may_report_anything_and_never_stops_ingest(world: World):
@@ -93,7 +93,7 @@ async def test_an_open_device_may_report_anything_and_never_stops_ingest(world: 
     await world.deal(len(OPEN))
     totals = await world.totals()
     assert totals.stored + totals.rejected == 3 * len(OPEN)
-    assert await world.waiting() == 0
+    await world.drained()
     for number in range(1, len(OPEN) + 1):
         await world.latest.of(number)
 

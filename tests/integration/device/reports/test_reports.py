@@ -26,7 +26,7 @@ async def test_a_report_is_stored_shown_and_announced_before_it_is_acknowledged(
     ((subject, body),) = await world.said()
     assert subject == "event.default.device.7.reported"
     assert (body["ts"], body["properties"]) == (ts, {"temperature": 20.0})
-    assert await world.waiting() == 0
+    await world.drained()
     assert await world.totals() == Totals(stored=1, rejected=0)
 
 
@@ -140,7 +140,7 @@ async def test_a_batch_that_fails_half_way_is_done_whole_the_next_time(
     await world.first.ingest.handle(messages)
     assert [body["properties"]["temperature"] for _, body in await world.said()] == [0, 1, 2]
     assert await world.totals() == Totals(stored=3, rejected=0)
-    assert await world.waiting() == 0
+    await world.drained()
 
 
 async def test_data_storage_off_keeps_latest_values_only(world: World):
