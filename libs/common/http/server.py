@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from libs.common.http.protocol import BoundedProtocol
 from libs.common.settings import ServiceSettings, SettingsInvalid
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ async def serve(app: Any, settings: ServiceSettings) -> None:
         ws_max_size=64 * 1024,
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
-        http="httptools",
+        http=BoundedProtocol,
     )
     server = _Server(config)
     await server.serve(sockets=[_listen(settings.host, settings.port)])

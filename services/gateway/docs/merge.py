@@ -36,7 +36,6 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
         "servers": [{"url": "/"}],
         "paths": {},
         "components": deepcopy(COMPONENTS) | {"securitySchemes": _SCHEMES},
-        "tags": [{"name": name} for name in documents],
     }
     for service, document in apart(documents).items():
         _settle_numbers(document)

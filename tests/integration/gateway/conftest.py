@@ -14,6 +14,7 @@ import pytest_asyncio
 import uvicorn
 from opentelemetry.sdk.metrics import MeterProvider
 
+from libs.common.http.protocol import BoundedProtocol
 from libs.common.http.server import _listen
 from libs.common.identity import HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key, device_key_hash
@@ -31,7 +32,7 @@ DEVICES = "/device/openapi/v1/devices"
 async def serving(app: Any) -> AsyncIterator[int]:
     """Serve an ASGI application as our services do; give the port."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, http="httptools", server_header=False,
+        app, log_config=None, access_log=False, http=BoundedProtocol, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, proxy_headers=False,
     )  # fmt: skip
     server, listener = uvicorn.Server(config), _listen("127.0.0.1", 0)

@@ -1,6 +1,11 @@
 """Paths find their service, and the request gets there as it was sent."""
 
+import asyncio
+import contextlib
+
 import pytest
+
+from libs.common.http import protocol
 
 from .conftest import DEVICES, Gateway, Recorder, Start, answer
 
@@ -83,6 +88,35 @@ async def test_header_limit(start: Start, device: Recorder) -> None:
         fits = await gateway.http.get(f"{DEVICES}/5", headers=headers)
         refused = await gateway.http.get(f"{DEVICES}/5", headers=headers | {"X-A": "a" * 1000})
     assert (fits.status_code, refused.status_code, len(device.seen)) == (200, 431, 1)
+
+
+async def test_endless_header_is_cut_off(gateway: Gateway) -> None:
+    """A head that does not end is 431 before it fills the memory."""
+    reader, writer = await gateway.wire("GET / HTTP/1.1\nHost: a\n")
+    sent, answered = 0, b""
+    with contextlib.suppress(ConnectionError):  # what was sent after the answer resets it
+        while not writer.is_closing() and sent < 1000 and not reader.at_eof():
+            writer.write(b"X-%d: %b\r\n" % (sent, b"a" * 1000))
+            await writer.drain()
+            await asyncio.sleep(0.001)
+            sent += 1
+        answered = await reader.readline()
+    assert 60 < sent < 200
+    assert answered[9:12] in {b"431", b""}
+    writer.close()
+
+
+async def test_slow_header_is_cut_off(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that takes too long ends its connection; one that comes in parts does not."""
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.3)
+    reader, writer = await gateway.wire("GET /healthz HTTP/1.1\n")
+    writer.write(b"Host: a\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    await asyncio.sleep(0.5)
+    assert not reader.at_eof()
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost:")
+    assert b"HTTP" not in await asyncio.wait_for(reader.read(), 2)
+    writer.close()
 
 
 async def test_hop_by_hop_fields_stay_here(gateway: Gateway, device: Recorder) -> None:
