@@ -9,7 +9,7 @@ from libs.common.errors import ThingwayError, Unauthenticated
 from services.gateway.proxy.body import RequestBody
 from services.gateway.routes import Credential
 
-LINGER = 2.0
+LINGER = 10.0
 """Seconds that a client gets to finish sending what was refused, so that it reads why."""
 SMALL = 64 * 1024
 """Bytes of a refused body that are read without closing the connection after."""
