@@ -1,8 +1,10 @@
 """What devices may send by mistake or malice: refused with a reason, and good reports flow on."""
 
+import contextlib
 import json
 import time
 
+import aiomqtt
 import pytest
 
 from tests.e2e.platform import Device, Listener
@@ -59,7 +61,8 @@ async def test_an_oversized_packet_ends_only_its_own_connection(device: Device, 
     other = await application.add_device()
     async with other.mqtt() as bystander:
         async with device.mqtt() as mqtt:
-            await mqtt.send("report", b"x" * 2_000_000, qos=0)
+            with contextlib.suppress(aiomqtt.MqttError):  # it may end before all is sent
+                await mqtt.send("report", b"x" * 2_000_000, qos=0)
             await mqtt.closed()
         await bystander.report({"counter": 1})
     await other.stored({"counter": 1})
