@@ -46,6 +46,13 @@ class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
     data: Any = None
 
 
+_CONSOLE_CODES = {
+    "data_not_found": "data_no_found",
+    "too_many_requests": "request_too_frequently",
+}
+"""Codes that consoles know under another spelling (notes, section 1.3)."""
+
+
 def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     """Encode `error` in the envelope of the API that `path` belongs to."""
     if path.startswith(OPEN_API_PREFIXES):
@@ -55,7 +62,7 @@ def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     return msgspec.json.encode(
         ConsoleFailure(
             request_id=request_id,
-            error_code=error.code,
+            error_code=_CONSOLE_CODES.get(error.code, error.code),
             error_message=error.message,
             detail_message=error.field,
             data=error.detail,

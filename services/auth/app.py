@@ -12,6 +12,7 @@ from libs.common.bus.nkeys import KeyPair
 from libs.common.errors import Unavailable
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
+from libs.common.identity.access import AccessVersions
 from libs.common.identity.tokens import TokenWriter
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
@@ -25,6 +26,7 @@ from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
 from services.auth.callout.messages import Callout
 from services.auth.callout.service import Doorkeeper
+from services.auth.changes import Changes
 from services.auth.devices.copies import DeviceCopies
 from services.auth.devices.messages import Disconnector, offer_devices
 from services.auth.devices.service import DeviceService
@@ -33,6 +35,7 @@ from services.auth.migrations import MIGRATIONS
 from services.auth.revocations.service import Revoker
 from services.auth.revocations.store import RevocationStore
 from services.auth.settings import AuthSettings
+from services.auth.tenants.versions import TenantVersions
 from services.auth.tokens.routes import issue_token
 from services.auth.tokens.service import TokenService
 
@@ -53,6 +56,8 @@ def build_app(
     revoker = Revoker(writer, copies)
     outbox = Outbox(mongo.database, bus)
     revocations = RevocationStore(mongo.database)
+    versions = AccessVersions(redis)
+    changes = Changes(mongo, outbox, revocations, revoker, versions)
     disconnect = Disconnector(RpcClient(bus))
     applications = ApplicationStore(mongo, outbox, revocations)
     next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
@@ -67,6 +72,7 @@ def build_app(
     leaders = [
         Leader(mongo.database, "outbox", outbox.sweep),
         Leader(mongo.database, "revocations", partial(revoker.sweep, revocations)),
+        Leader(mongo.database, "access", partial(TenantVersions(mongo.database).sweep, versions)),
     ]
 
     @asynccontextmanager

@@ -1,9 +1,20 @@
 """The versions of `auth`'s database."""
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database
+from libs.common.store.mongo import CollectionExists, Database, create_missing
 
 COLLECTIONS = ("applications", "device_credentials", "revocations", "outbox", "counters")
+
+
+ACCOUNT_COLLECTIONS = (
+    "tenants",
+    "console_clients",
+    "users",
+    "roles",
+    "menus",
+    "grants",
+    "audit",
+)
 
 
 async def _first(database: Database) -> None:
@@ -18,4 +29,22 @@ async def _first(database: Database) -> None:
     await database["outbox"].create_index("at")
 
 
-MIGRATIONS = (Migration(1, "applications, device credentials, revocations, outbox", _first),)
+async def _accounts(database: Database) -> None:
+    for name in ACCOUNT_COLLECTIONS:
+        await create_missing(database, name)
+    await database["tenants"].create_index("accessChangedAt")
+    await database["users"].create_index([("tenant", 1), ("emailKey", 1)], unique=True)
+    await database["users"].create_index([("tenant", 1), ("roles", 1)])
+    await database["roles"].create_index([("tenant", 1), ("name", 1)], unique=True)
+    await database["menus"].create_index([("tenant", 1), ("code", 1)], unique=True)
+    await database["grants"].create_index([("role", 1), ("type", 1), ("id", 1)], unique=True)
+    await database["grants"].create_index([("tenant", 1), ("type", 1), ("id", 1)])
+    await database["audit"].create_index([("tenant", 1), ("at", -1)])
+    await database["audit"].create_index([("tenant", 1), ("object.type", 1), ("object.id", 1)])
+    await database["audit"].create_index([("tenant", 1), ("actor.id", 1), ("at", -1)])
+
+
+MIGRATIONS = (
+    Migration(1, "applications, device credentials, revocations, outbox", _first),
+    Migration(2, "tenants, users, roles, menus, grants, audit log", _accounts),
+)

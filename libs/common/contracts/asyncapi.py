@@ -12,7 +12,13 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus.subjects import dead_uplink, device_event, service_event, task_event
+from libs.common.bus.subjects import (
+    auth_event,
+    dead_uplink,
+    device_event,
+    service_event,
+    task_event,
+)
 from libs.common.contracts import events
 
 VERSION = "1.0.0"
@@ -22,6 +28,8 @@ _PARAMETERS = {
     "tenant": "The tenant; `default` on a platform of one",
     "deviceId": "The device's id, a number",
     "taskId": "The task's id, a number",
+    "object": "`user`, `role`, `menu`, `application`, `tenant` or `session`",
+    "action": "What was done to it, such as `created`, `updated`, `deleted`",
     "sn": "The device's serial number",
 }
 
@@ -65,6 +73,11 @@ CHANNELS = (
     Channel(_service("replied"), events.ServiceReplied, "The device answered, or its time ended"),
     Channel(_task("created"), events.TaskCreated, "A configuration or property update was asked"),
     Channel(_task("finished"), events.TaskFinished, "It ended, with the outcome of each setting"),
+    Channel(
+        auth_event("{tenant}", "{object}.{action}"),
+        events.AccountChanged,
+        "A user, role, menu, application or session was changed",
+    ),
     Channel(dead_uplink("{sn}"), events.Dead, "A refused message; for the platform's operators"),
 )
 

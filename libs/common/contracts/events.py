@@ -121,6 +121,38 @@ class TaskFinished(Event, kw_only=True):
     subcommand: list[Subcommand] = msgspec.field(default_factory=list)
 
 
+class Actor(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Who made a change: a user, an application, or the operator (user `0`)."""
+
+    kind: str
+    id: str
+    name: str = ""
+
+
+class ChangedObject(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What was changed: `user`, `role`, `menu`, `application`, `tenant`, `session`."""
+
+    type: str
+    id: str
+    name: str = ""
+
+
+class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`auth.{object}.{action}`: a change of accounts, as the audit log has it; no secrets."""
+
+    event_id: str
+    created_at: int
+    tenant: str
+    actor: Actor
+    action: str
+    object: ChangedObject
+    address: str = ""
+    """Where the request came from."""
+    request_id: str = ""
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
 class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
     """`dead.uplink.{sn}`: what a device said and was refused whole."""
 

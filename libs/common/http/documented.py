@@ -4,7 +4,7 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from libs.common.envelope import Failure
 
-_SENTENCES = {
+SENTENCES = {
     400: "An input is wrong; `errMsg` names the field",
     401: "No token, or one that is not valid",
     403: "The caller may not do this",
@@ -21,5 +21,5 @@ _SENTENCES = {
 
 REFUSALS: dict[int, ResponseSpec] = {
     status: ResponseSpec(data_container=Failure, description=sentence, generate_examples=False)
-    for status, sentence in _SENTENCES.items()
+    for status, sentence in SENTENCES.items()
 }

@@ -8,13 +8,15 @@ from litestar.connection import ASGIConnection
 
 from libs.common.envelope import Success
 from libs.common.errors import Unauthenticated
-from libs.common.identity import Principal
+from libs.common.identity import Caller, Principal
 
 T = TypeVar("T")
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 REQUEST_ID_HEADER = "x-request-id"
+CLIENT_ADDRESS_HEADER = "x-real-ip"
+"""The client's own address; the gateway sets it and strips what came from outside."""
 REQUEST_ID = "thingway.request_id"
 PRINCIPAL = "thingway.principal"
 
@@ -36,6 +38,12 @@ def principal_of(connection: Connection) -> Principal:
     if principal is None:
         raise Unauthenticated("this operation needs a caller")
     return principal
+
+
+def caller_of(connection: Connection) -> Caller:
+    """Who calls, from where and under which request id: what an audit log records."""
+    address = connection.headers.get(CLIENT_ADDRESS_HEADER, "")
+    return Caller(principal_of(connection), address, request_id_of(connection))
 
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:

@@ -17,7 +17,11 @@ class Kind(StrEnum):
 
 
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A caller, as the gateway proved it; stored in Redis under the hash of its token."""
+    """A caller, as the gateway proved it; stored in Redis under the hash of its token.
+
+    What a user may do is not stored with the token: the gateway adds it to each request
+    (`libs.common.identity.access`), so that a change holds from the next request on.
+    """
 
     kind: Kind
     tenant: str
@@ -27,8 +31,34 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     """For people and logs: application name or user e-mail."""
     family: str = ""
     """Token family: tokens that come from one another by refresh."""
+    networks: tuple[str, ...] = ()
+    """Applications: the networks (CIDR) that it may call from; empty means any."""
+    functions: frozenset[str] = frozenset()
+    """Users: the codes of `Function` that they hold through their roles."""
+    super_admin: bool = False
+    """Users: may do and see everything of the tenant."""
+    access: int = 0
+    """Users: the version of the tenant's grants at this request; it grows with every change."""
 
     @property
     def application_id(self) -> int:
         """The id of the calling application."""
         return int(self.subject)
+
+    @property
+    def user_id(self) -> int:
+        """The id of the calling user."""
+        return int(self.subject)
+
+    def may(self, *functions: str) -> bool:
+        """Tell whether a user holds any one of `functions`."""
+        return self.super_admin or not self.functions.isdisjoint(functions)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """A principal with the circumstances of its request."""
+
+    principal: Principal
+    address: str = ""
+    """The client's own address, as the gateway saw it."""
+    request_id: str = ""

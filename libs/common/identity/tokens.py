@@ -14,6 +14,7 @@ drop all older tokens as soon as they see a higher one.
 import asyncio
 import hashlib
 import secrets
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,12 +23,15 @@ from pathlib import Path
 import msgspec
 from redis.commands.core import AsyncScript
 
+from libs.common.identity.access import access_key
 from libs.common.identity.principal import Kind, Principal
 from libs.common.store.redis import Redis
 
 MAX_FAMILIES = 10_000
 """Most families of one subject: a client that logs in for every request costs about 10 MB.
 Beyond it the family that would expire first is revoked."""
+REMEMBERED = 50_000
+"""Most tokens whose tenant a process remembers."""
 MARGIN = 60
 """Seconds that a generation is kept beyond the last token of its subject."""
 
@@ -48,18 +52,56 @@ def _refresh_key(token: str) -> str:
 
 
 class TokenReader:
-    """Looks access tokens up."""
+    """Looks access tokens up, and for users the version of what they may do.
+
+    Whose token it is never changes, so a token's tenant is remembered and both are read in
+    one round trip; only the first look-up of a user's token takes two.
+    """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._decoder = msgspec.json.Decoder(Principal)
+        self._tenants: OrderedDict[str, str] = OrderedDict()
 
     async def principals(self, tokens: Sequence[str]) -> list[Principal | None]:
-        """The principal of each token, None where it is not valid, in one round trip."""
+        """The principal of each token, None where it is not valid.
+
+        A user's has the tenant's version in `access`, 0 when Redis has none.
+        """
         if not tokens:
             return []
-        found = await self._redis.mget([_token_key(token) for token in tokens])
-        return [None if raw is None else self._decoder.decode(raw) for raw in found]
+        keys = [_token_key(token) for token in tokens]
+        tenants = list({self._tenants[key] for key in keys if key in self._tenants})
+        raw = await self._redis.mget([*keys, *map(access_key, tenants)])
+        found = [None if one is None else self._decoder.decode(one) for one in raw[: len(keys)]]
+        if all(principal is None or principal.kind is not Kind.USER for principal in found):
+            return found
+        versions = dict(zip(tenants, raw[len(keys) :], strict=True))
+        await self._read_missing(keys, found, versions)
+        return [
+            msgspec.structs.replace(principal, access=int(versions[principal.tenant] or 0))
+            if principal is not None and principal.kind is Kind.USER
+            else principal
+            for principal in found
+        ]
+
+    async def _read_missing(
+        self,
+        keys: list[str],
+        found: list[Principal | None],
+        versions: dict[str, bytes | str | None],
+    ) -> None:
+        """Read the versions of tenants that were not known before, and remember whose they are."""
+        for key, principal in zip(keys, found, strict=True):
+            if principal is not None and principal.kind is Kind.USER:
+                self._tenants[key] = principal.tenant
+                if len(self._tenants) > REMEMBERED:
+                    self._tenants.popitem(last=False)
+        users = (one for one in found if one is not None and one.kind is Kind.USER)
+        missing = list({one.tenant for one in users} - versions.keys())
+        if missing:
+            read = await self._redis.mget(list(map(access_key, missing)))
+            versions.update(zip(missing, read, strict=True))
 
 
 class CoalescingTokenReader:

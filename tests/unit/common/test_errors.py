@@ -42,7 +42,7 @@ def test_the_console_speaks_snake_case():
     assert msgspec.json.decode(encode_error(error, path="/api/v1/users", request_id="r")) == {
         "status": "Failed",
         "request_id": "r",
-        "error_code": "data_not_found",
+        "error_code": "data_no_found",
         "error_message": "there is none",
         "detail_message": "id",
         "data": {"a": 1},

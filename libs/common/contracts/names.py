@@ -1,0 +1,116 @@
+"""How owners describe their resources to `auth`, which lists them for roles.
+
+Each owner answers with what it has: an unknown id is left out. `ids` absent means all of the
+tenant (for "undistributed" lists); `keyword` matches names in part, without regard to case;
+devices match by their integration's name too.
+"""
+
+import msgspec
+
+DEVICES = "rpc.device.describe_devices"
+DEVICE_COUNTS = "rpc.device.count_devices"
+INTEGRATIONS = "rpc.management.describe_integrations"
+DASHBOARDS = "rpc.management.describe_dashboards"
+
+HIDDEN_INTEGRATION = "system"
+"""Owner of custom entities and of flows' services; lists of roles do not show it."""
+
+
+class DescribeDevices(msgspec.Struct, rename="camel"):
+    """`describe_devices`: devices of `ids` or of `integrations`, or all when both are absent."""
+
+    tenant: str
+    ids: list[int] | None = None
+    integrations: list[str] | None = None
+    exclude_ids: list[int] = []
+    exclude_integrations: list[str] = []
+    keyword: str = ""
+    page_number: int = 1
+    page_size: int | None = None
+    """Absent means all."""
+    order: list[tuple[str, int]] = []
+    """Criteria: `name`, `createdAt` or `id` with 1 or -1; then by falling id."""
+
+
+class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One device."""
+
+    id: int
+    name: str
+    integration: str
+    created_at: int
+    """ms."""
+    user_id: int | None = None
+    """Who added it, when a user did."""
+
+
+class DescribedDevices(msgspec.Struct, rename="camel"):
+    """Answer of `describe_devices`; `total` counts all pages."""
+
+    devices: list[DescribedDevice]
+    total: int
+
+
+class CountDevices(msgspec.Struct):
+    """`count_devices`: by integration."""
+
+    tenant: str
+
+
+class DeviceCount(msgspec.Struct, rename="camel"):
+    """Devices and entities (of the devices) of one integration."""
+
+    devices: int
+    entities: int
+
+
+class DeviceCounts(msgspec.Struct):
+    """Answer of `count_devices`: integration → counts; absent means none."""
+
+    counts: dict[str, DeviceCount]
+
+
+class DescribeIntegrations(msgspec.Struct):
+    """`describe_integrations`."""
+
+    tenant: str
+    ids: list[str] | None = None
+    keyword: str = ""
+
+
+class DescribedIntegration(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One integration; the counts include its devices' entities."""
+
+    id: str
+    name: str
+    devices: int = 0
+    entities: int = 0
+
+
+class DescribedIntegrations(msgspec.Struct):
+    """Answer of `describe_integrations`, by name."""
+
+    integrations: list[DescribedIntegration]
+
+
+class DescribeDashboards(msgspec.Struct):
+    """`describe_dashboards`."""
+
+    tenant: str
+    ids: list[int] | None = None
+    keyword: str = ""
+
+
+class DescribedDashboard(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One dashboard."""
+
+    id: int
+    name: str
+    created_at: int
+    user_id: int | None = None
+
+
+class DescribedDashboards(msgspec.Struct):
+    """Answer of `describe_dashboards`, by name."""
+
+    dashboards: list[DescribedDashboard]

@@ -1,0 +1,172 @@
+"""The management API on the wire: envelope, ids, pages, order (notes, sections 1.1 to 1.4)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import Parameter
+
+from libs.common.envelope import ConsoleFailure
+from libs.common.errors import InvalidInput
+from libs.common.http.documented import SENTENCES
+from libs.common.http.request import Connection, request_id_of
+
+T = TypeVar("T")
+
+MAX_ID = 2**53 - 1
+LARGEST_PAGE = 100_000
+"""Existing consoles ask for 99999 rows when they want all."""
+DEFAULT_PAGE = 10
+MAX_SORTS = 8
+
+PathId = Annotated[int, Parameter(ge=1, le=MAX_ID, description="A decimal id")]
+"""An id in a path declared as `{name:str}`: what is no number is a 400, not an unknown path."""
+
+Id = (
+    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+    | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,16}$")]
+)
+"""An id in a body: a decimal string, or a number (Decision 7)."""
+
+Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
+
+
+def id_of(value: int | str) -> int:
+    """The number of an id that was sent in either spelling."""
+    return int(value)
+
+
+def ids_of(values: Sequence[int | str]) -> list[int]:
+    """The numbers of ids, each once, in the order they came."""
+    return list(dict.fromkeys(map(int, values)))
+
+
+class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
+    """A success: `{data?, status: "Success", request_id}`."""
+
+    data: T | msgspec.UnsetType = msgspec.UNSET
+    status: str = "Success"
+    request_id: str
+
+
+class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Base of what answers show: fields that are None by default are left out."""
+
+
+class Page(msgspec.Struct, Generic[T], kw_only=True):
+    """One page of a list; `total` counts all of them."""
+
+    page_size: int
+    page_number: int
+    total: int
+    content: list[T]
+
+
+class Sort(msgspec.Struct):
+    """One criterion: a property in snake_case or camelCase, `ASC` or `DESC` in any case."""
+
+    property: str
+    direction: str = "ASC"
+
+
+class PageRequest(msgspec.Struct, kw_only=True):
+    """Base of search bodies. Fields that are unknown are passed over, as clients send some."""
+
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] | None = None
+    page_number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
+    """From 1."""
+    sorts: Annotated[list[Sort], msgspec.Meta(max_length=MAX_SORTS)] | None = None
+
+    @property
+    def paged(self) -> bool:
+        """Whether a page was asked for, and not the whole list (Decision 2)."""
+        return self.page_size is not None or self.page_number is not None
+
+    @property
+    def size(self) -> int:
+        """Rows of the page."""
+        return self.page_size or DEFAULT_PAGE
+
+    @property
+    def number(self) -> int:
+        """Which page, from 1."""
+        return self.page_number or 1
+
+    @property
+    def skip(self) -> int:
+        """Rows before the page; none when the whole list is wanted."""
+        return (self.number - 1) * self.size if self.paged else 0
+
+    @property
+    def limit(self) -> int:
+        """Most rows of the answer, 0 for all of them (as MongoDB reads it)."""
+        return self.size if self.paged else 0
+
+    def order(
+        self, columns: Mapping[str, str], default: Sequence[tuple[str, int]] = (("_id", -1),)
+    ) -> list[tuple[str, int]]:
+        """Stored fields with 1 or -1, ending in a unique `_id`.
+
+        `columns` maps properties in snake_case to stored fields. Raises `InvalidInput` that
+        names the criterion at fault.
+        """
+        order: dict[str, int] = {}
+        for at, sort in enumerate(self.sorts or ()):
+            column = columns.get(_snake(sort.property))
+            if column is None:
+                known = ", ".join(columns)
+                raise InvalidInput(f"must be one of {known}", field=f"sorts[{at}].property")
+            direction = {"asc": 1, "desc": -1}.get(sort.direction.lower())
+            if direction is None:
+                raise InvalidInput("must be ASC or DESC", field=f"sorts[{at}].direction")
+            order.setdefault(column, direction)
+        if not order:
+            return list(default)
+        order.setdefault("_id", -1)
+        return list(order.items())
+
+    def page(self, rows: Sequence[T], total: int) -> Page[T]:
+        """`rows`, which are the page that was asked for, as the page that is answered."""
+        return Page(
+            page_size=self.size if self.paged else len(rows),
+            page_number=self.number,
+            total=total,
+            content=list(rows),
+        )
+
+    def listed(self, rows: Sequence[T], total: int) -> list[T] | Page[T]:
+        """The page when one was asked for, else the bare list."""
+        return self.page(rows, total) if self.paged else list(rows)
+
+    def cut(self, rows: Sequence[T]) -> list[T] | Page[T]:
+        """Cut the page out of the whole list `rows`."""
+        if not self.paged:
+            return list(rows)
+        return self.page(rows[self.skip : self.skip + self.size], len(rows))
+
+
+def answer(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Answer[T]:
+    """The success envelope around `data`."""
+    return Answer(data=data, request_id=request_id_of(connection))
+
+
+def containing(text: str) -> dict[str, str]:
+    """The MongoDB condition "contains `text`", without regard to case."""
+    return {"$regex": re.escape(text), "$options": "i"}
+
+
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", r"_\1", name).lower().lstrip("_")
+
+
+CONSOLE_REFUSALS: dict[int, Any] = {
+    status: ResponseSpec(
+        data_container=ConsoleFailure,
+        description=sentence.replace("errMsg", "detail_message").replace("requestId", "request_id"),
+        generate_examples=False,
+    )
+    for status, sentence in SENTENCES.items()
+}
+"""The refusals that every operation of the management API documents."""

@@ -1,0 +1,54 @@
+"""Guards: who may call an operation. Every operation of a service has one.
+
+A guard is a value that can be read: the matrix test takes from it what each kind of caller
+must get, and fails for an operation that has none.
+"""
+
+from dataclasses import dataclass, field
+
+from litestar.connection import ASGIConnection
+from litestar.handlers.base import BaseRouteHandler
+
+from libs.common.errors import Forbidden
+from libs.common.http.request import principal_of
+from libs.common.identity.functions import Function
+from libs.common.identity.principal import Kind
+
+_WRONG_KIND = {
+    Kind.APPLICATION: "this operation is for applications",
+    Kind.DEVICE: "this operation is for devices",
+    Kind.USER: "this operation is for users",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Lets callers of one kind in; of users those who hold any one of `functions`."""
+
+    kind: Kind
+    functions: frozenset[Function] = field(default_factory=frozenset)
+    """Empty means that none is needed."""
+    super_admin: bool = False
+    """Only super-admins."""
+
+    def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
+        """Raise `Unauthenticated` or `Forbidden` unless the caller may."""
+        principal = principal_of(connection)
+        if principal.kind is not self.kind:
+            raise Forbidden(_WRONG_KIND[self.kind])
+        if self.super_admin and not principal.super_admin:
+            raise Forbidden("this operation is for super-admins")
+        if self.functions and not principal.may(*self.functions):
+            raise Forbidden("user does not have permission")
+
+
+applications = Guard(Kind.APPLICATION)
+devices = Guard(Kind.DEVICE)
+users = Guard(Kind.USER)
+"""Any user who is logged in."""
+super_admins = Guard(Kind.USER, super_admin=True)
+
+
+def holders(*functions: Function) -> Guard:
+    """Users who hold any one of `functions`, and super-admins."""
+    return Guard(Kind.USER, frozenset(functions))

@@ -1,0 +1,108 @@
+"""Which resources a user sees: asked of `auth` once for every version, then from memory."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.access import GRANTS, GrantedResources, UserRef
+from libs.common.errors import Forbidden
+from libs.common.identity.principal import Kind, Principal
+
+KEPT = 1000
+"""Most users whose grants are kept in a process."""
+
+_NOTHING = GrantedResources(version=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What a user may see; `everything` of the tenant, or the resources that are named."""
+
+    everything: bool
+    resources: GrantedResources
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no resource at all is granted."""
+        found = self.resources
+        return not self.everything and not (
+            found.integrations
+            or found.devices
+            or found.entities
+            or found.dashboards
+            or found.workflows
+        )
+
+    def integration(self, integration: str) -> bool:
+        """Tell whether an integration is visible."""
+        return self.everything or integration in self.resources.integrations
+
+    def device(self, device_id: int, integration: str) -> bool:
+        """Tell whether a device of an integration is visible."""
+        return (
+            self.everything
+            or device_id in self.resources.devices
+            or integration in self.resources.integrations
+        )
+
+    def entity(self, entity_id: int) -> bool:
+        """Tell whether an entity is granted by itself (its thing may grant it too)."""
+        return self.everything or entity_id in self.resources.entities
+
+    def dashboard(self, dashboard_id: int) -> bool:
+        """Tell whether a dashboard is visible."""
+        return self.everything or dashboard_id in self.resources.dashboards
+
+    def workflow(self, workflow_id: int) -> bool:
+        """Tell whether a flow is visible."""
+        return self.everything or workflow_id in self.resources.workflows
+
+
+ALL = Grants(everything=True, resources=_NOTHING)
+"""What a super-admin sees."""
+
+
+class GrantReader:
+    """Answers what the caller of a request sees; one per process."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+        self._known: OrderedDict[tuple[str, str], Grants] = OrderedDict()
+        self._asking: dict[tuple[str, str, int], asyncio.Task[Grants]] = {}
+
+    async def of(self, principal: Principal) -> Grants:
+        """The grants of a user, never older than `principal.access`.
+
+        Raises `Forbidden` for callers that are no users, `Unauthenticated` when the user is
+        gone, `Unavailable` when `auth` is needed and silent.
+        """
+        if principal.kind is not Kind.USER:
+            raise Forbidden("this operation is for users")
+        if principal.super_admin:
+            return ALL
+        known = self._known.get((principal.tenant, principal.subject))
+        if known is not None and known.resources.version >= principal.access:
+            return known
+        return await self._ask_once(principal)
+
+    async def _ask_once(self, principal: Principal) -> Grants:
+        """Ask; requests that come meanwhile wait for the same answer."""
+        key = (principal.tenant, principal.subject, principal.access)
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.ensure_future(self._ask(principal))
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _ask(self, principal: Principal) -> Grants:
+        wanted = UserRef(principal.tenant, principal.user_id)
+        found = Grants(
+            everything=False, resources=await self._rpc.call(GRANTS, wanted, GrantedResources)
+        )
+        who = (principal.tenant, principal.subject)
+        self._known[who] = found
+        self._known.move_to_end(who)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return found

@@ -1,0 +1,143 @@
+"""Changes of accounts: what changes, its audit entry, its event and its effect are one.
+
+A change runs as one MongoDB transaction. The audit entry, the outbox entry, the intended
+revocations and the tenant's new access version are written in it; before the caller is
+answered, tokens are revoked and the version is raised in Redis, so that the very next
+request sees it. What a crash leaves out, the sweeps make good.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from libs.common.bus import Outbox, OutboxEntry
+from libs.common.bus.subjects import auth_event
+from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
+from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity.access import AccessVersions
+from libs.common.store.mongo import Mongo, Session
+from services.auth.audit.schemas import Deed
+from services.auth.revocations.service import Revocation, Revoker
+from services.auth.revocations.store import RevocationStore
+from services.auth.tenants.versions import TenantVersions
+
+R = TypeVar("R")
+
+OPERATOR = "operator"
+"""Subject of callers that come by the administrator's commands."""
+
+
+def operator(tenant: str) -> Caller:
+    """The operator of the platform, who acts by command and not by token."""
+    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="0", name=OPERATOR))
+
+
+@dataclass
+class Change:
+    """One transaction in the making; its parts are written when the work has ended."""
+
+    session: Session
+    deeds: list[Deed] = field(default_factory=list)
+    revocations: list[Revocation] = field(default_factory=list)
+    access_changed: bool = False
+
+    def record(self, deed: Deed) -> None:
+        """Tell what was done, for the audit log and for listeners."""
+        self.deeds.append(deed)
+
+    def revoke(self, kind: Kind, subject: str, generation: int) -> None:
+        """End every token of a subject that is older than `generation`."""
+        self.revocations.append(Revocation(kind, subject, generation))
+
+    def changes_access(self) -> None:
+        """Let the next request of every user of the tenant be judged anew."""
+        self.access_changed = True
+
+
+class Changes:
+    """Runs changes."""
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        outbox: Outbox,
+        revocations: RevocationStore,
+        revoker: Revoker,
+        versions: AccessVersions,
+    ) -> None:
+        self._mongo = mongo
+        self._audit = mongo.database["audit"]
+        self._outbox = outbox
+        self._revocations = revocations
+        self._revoker = revoker
+        self._versions = versions
+        self._tenants = TenantVersions(mongo.database)
+
+    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
+        """Run `work(change)` in the caller's tenant; it may run again after a conflict.
+
+        What `work` raises ends the transaction: nothing of it is kept.
+        """
+        tenant = caller.principal.tenant
+
+        async def whole(
+            session: Session,
+        ) -> tuple[R, Change, int, list[dict[str, Any]]]:
+            change = Change(session)
+            result = await work(change)
+            for revocation in change.revocations:
+                await self._revocations.add(revocation, session)
+            version = await self._tenants.raised(tenant, session) if change.access_changed else 0
+            return result, change, version, await self._tell(caller, change)
+
+        result, change, version, said = await self._mongo.transaction(whole)
+        for revocation in change.revocations:
+            await self._revoker.apply(revocation)
+        if version:
+            await self._versions.reach(tenant, version)
+        await self._outbox.relay(said)
+        return result
+
+    async def _tell(self, caller: Caller, change: Change) -> list[dict[str, Any]]:
+        events = [_event(caller, deed) for deed in change.deeds]
+        if events:
+            await self._audit.insert_many(
+                [_audit_document(event) for event in events], session=change.session
+            )
+        entries = [
+            OutboxEntry(
+                auth_event(event.tenant, f"{event.object.type}.{event.action}"),
+                msgspec.json.encode(event),
+            )
+            for event in events
+        ]
+        return await self._outbox.add(entries, change.session)
+
+
+def _event(caller: Caller, deed: Deed) -> AccountChanged:
+    principal = caller.principal
+    return AccountChanged(
+        event_id=uuid4().hex,
+        created_at=int(time.time() * 1000),
+        tenant=principal.tenant,
+        actor=Actor(principal.kind.value, principal.subject, principal.name),
+        action=deed.action,
+        object=ChangedObject(deed.subject.type, deed.subject.id, deed.subject.name),
+        address=caller.address,
+        request_id=caller.request_id,
+        before=deed.before,
+        after=deed.after,
+    )
+
+
+def _audit_document(event: AccountChanged) -> dict[str, Any]:
+    """`{_id, tenant, at, actor: {kind, id, name}, action, object: {type, id, name}, …}`."""
+    document: dict[str, Any] = msgspec.to_builtins(event)
+    document["_id"] = document.pop("eventId")
+    document["at"] = datetime.fromtimestamp(document.pop("createdAt") / 1000, UTC)
+    return document

@@ -1,0 +1,1 @@
+"""Tenants: to one of them belongs every user, role, application and thing."""
