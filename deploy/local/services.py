@@ -57,6 +57,12 @@ SERVICES = (
         redis_user="device",
     ),
     Service(
+        name="management",
+        module="services.management",
+        database="thingway_management",
+        upstream=True,
+    ),
+    Service(
         name="gateway",
         module="services.gateway",
         redis_pattern="tw:*",

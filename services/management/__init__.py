@@ -1,1 +1,1 @@
-"""Integrations, dashboards, live notifications: reserved, nothing of it is built yet."""
+"""Integrations, dashboards and live updates."""

@@ -1,6 +1,7 @@
 """Turns every exception into an error of ours, and that into the right envelope."""
 
 import logging
+import re
 from typing import Any
 
 import msgspec
@@ -23,6 +24,9 @@ from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
 log = logging.getLogger(__name__)
 
+_NAMED = re.compile("^Object (?:missing required|contains unknown) field [`']([^`']+)[`']")
+"""How msgspec names a field of the object that it found at fault."""
+
 
 def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
@@ -41,10 +45,13 @@ def _fault(entry: dict[str, Any], path: str) -> tuple[str, str]:
     """
     key, message = str(entry.get("key", "")), str(entry.get("message", ""))
     if key == "data":
-        return "", "a JSON body is required" if message == "'data'" else message
+        key, message = "", "a JSON body is required" if message == "'data'" else message
     if entry.get("source") in {"query", "path"} and path.startswith(OPEN_API_PREFIXES):
         first, *rest = key.split("_")
         key = first + "".join(part.capitalize() for part in rest)
+    named = _NAMED.search(message)
+    if named is not None:
+        key = f"{key}.{named[1]}" if key else named[1]
     return key, message
 
 

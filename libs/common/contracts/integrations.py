@@ -1,0 +1,141 @@
+"""Integrations on the bus: what they announce, and what they are asked.
+
+An integration is a process, or a part of `management`, that brings devices in. It announces
+its manifest every few seconds (`rpc.management.announce_integration.{id}`) and is gone when
+it stops. It answers on `rpc.integration.{id}.{operation}`, in any language: the requests and
+answers are the JSON of these structs; a refusal is a NATS micro service error whose code is
+an HTTP status (400 names the parameter in its text).
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+GET_INTEGRATIONS = "rpc.management.get_integrations"
+LEASE = 15.0
+"""Seconds after its last announcement for which an integration counts as there."""
+ANNOUNCE_EVERY = 5.0
+"""Seconds between announcements."""
+
+IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
+"""One token of a subject and the beginning of entity keys."""
+IdentifierText = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@#$\-/\[\]]+$")
+]
+"""What names a device within its integration (notes, section 4); it is also its SN."""
+
+Operation = Literal["add_device", "delete_device", "call", "updated", "command"]
+
+
+def operation_subject(integration: str, operation: Operation) -> str:
+    """Where an integration is asked."""
+    return f"rpc.integration.{integration}.{operation}"
+
+
+def announce_subject(integration: str) -> str:
+    """Where an integration announces itself."""
+    return f"rpc.management.announce_integration.{integration}"
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """What an integration is.
+
+    `tsl` is a TSL document of the integration's own: its properties are its settings and
+    states, its services what it can be asked to do. Two of the services may add and delete
+    devices; the inputs of the first are the parameters that a device is added with.
+    """
+
+    id: IntegrationId
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=127)]
+    description: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    icon: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    """A path under `/public/` or an `https:` address."""
+    version: Annotated[str, msgspec.Meta(max_length=64)] = "1.0.0"
+    tsl: dict[str, Any] = {}
+    add_device_service: str | None = None
+    """Id of the service in `tsl` that adds devices."""
+    delete_device_service: str | None = None
+    hidden: bool = False
+    """Left out of lists."""
+    carries_commands: bool = False
+    """Whether commands to its devices go to `rpc.integration.{id}.command` instead of to
+    `thing.{sn}.down.command`."""
+
+
+class Integration(msgspec.Struct, frozen=True, rename="camel"):
+    """A known integration and whether it is there now."""
+
+    manifest: Manifest
+    alive: bool
+
+
+class GetIntegrations(msgspec.Struct):
+    """`get_integrations`."""
+
+
+class KnownIntegrations(msgspec.Struct):
+    """Answer of `get_integrations`, hidden ones too."""
+
+    integrations: list[Integration]
+
+
+class AddDevice(msgspec.Struct, rename="camel", kw_only=True):
+    """`add_device`: make ready for a device, and say what it is. Nothing is stored yet."""
+
+    tenant: str
+    user_id: int
+    name: str
+    params: dict[str, Any]
+    """Inputs of the add service by their ids, validated against the TSL."""
+
+
+class NewDevice(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """Answer of `add_device`."""
+
+    identifier: IdentifierText
+    model: str
+    """A product of the tenant; `generic` when it has no TSL."""
+    additional: dict[str, Any] = {}
+    """Kept with the device, shown as `additional_data`."""
+    tsl: dict[str, Any] | None = None
+    """The product's TSL, to be imported when the tenant has no such product yet."""
+
+
+class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """A device of the integration."""
+
+    tenant: str
+    device_id: int
+    identifier: str
+    name: str = ""
+    model: str = ""
+    additional: dict[str, Any] = {}
+
+
+class CallService(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`call`: a service of the integration itself, with inputs validated against its TSL."""
+
+    tenant: str
+    thing_id: int
+    service_id: str
+    inputs: dict[str, Any] = {}
+
+
+class ServiceResult(msgspec.Struct, omit_defaults=True):
+    """Answer of `call`."""
+
+    outputs: dict[str, Any] = {}
+
+
+class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
+    """`updated`: people changed properties of the integration; they are stored already."""
+
+    tenant: str
+    thing_id: int
+    properties: dict[str, Any]
+
+
+class Acknowledged(msgspec.Struct):
+    """An answer that says only that it is done."""
+
+    done: bool = True

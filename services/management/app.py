@@ -1,0 +1,82 @@
+"""The wiring of `management`, and nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from litestar import Litestar
+
+from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.http import Service, create_app, serve
+from libs.common.identity import HeaderVerifier
+from libs.common.identity.grants import GrantReader
+from libs.common.settings import load
+from libs.common.store.ids import IdAllocator
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry, start_telemetry
+from services.management.dashboards.messages import offer_dashboards
+from services.management.dashboards.routes import ROUTER as DASHBOARD_ROUTES
+from services.management.dashboards.service import DashboardService
+from services.management.dashboards.store import DashboardStore
+from services.management.migrations import MIGRATIONS
+from services.management.settings import ManagementSettings
+from services.management.sharing import DashboardSharing
+
+ID_BLOCK = 100
+"""Ids of dashboards and widgets; a restart wastes at most this many."""
+
+
+def build_app(
+    settings: ManagementSettings, mongo: Mongo, bus: Bus, telemetry: Telemetry
+) -> Litestar:
+    """Put the service together on clients that are connected."""
+    rpc_client = RpcClient(bus)
+    dashboards = DashboardService(
+        DashboardStore(mongo.database),
+        DashboardSharing(rpc_client, GrantReader(rpc_client)),
+        IdAllocator(mongo.database, "dashboards", ID_BLOCK).take,
+    )
+    rpc = RpcServer(bus, "management")
+    offer_dashboards(rpc, dashboards)
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await rpc.start()
+        try:
+            yield
+        finally:
+            await rpc.stop()
+
+    return create_app(
+        Service(
+            name="management",
+            title="Thingway management",
+            routes=[DASHBOARD_ROUTES],
+            verifier=HeaderVerifier(settings.internal_public_key),
+            telemetry=telemetry,
+            checks={"mongo": mongo.ping, "nats": bus.check},
+            dependencies={"dashboards": dashboards},
+            lifespan=lifespan,
+        )
+    )
+
+
+async def main() -> None:
+    """Run the service until it is told to end."""
+    settings = load(ManagementSettings)
+    telemetry = start_telemetry("management")
+    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_management")
+    bus = await Bus.connect(
+        settings.nats_url,
+        user=settings.nats_user,
+        password=settings.nats_password,
+        name="management",
+        streams=True,
+    )
+    try:
+        await migrate(mongo.database, MIGRATIONS)
+        await serve(build_app(settings, mongo, bus, telemetry), settings)
+    finally:
+        await bus.drain()
+        mongo.close()
+        telemetry.shutdown()

@@ -1,0 +1,1 @@
+"""Dashboards: widgets that people arrange; their content is opaque to us."""

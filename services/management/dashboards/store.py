@@ -1,0 +1,98 @@
+"""Dashboards in MongoDB: one document each, with its widgets.
+
+`dashboards`: `{_id, tenant, name, userId?, widgets: [{id, data}], createdAt}`. `data` is kept
+as JSON text: its keys are a console's own and may be such as MongoDB gives a meaning.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from libs.common.errors import Conflict
+from libs.common.http.console import containing
+from libs.common.store.mongo import Database, DuplicateKey
+from services.management.dashboards.service import Dashboard, StoredWidget
+
+
+class DashboardStore:
+    """The collection `dashboards`."""
+
+    def __init__(self, database: Database) -> None:
+        self._dashboards = database["dashboards"]
+
+    async def insert(self, dashboard: Dashboard) -> None:
+        """Add a dashboard; raise `Conflict` when the tenant has one of that name."""
+        try:
+            await self._dashboards.insert_one(
+                {
+                    "_id": dashboard.id,
+                    "tenant": dashboard.tenant,
+                    "name": dashboard.name,
+                    "userId": dashboard.user_id,
+                    "widgets": [],
+                    "createdAt": datetime.fromtimestamp(dashboard.created_at / 1000, UTC),
+                }
+            )
+        except DuplicateKey as error:
+            raise _taken(dashboard.name) from error
+
+    async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
+        """One dashboard of a tenant."""
+        document = await self._dashboards.find_one({"_id": dashboard_id, "tenant": tenant})
+        return None if document is None else _dashboard(document)
+
+    async def replace(
+        self, tenant: str, dashboard_id: int, name: str, widgets: Sequence[StoredWidget]
+    ) -> bool:
+        """Set name and widgets; False when it is gone."""
+        content = [
+            {"id": widget.id, "data": msgspec.json.encode(widget.data).decode()}
+            for widget in widgets
+        ]
+        try:
+            outcome = await self._dashboards.update_one(
+                {"_id": dashboard_id, "tenant": tenant},
+                {"$set": {"name": name, "widgets": content}},
+            )
+        except DuplicateKey as error:
+            raise _taken(name) from error
+        return bool(outcome.matched_count)
+
+    async def remove(self, tenant: str, dashboard_id: int) -> bool:
+        """Delete a dashboard; False when it was gone."""
+        outcome = await self._dashboards.delete_one({"_id": dashboard_id, "tenant": tenant})
+        return bool(outcome.deleted_count)
+
+    async def list(
+        self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
+    ) -> list[Dashboard]:
+        """Dashboards of a tenant by age, all or those of `ids` whose name has `keyword`."""
+        query: dict[str, Any] = {"tenant": tenant}
+        if ids is not None:
+            query["_id"] = {"$in": list(ids)}
+        if keyword:
+            query["name"] = containing(keyword)
+        found = self._dashboards.find(query).sort([("createdAt", 1), ("_id", 1)])
+        return [_dashboard(document) async for document in found]
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(
+        f"there is a dashboard {name!r} already", field="name", code="dashboard_name_exist"
+    )
+
+
+def _dashboard(document: dict[str, Any]) -> Dashboard:
+    return Dashboard(
+        id=document["_id"],
+        tenant=document["tenant"],
+        name=document["name"],
+        user_id=document.get("userId"),
+        widgets=tuple(
+            StoredWidget(widget["id"], msgspec.json.decode(widget["data"]))
+            for widget in document["widgets"]
+        ),
+        created_at=int(document["createdAt"].timestamp() * 1000),
+    )

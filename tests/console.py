@@ -1,0 +1,142 @@
+"""What tests of one service of the management API need: users, and an `auth` that answers."""
+
+import re
+from collections import defaultdict
+from typing import Any, Self
+
+from httpx import AsyncClient, Response
+
+from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.access import (
+    ForgetResources,
+    GrantedResources,
+    ResourceRef,
+    ResourceType,
+    ShareWithRoles,
+    UserRef,
+)
+from libs.common.contracts.auth import Done
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+
+_FIELDS = {
+    ResourceType.INTEGRATION: ("integrations", str),
+    ResourceType.DEVICE: ("devices", int),
+    ResourceType.ENTITY: ("entities", int),
+    ResourceType.DASHBOARD: ("dashboards", int),
+    ResourceType.WORKFLOW: ("workflows", int),
+}
+
+
+class Grants:
+    """Stands for `auth`: grants by user, with a version that grows with every change."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.version = 1
+        self.asked = 0
+        self._held: dict[int, set[ResourceRef]] = defaultdict(set)
+        self._rpc = RpcServer(bus, "auth")
+        self._rpc.offer("get_grants", UserRef, self._get)
+        self._rpc.offer("share_with_roles", ShareWithRoles, self._share)
+        self._rpc.offer("forget_resources", ForgetResources, self._forget)
+
+    async def __aenter__(self) -> Self:
+        await self._rpc.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._rpc.stop()
+
+    def give(self, user_id: int, kind: ResourceType, *ids: Any) -> None:
+        """Grant resources to a user."""
+        self.version += 1
+        self._held[user_id] |= {ResourceRef(str(one), kind) for one in ids}
+
+    def take(self, user_id: int) -> None:
+        """Take everything from a user."""
+        self.version += 1
+        self._held[user_id].clear()
+
+    def held(self, user_id: int) -> set[ResourceRef]:
+        """What a user has."""
+        return self._held[user_id]
+
+    async def _get(self, wanted: UserRef) -> GrantedResources:
+        self.asked += 1
+        found: dict[str, set[Any]] = defaultdict(set)
+        for resource in self._held[wanted.user_id]:
+            name, kind = _FIELDS[resource.type]
+            found[name].add(kind(resource.id))
+        return GrantedResources(
+            version=self.version, **{name: frozenset(ids) for name, ids in found.items()}
+        )
+
+    async def _share(self, wanted: ShareWithRoles) -> Done:
+        self.version += 1
+        self._held[wanted.user_id] |= set(wanted.resources)
+        return Done()
+
+    async def _forget(self, wanted: ForgetResources) -> Done:
+        self.version += 1
+        for held in self._held.values():
+            held.difference_update(wanted.resources)
+        return Done()
+
+
+class User:
+    """A user who calls one service directly."""
+
+    def __init__(
+        self, http: AsyncClient, signer: HeaderSigner, principal: Principal, grants: Grants
+    ) -> None:
+        self.principal = principal
+        self._http = http
+        self._signer = signer
+        self._grants = grants
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Response:
+        """Call as of now, as the gateway would: with the newest version of the grants."""
+        known = Principal(
+            kind=Kind.USER,
+            tenant=self.principal.tenant,
+            subject=self.principal.subject,
+            name=self.principal.name,
+            functions=self.principal.functions,
+            super_admin=self.principal.super_admin,
+            access=self._grants.version,
+        )
+        answer: Response = await self._http.request(
+            method, path, json=body, headers={PRINCIPAL_HEADER: self._signer.sign(known)}
+        )
+        return answer
+
+    async def done(self, method: str, path: str, body: Any = None) -> Any:
+        """`data` of a success, whose envelope is exactly the specified one."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text[:1000])
+        content = answer.json()
+        assert set(content) - {"data"} == {"status", "request_id"}, content
+        assert content["status"] == "Success"
+        assert re.fullmatch("[0-9a-f]{32}", content["request_id"])
+        return content.get("data")
+
+    async def refused(
+        self,
+        status: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        field: str = "",
+        code: str = "",
+    ) -> Any:
+        """The body of a refusal, which names `field` and has `code` when they are given."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:1000])
+        content = answer.json()
+        assert content["status"] == "Failed"
+        assert content["error_message"]
+        if field:
+            assert content.get("detail_message") == field, content
+        if code:
+            assert content["error_code"] == code, content
+        return content

@@ -1,0 +1,81 @@
+"""The management service in this process, on real servers; `auth` is played on the bus."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest_asyncio
+from httpx import ASGITransport, AsyncClient
+from litestar import Litestar
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Bus, RpcClient
+from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity.functions import Function
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.management.app import build_app
+from services.management.migrations import MIGRATIONS
+from services.management.settings import ManagementSettings
+from tests.console import Grants, User
+from tests.lifespan import running
+
+
+@dataclass
+class Management:
+    """The running service."""
+
+    http: AsyncClient
+    app: Litestar
+    bus: Bus
+    mongo: Mongo
+    grants: Grants
+    signer: HeaderSigner
+
+    def user(
+        self,
+        user_id: int = 7,
+        *functions: Function,
+        tenant: str = "default",
+        super_admin: bool = False,
+    ) -> User:
+        """A user with these functions."""
+        principal = Principal(
+            kind=Kind.USER,
+            tenant=tenant,
+            subject=str(user_id),
+            name=f"user{user_id}@example.com",
+            functions=frozenset(functions),
+            super_admin=super_admin,
+        )
+        return User(self.http, self.signer, principal, self.grants)
+
+    def admin(self, tenant: str = "default") -> User:
+        """A super-admin."""
+        return self.user(1, tenant=tenant, super_admin=True)
+
+    async def rpc(self, operation: str, request: Any, answer: type) -> Any:
+        """Ask the service over the bus."""
+        return await RpcClient(self.bus).call(f"rpc.management.{operation}", request, answer)
+
+
+@pytest_asyncio.fixture
+async def management(servers, database) -> AsyncIterator[Management]:
+    """One service with an empty database."""
+    private, public = make_keys()
+    settings = ManagementSettings(
+        mongo_url=servers.mongo_url, nats_url=servers.nats_url, internal_public_key=public
+    )
+    mongo = Mongo(servers.mongo_url, database)
+    bus = await Bus.connect(servers.nats_url, name="management", streams=True)
+    auth_bus = await Bus.connect(servers.nats_url, name="auth")
+    await migrate(mongo.database, MIGRATIONS)
+    app = build_app(settings, mongo, bus, Telemetry(None, MeterProvider()))
+    async with Grants(auth_bus) as grants, running(app):
+        http = AsyncClient(transport=ASGITransport(app), base_url="http://management")
+        yield Management(http, app, bus, mongo, grants, HeaderSigner(private))
+        await http.aclose()
+    await bus.drain()
+    await auth_bus.drain()
+    mongo.close()
