@@ -1,7 +1,7 @@
 """The wiring of `management`, and nothing else."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from litestar import Litestar
 
@@ -9,6 +9,7 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
+from libs.common.integrations import IntegrationHost
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
@@ -18,7 +19,15 @@ from services.management.dashboards.messages import offer_dashboards
 from services.management.dashboards.routes import ROUTER as DASHBOARD_ROUTES
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import DashboardStore
+from services.management.integrations.builtin.direct import Direct
+from services.management.integrations.builtin.system import System
+from services.management.integrations.messages import ThingsOverRpc, offer_integrations
+from services.management.integrations.registry import Registry
+from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
+from services.management.integrations.service import IntegrationService
+from services.management.integrations.store import IntegrationStore
 from services.management.migrations import MIGRATIONS
+from services.management.pictures import PATHS, picture
 from services.management.settings import ManagementSettings
 from services.management.sharing import DashboardSharing
 
@@ -31,31 +40,38 @@ def build_app(
 ) -> Litestar:
     """Put the service together on clients that are connected."""
     rpc_client = RpcClient(bus)
+    grants = GrantReader(rpc_client)
     dashboards = DashboardService(
         DashboardStore(mongo.database),
-        DashboardSharing(rpc_client, GrantReader(rpc_client)),
+        DashboardSharing(rpc_client, grants),
         IdAllocator(mongo.database, "dashboards", ID_BLOCK).take,
     )
+    registry = Registry(IntegrationStore(mongo.database))
+    integrations = IntegrationService(registry, ThingsOverRpc(rpc_client), grants)
     rpc = RpcServer(bus, "management")
     offer_dashboards(rpc, dashboards)
+    offer_integrations(rpc, registry, integrations)
+    hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(rpc.stop)
+            for host in hosts:
+                await stack.enter_async_context(host)
             yield
-        finally:
-            await rpc.stop()
 
     return create_app(
         Service(
             name="management",
             title="Thingway management",
-            routes=[DASHBOARD_ROUTES],
+            routes=[DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
-            dependencies={"dashboards": dashboards},
+            dependencies={"dashboards": dashboards, "integrations": integrations},
+            open_paths=PATHS,
             lifespan=lifespan,
         )
     )

@@ -28,10 +28,15 @@ A = TypeVar("A")
 TIMEOUT = 5.0
 
 
+class NobodyAnswers(Unavailable):  # noqa: N818 - it is what the caller sees: 503
+    """503: no service offers the operation at the moment."""
+
+
 class RpcServer:
     """The operations that a service offers to the others."""
 
     def __init__(self, bus: Bus, service: str, version: str = "1.0.0") -> None:
+        """`service` is the word, or the words, after `rpc.`."""
         self._bus = bus
         self._service = service
         self._version = version
@@ -43,9 +48,31 @@ class RpcServer:
     ) -> None:
         """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`."""
 
+        async def plain(_: str, decoded: Q) -> Any:
+            return await answer(decoded)
+
+        self._offer(operation, f"rpc.{self._service}.{operation}", request, plain)
+
+    def offer_each(
+        self, operation: str, request: type[Q], answer: Callable[[str, Q], Awaitable[Any]]
+    ) -> None:
+        """Answer `rpc.{service}.{operation}.{who}` with `answer(who, request)`.
+
+        Who may use which subject is up to the bus's permissions, so `who` is proven.
+        """
+        self._offer(operation, f"rpc.{self._service}.{operation}.*", request, answer)
+
+    def _offer(
+        self,
+        operation: str,
+        subject: str,
+        request: type[Q],
+        answer: Callable[[str, Q], Awaitable[Any]],
+    ) -> None:
         async def handle(message: Request) -> None:
+            who = message.subject.rpartition(".")[2]
             try:
-                result = await answer(msgspec.json.decode(message.data or b"{}", type=request))
+                result = await answer(who, msgspec.json.decode(message.data or b"{}", type=request))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error))
             except (StoreUnavailable, RedisConnectionError, RedisTimeoutError) as error:
@@ -61,17 +88,15 @@ class RpcServer:
             else:
                 await message.respond(msgspec.json.encode(result))
 
-        self._endpoints.append(
-            EndpointConfig(
-                name=operation, subject=f"rpc.{self._service}.{operation}", handler=handle
-            )
-        )
+        self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=handle))
 
     async def start(self) -> None:
         """Begin to answer."""
         self._micro = await add_service(
             self._bus.client,
-            ServiceConfig(name=f"thingway-{self._service}", version=self._version),
+            ServiceConfig(
+                name=f"thingway-{self._service.replace('.', '-')}", version=self._version
+            ),
         )
         for endpoint in self._endpoints:
             await self._micro.add_endpoint(endpoint)
@@ -97,7 +122,7 @@ class RpcClient:
                 subject, msgspec.json.encode(request), timeout=timeout
             )
         except NoRespondersError as error:
-            raise Unavailable(f"nobody answers {subject}") from error
+            raise NobodyAnswers(f"nobody answers {subject}") from error
         except (NatsError, TimeoutError) as error:
             raise Unavailable(f"{subject} did not answer: {error!r}") from error
         headers = message.headers or {}

@@ -93,8 +93,8 @@ class NewDevice(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
     """Answer of `add_device`."""
 
     identifier: IdentifierText
-    model: str
-    """A product of the tenant; `generic` when it has no TSL."""
+    model: str = ""
+    """A product of the tenant; empty lets the SN's prefix decide, else `generic`."""
     additional: dict[str, Any] = {}
     """Kept with the device, shown as `additional_data`."""
     tsl: dict[str, Any] | None = None
@@ -133,6 +133,105 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
     tenant: str
     thing_id: int
     properties: dict[str, Any]
+
+
+class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
+    """`command`: carry a command to a device, when the manifest says so.
+
+    `command` is what `thing.{sn}.down.command` would carry. It may come again until the
+    device's reply is told; the integration tells copies by its `commandId`.
+    """
+
+    device: DeviceRef
+    command: dict[str, Any]
+
+
+class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`rpc.device.report.{integration}`: a device of the integration reports."""
+
+    tenant: str
+    identifier: str
+    properties: dict[str, Any]
+    ts: int | None = None
+    """ms; absent means now."""
+
+
+class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`rpc.device.event.{integration}`: an event of a device."""
+
+    tenant: str
+    identifier: str
+    event_id: str
+    outputs: dict[str, Any] = {}
+    ts: int | None = None
+
+
+class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`rpc.device.reply.{integration}`: what became of a command."""
+
+    tenant: str
+    identifier: str
+    command_id: int | str
+    status: Literal["SUCCESS", "FAILED"]
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class TellOwnReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`rpc.device.own_report.{integration}`: properties of the integration itself changed."""
+
+    tenant: str
+    properties: dict[str, Any]
+
+
+class ListDevices(msgspec.Struct, rename="camel", kw_only=True):
+    """`rpc.device.list_devices.{integration}`: the integration's devices of all tenants."""
+
+    after: int = 0
+    """Only ids above this one: the last of the page before."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
+
+
+class ListedDevices(msgspec.Struct):
+    """Answer of `list_devices`, by id; shorter than `limit` means that it is the last page."""
+
+    devices: list[DeviceRef]
+
+
+class GetTsl(msgspec.Struct, rename="camel", kw_only=True):
+    """`rpc.device.get_tsl.{integration}`: the TSL of a device of the integration."""
+
+    tenant: str
+    identifier: str
+
+
+class GotTsl(msgspec.Struct):
+    """Answer of `get_tsl`: the TSL document."""
+
+    tsl: dict[str, Any]
+
+
+class GetOwnValues(msgspec.Struct):
+    """`rpc.device.own_values.{integration}`: latest values of the integration itself."""
+
+    tenant: str
+
+
+class OwnValues(msgspec.Struct, rename="camel"):
+    """Answer of `own_values`; `thing_id` is the integration's thing in this tenant."""
+
+    thing_id: int
+    properties: dict[str, Any]
+
+
+TellOperation = Literal[
+    "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values"
+]
+
+
+def tell_subject(integration: str, operation: TellOperation) -> str:
+    """Where an integration tells and asks `device`; its login may use only its own id."""
+    return f"rpc.device.{operation}.{integration}"
 
 
 class Acknowledged(msgspec.Struct):

@@ -1,0 +1,86 @@
+"""Entities, as services ask `device` for them: `rpc.device.{operation}`.
+
+Keys and ids are those of `libs.common.things`. Nothing here looks at grants: who asks on
+behalf of a user filters by them (`Grants.device`, `Grants.entity`).
+"""
+
+from typing import Any
+
+import msgspec
+
+from libs.common.things import AccessMod, EntityType, ValueType
+
+RESOLVE = "rpc.device.resolve_entities"
+
+MOST = 10_000
+"""Most keys and ids of one question."""
+
+
+class ResolveEntities(msgspec.Struct, rename="camel", kw_only=True):
+    """`resolve_entities`: by key, by id, or some of each."""
+
+    tenant: str
+    keys: list[str] = []
+    ids: list[int] = []
+
+
+class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """An entity that there is."""
+
+    id: int
+    key: str
+    thing_id: int
+    """The device's id, when it is a device's."""
+    integration: str
+    device: bool
+    """Whether the thing is a device; then grants of the device hold for it."""
+    member: str
+    """Path below the thing's key; empty for a custom entity itself."""
+    parent: str | None = None
+    """Key of the OBJECT that it is a child of."""
+    name: str
+    type: EntityType
+    value_type: ValueType
+    access_mod: AccessMod | None = None
+    """Properties only."""
+    writable: bool = False
+    """Whether it is a property that can be written."""
+    value_attribute: dict[str, Any] = {}
+    device_name: str | None = None
+
+
+class ResolvedEntities(msgspec.Struct):
+    """Answer of `resolve_entities`: what is unknown is left out, nothing comes twice."""
+
+    entities: list[ResolvedEntity]
+
+
+INTEGRATION_ENTITIES = "rpc.device.integration_entities"
+
+
+class DescribeIntegrationEntities(msgspec.Struct):
+    """`integration_entities`: of the integration itself, not of its devices."""
+
+    tenant: str
+    integration: str
+
+
+class ThingEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """An entity with its latest value."""
+
+    id: int
+    key: str
+    parent: str | None = None
+    name: str
+    description: str | None = None
+    type: EntityType
+    value_type: ValueType
+    access_mod: AccessMod | None = None
+    value_attribute: dict[str, Any] = {}
+    value: Any = None
+
+
+class ThingEntities(msgspec.Struct):
+    """Answer of `integration_entities`: parents, each followed by its children."""
+
+    entities: list[ThingEntity]

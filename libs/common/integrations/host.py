@@ -1,0 +1,85 @@
+"""Runs an integration on the bus: answers for it, and announces it while it runs."""
+
+import asyncio
+import logging
+from typing import Self
+
+from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.contracts.integrations import (
+    ANNOUNCE_EVERY,
+    Acknowledged,
+    AddDevice,
+    CallService,
+    DeviceCommand,
+    DeviceRef,
+    Manifest,
+    PropertiesUpdated,
+    announce_subject,
+)
+from libs.common.errors import ThingwayError
+from libs.common.integrations.base import Integration
+from libs.common.integrations.things import IntegrationThings
+
+log = logging.getLogger(__name__)
+
+
+class IntegrationHost:
+    """One integration on one connection; several processes may host the same one."""
+
+    def __init__(self, bus: Bus, integration: Integration) -> None:
+        manifest = integration.manifest
+        self._integration = integration
+        self._client = RpcClient(bus)
+        self._rpc = RpcServer(bus, f"integration.{manifest.id}")
+        self._rpc.offer("add_device", AddDevice, integration.add_device)
+        self._rpc.offer("delete_device", DeviceRef, self._delete_device)
+        self._rpc.offer("call", CallService, integration.call)
+        self._rpc.offer("updated", PropertiesUpdated, self._updated)
+        self._rpc.offer("command", DeviceCommand, self._command)
+        self._announcing: asyncio.Task[None] | None = None
+        self.things = IntegrationThings(self._client, manifest.id)
+        """What the integration tells and asks."""
+
+    async def start(self) -> None:
+        """Answer, and announce; known to the platform when this returns, if it is there."""
+        await self._rpc.start()
+        await self._announce()
+        self._announcing = asyncio.ensure_future(self._keep_announcing())
+
+    async def stop(self) -> None:
+        """Stop; the platform forgets it when the lease ends."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.gather(self._announcing, return_exceptions=True)
+        await self._rpc.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _keep_announcing(self) -> None:
+        while True:
+            await asyncio.sleep(ANNOUNCE_EVERY)
+            await self._announce()
+
+    async def _announce(self) -> None:
+        manifest: Manifest = self._integration.manifest
+        try:
+            await self._client.call(announce_subject(manifest.id), manifest, Acknowledged)
+        except ThingwayError as error:
+            log.warning("integration %s is not announced: %s", manifest.id, error)
+
+    async def _delete_device(self, device: DeviceRef) -> Acknowledged:
+        await self._integration.delete_device(device)
+        return Acknowledged()
+
+    async def _updated(self, change: PropertiesUpdated) -> Acknowledged:
+        await self._integration.updated(change)
+        return Acknowledged()
+
+    async def _command(self, wanted: DeviceCommand) -> Acknowledged:
+        await self._integration.command(wanted)
+        return Acknowledged()

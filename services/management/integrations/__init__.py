@@ -1,0 +1,1 @@
+"""Integrations: known by what they announce, shown to people, asked by other services."""

@@ -1,0 +1,1 @@
+"""The integrations that come with the platform."""

@@ -1,0 +1,72 @@
+"""Which integrations there are: announced, checked, and forgotten when they fall silent."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from libs.common.contracts.integrations import (
+    Acknowledged,
+    GetIntegrations,
+    Integration,
+    KnownIntegrations,
+    Manifest,
+)
+from libs.common.errors import Forbidden, InvalidInput
+from libs.common.tsl import TslDocument, TslInvalid, parse_document
+
+_NO_TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
+
+
+class Store(Protocol):
+    """Where manifests are kept."""
+
+    async def announced(self, manifest: Manifest) -> None:
+        """Keep a manifest, and that it was announced just now."""
+
+    async def all(self) -> Sequence[Integration]:
+        """Every integration that was ever announced, and whether it is there now."""
+
+
+def tsl_of(manifest: Manifest) -> TslDocument:
+    """The manifest's TSL; raise `InvalidInput` naming every fault."""
+    try:
+        return parse_document(manifest.tsl or _NO_TSL)
+    except TslInvalid as error:
+        raise InvalidInput(f"tsl: {error}", field="tsl") from error
+
+
+class Registry:
+    """Takes announcements and answers who is there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def announce(self, who: str, manifest: Manifest) -> Acknowledged:
+        """Take the announcement of `who`, the id its login may speak for.
+
+        Raises `Forbidden` for another's manifest, `InvalidInput` for one that does not hold
+        together: a broken TSL, or an add or delete service that its TSL does not have.
+        """
+        if manifest.id != who:
+            raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
+        services = {service.id for service in tsl_of(manifest).services}
+        for field in ("add_device_service", "delete_device_service"):
+            service = getattr(manifest, field)
+            if service is not None and service not in services:
+                raise InvalidInput(f"the TSL has no service {service!r}", field=field)
+        await self._store.announced(manifest)
+        return Acknowledged()
+
+    async def known(self, _: GetIntegrations | None = None) -> KnownIntegrations:
+        """Every integration, hidden and silent ones too."""
+        return KnownIntegrations(list(await self._store.all()))
+
+    async def present(self) -> list[Manifest]:
+        """The integrations that people may see: there now, and not hidden."""
+        return [
+            one.manifest for one in await self._store.all() if one.alive and not one.manifest.hidden
+        ]
+
+    async def find(self, integration: str) -> Manifest | None:
+        """One that people may see."""
+        found = (one for one in await self.present() if one.id == integration)
+        return next(found, None)

@@ -1,0 +1,56 @@
+"""`/integration`: which integrations there are."""
+
+from typing import Any
+
+from litestar import Request, Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.http import principal_of
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.management.integrations.schemas import (
+    IntegrationDetail,
+    SearchIntegrations,
+    ShownIntegration,
+)
+from services.management.integrations.service import IntegrationService
+
+_SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+
+
+@post(
+    "/search",
+    responses=CONSOLE_REFUSALS,
+    guards=[_SEES],
+    status_code=200,
+    summary="Search integrations",
+)
+async def search_integrations(
+    request: Request[Any, Any, Any],
+    integrations: NamedDependency[IntegrationService],
+    data: JSONBody[SearchIntegrations],
+) -> Answer[list[ShownIntegration]]:
+    """Those that are there and that the caller sees, with what they have."""
+    return answer(request, await integrations.search(principal_of(request), data))
+
+
+@get(
+    "/{integration_id:str}",
+    responses=CONSOLE_REFUSALS,
+    guards=[_SEES],
+    summary="Get an integration",
+)
+async def get_integration(
+    request: Request[Any, Any, Any],
+    integrations: NamedDependency[IntegrationService],
+    integration_id: FromPath[str],
+) -> Answer[IntegrationDetail]:
+    """One integration with its entities and their values."""
+    return answer(request, await integrations.get(principal_of(request), integration_id))
+
+
+ROUTER = Router(
+    "/integration", route_handlers=[search_integrations, get_integration], tags=["Integrations"]
+)

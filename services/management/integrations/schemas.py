@@ -1,0 +1,50 @@
+"""Integrations on the wire (specification, "Integration"; notes, section 3.6)."""
+
+from typing import Any
+
+import msgspec
+
+from libs.common.http.console import Shown
+
+
+class SearchIntegrations(msgspec.Struct):
+    """Body of `POST /integration/search`: both filters compare, false finds those without."""
+
+    device_addable: bool | None = None
+    device_deletable: bool | None = None
+
+
+class ShownIntegration(Shown, kw_only=True):
+    """An integration in the list. The counts come in both spellings that are in use."""
+
+    id: str
+    icon: str
+    name: str
+    description: str
+    add_device_service_key: str | None = None
+    delete_device_service_key: str | None = None
+    device_count: int
+    entity_count: int
+    device_count_camel: int = msgspec.field(name="deviceCount")
+    entity_count_camel: int = msgspec.field(name="entityCount")
+
+
+class ShownEntity(Shown, kw_only=True):
+    """An entity of the integration itself."""
+
+    id: str
+    key: str
+    name: str
+    type: str
+    value_attribute: dict[str, Any]
+    value_type: str
+    access_mod: str | None = None
+    parent: str | None = None
+    description: str | None = None
+    value: Any = None
+
+
+class IntegrationDetail(ShownIntegration, kw_only=True):
+    """One integration with its entities: parents, each followed by its children."""
+
+    integration_entities: list[ShownEntity]

@@ -1,0 +1,151 @@
+"""Shows integrations to users, and tells `auth` their names."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from libs.common.contracts.entities import ThingEntity
+from libs.common.contracts.integrations import Manifest
+from libs.common.contracts.names import (
+    DescribedIntegration,
+    DescribedIntegrations,
+    DescribeIntegrations,
+    DeviceCount,
+)
+from libs.common.errors import Forbidden, NotFound
+from libs.common.identity import Principal
+from libs.common.identity.grants import Grants
+from libs.common.things import integration_key, member_key
+from services.management.integrations.registry import Registry, tsl_of
+from services.management.integrations.schemas import (
+    IntegrationDetail,
+    SearchIntegrations,
+    ShownEntity,
+    ShownIntegration,
+)
+
+_NONE = DeviceCount(devices=0, entities=0)
+
+
+class Visible(Protocol):
+    """The grants, as far as they are needed here."""
+
+    async def of(self, principal: Principal) -> Grants:
+        """What a user sees."""
+
+
+class Things(Protocol):
+    """What `device` knows of an integration's things."""
+
+    async def counts(self, tenant: str) -> Mapping[str, DeviceCount]:
+        """Devices and their entities by integration."""
+
+    async def entities(self, tenant: str, integration: str) -> list[ThingEntity]:
+        """Entities of the integration itself with their latest values."""
+
+
+class IntegrationService:
+    """The operations on integrations."""
+
+    def __init__(self, registry: Registry, things: Things, grants: Visible) -> None:
+        self._registry = registry
+        self._things = things
+        self._grants = grants
+
+    async def search(self, user: Principal, wanted: SearchIntegrations) -> list[ShownIntegration]:
+        """The integrations that are there and that the user sees, by id."""
+        grants = await self._grants.of(user)
+        found = [
+            manifest
+            for manifest in await self._registry.present()
+            if grants.integration(manifest.id) and _matches(manifest, wanted)
+        ]
+        if not found:
+            return []
+        counts = await self._things.counts(user.tenant)
+        return [ShownIntegration(**_shown(one, counts.get(one.id, _NONE))) for one in found]
+
+    async def get(self, user: Principal, integration: str) -> IntegrationDetail:
+        """One integration with its entities; raise `NotFound`, or `Forbidden` without a grant."""
+        if not (await self._grants.of(user)).integration(integration):
+            raise Forbidden("user does not have data permission", field="integration_id")
+        manifest = await self._registry.find(integration)
+        if manifest is None:
+            raise NotFound(f"Integration {integration} not found!", field="integration_id")
+        counts = await self._things.counts(user.tenant)
+        entities = await self._things.entities(user.tenant, integration)
+        return IntegrationDetail(
+            **_shown(manifest, counts.get(integration, _NONE)),
+            integration_entities=[_entity(entity) for entity in entities],
+        )
+
+    async def describe(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
+        """Answer `auth`, which lists integrations for roles; by name."""
+        keyword = wanted.keyword.casefold()
+        ids = None if wanted.ids is None else frozenset(wanted.ids)
+        found = [
+            manifest
+            for manifest in await self._registry.present()
+            if (ids is None or manifest.id in ids) and keyword in manifest.name.casefold()
+        ]
+        counts = await self._things.counts(wanted.tenant) if found else {}
+        return DescribedIntegrations(
+            [
+                DescribedIntegration(
+                    id=one.id,
+                    name=one.name,
+                    devices=counts.get(one.id, _NONE).devices,
+                    entities=_entity_count(one, counts.get(one.id, _NONE)),
+                )
+                for one in sorted(found, key=lambda one: (one.name.casefold(), one.id))
+            ]
+        )
+
+
+def _matches(manifest: Manifest, wanted: SearchIntegrations) -> bool:
+    addable = manifest.add_device_service is not None
+    deletable = manifest.delete_device_service is not None
+    return wanted.device_addable in {None, addable} and wanted.device_deletable in {None, deletable}
+
+
+def _shown(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+    devices, entities = counts.devices, _entity_count(manifest, counts)
+    return {
+        "id": manifest.id,
+        "icon": manifest.icon,
+        "name": manifest.name,
+        "description": manifest.description,
+        "add_device_service_key": _service_key(manifest, manifest.add_device_service),
+        "delete_device_service_key": _service_key(manifest, manifest.delete_device_service),
+        "device_count": devices,
+        "entity_count": entities,
+        "device_count_camel": devices,
+        "entity_count_camel": entities,
+    }
+
+
+def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
+    """Entities of the devices, and those of the integration itself: every member is one."""
+    tsl = tsl_of(manifest)
+    own = len(tsl.properties)
+    own += sum(1 + len(event.outputs) for event in tsl.events)
+    own += sum(1 + len(service.inputs) for service in tsl.services)
+    return counts.entities + own
+
+
+def _service_key(manifest: Manifest, service: str | None) -> str | None:
+    return None if service is None else member_key(integration_key(manifest.id), service)
+
+
+def _entity(entity: ThingEntity) -> ShownEntity:
+    return ShownEntity(
+        id=str(entity.id),
+        key=entity.key,
+        name=entity.name,
+        type=entity.type,
+        value_attribute=entity.value_attribute,
+        value_type=entity.value_type,
+        access_mod=entity.access_mod,
+        parent=entity.parent,
+        description=entity.description,
+        value=entity.value,
+    )
