@@ -7,13 +7,16 @@ does not fit ends the process with one line that names the variable.
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
 S = TypeVar("S")
 
 PREFIX = "THINGWAY_"
+
+Key = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{43}\\Z")]
+"""32 bytes in base64url without padding, which is what a raw Ed25519 key is."""
 
 
 class SettingsInvalid(Exception):
@@ -28,24 +31,24 @@ class ServiceSettings:
     """Address to listen on."""
     port: int = 0
     """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
-    log_level: str = "INFO"
-    """Least level that is logged."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
     nats_url: str = "nats://127.0.0.1:4222"
     """One or several NATS servers, separated by commas."""
     nats_user: str = ""
     """NATS user of this service."""
     nats_password: str = ""
     """Its password."""
-    internal_public_key: str = ""
-    """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
     shutdown_grace: float = 10.0
     """Seconds that requests in flight get after SIGTERM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings(ServiceSettings):
-    """What a service with a database is told."""
+    """What a service with a database is told: all but the gateway, which stands before them."""
 
+    internal_public_key: Key
+    """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
     mongo_url: str = "mongodb://127.0.0.1:27017/?replicaSet=rs0&directConnection=true"
     """MongoDB; it must be a replica set, because the outbox needs transactions."""
     mongo_database: str = ""
@@ -57,7 +60,7 @@ class StoreSettings(ServiceSettings):
 def load(kind: type[S], environ: Mapping[str, str] | None = None) -> S:
     """Read `kind` from the environment; raise `SettingsInvalid` naming every bad variable."""
     environ = os.environ if environ is None else environ
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     values: dict[str, Any] = {}
     faults: list[str] = []
     for field in fields(kind):  # type: ignore[arg-type]

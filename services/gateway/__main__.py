@@ -1,7 +1,5 @@
 """`python -m services.gateway`."""
 
-import logging
-
 from libs.common.http import run_service, serve
 from libs.common.settings import load
 from libs.common.telemetry import start_telemetry
@@ -12,9 +10,9 @@ from services.gateway.settings import GatewaySettings
 async def main() -> None:
     """Serve until SIGTERM."""
     settings = load(GatewaySettings)
-    logging.getLogger().setLevel(settings.log_level)
     telemetry = start_telemetry("gateway")
-    await serve(await create_gateway(settings, telemetry), settings)
+    door = await create_gateway(settings, telemetry)
+    await serve(door, settings, websocket=door.tunnels.protocol)
     telemetry.shutdown()
 
 

@@ -7,6 +7,7 @@ from aiohttp import ClientSession, DummyCookieJar
 from litestar import Litestar
 
 from libs.common.identity import HeaderSigner
+from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
 from libs.common.store.redis import Redis, connect_redis
@@ -24,6 +25,7 @@ from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
 from services.gateway.tracing import Tracing
+from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
 
 
@@ -31,7 +33,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
     """Build the gateway; its lifespan closes what is opened here."""
     addresses = parse_upstreams(settings.upstreams)
     proxies = TrustedProxies(settings.trusted_proxies)
-    routes = RouteTable()
+    routes = RouteTable(upstreams=addresses)
     metrics = Metrics()
     redis = connect_redis(settings.redis_url)
     rpc = PatientRpcClient(settings)
@@ -61,15 +63,24 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
     checks = {"redis": redis_check(redis)} | {
         name: service_check(session, base) for name, base in addresses.items()
     }
+    gatekeeper = Gatekeeper(
+        CoalescingTokenReader(TokenReader(redis)),
+        DeviceKeyReader(redis, rpc),
+        AccessReader(rpc),
+        _limits(redis, settings),
+    )
+    signer = HeaderSigner(settings.internal_private_key)
     return Door(
         routes=routes,
-        gatekeeper=Gatekeeper(
-            CoalescingTokenReader(TokenReader(redis)),
-            DeviceKeyReader(redis, rpc),
-            _limits(redis, settings),
-        ),
-        forwarder=Forwarder(
-            upstreams, HeaderSigner(settings.internal_private_key), settings.request_timeout
+        gatekeeper=gatekeeper,
+        forwarder=Forwarder(upstreams, signer, settings.request_timeout),
+        tunnels=Tunnels(
+            gatekeeper,
+            signer,
+            proxies,
+            addresses.get("management"),
+            most=settings.websockets,
+            connect_timeout=settings.connect_timeout,
         ),
         proxies=proxies,
         pages=create_pages(

@@ -25,6 +25,7 @@ from services.gateway.proxy.watch import Watch
 from services.gateway.refusal import HeaderTooLarge, refuse
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tracing import Tracing
+from services.gateway.tunnel.tunnels import Tunnels
 
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Pages without a limit: they answer also while Redis does not."""
@@ -41,6 +42,8 @@ class Door:
     forwarder: Forwarder
     proxies: TrustedProxies
     pages: ASGIApp
+    tunnels: Tunnels
+    """Takes WebSocket clients; the server hands them over before they get here."""
     metrics: Metrics
     tracing: Tracing
     max_body: int
@@ -113,7 +116,7 @@ class Door:
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
             exchange.path,
-            exchange.origin.limit_key,
+            exchange.origin,
             exchange.headers.get(b"authorization"),
             token,
         )

@@ -1,10 +1,11 @@
 """The routing table: which service answers a path, and what a caller must show for it.
 
-A new public API is one more line of `ROUTES`.
+A new public API is one more line of `ROUTES`; operations of the management API are also
+served below `API` (its notes, Decision 4).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from libs.common.identity import Kind
@@ -28,6 +29,8 @@ class Route:
     """For metrics."""
     prefix: bytes
     """How the path begins, as it was sent; the whole path when it does not end in a slash."""
+    besides: bytes | None = None
+    """How the path does not go on: that part of the API is on another line, or closed."""
     upstream: str
     """The service that answers."""
     rewrite: bytes | None = None
@@ -42,11 +45,52 @@ class Route:
 
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
-        return path.startswith(self.prefix) if self.prefix.endswith(b"/") else path == self.prefix
+        if not self.prefix.endswith(b"/"):
+            return path == self.prefix
+        if not path.startswith(self.prefix):
+            return False
+        return self.besides is None or not path.startswith(self.besides, len(self.prefix))
 
     def target(self, path: bytes) -> bytes:
         """The path that the service is asked for."""
         return path if self.rewrite is None else self.rewrite + path[len(self.prefix) :]
+
+
+API = b"/api/v1"
+"""What existing consoles write before every path of the management API."""
+
+
+def _open(prefix: bytes, upstream: str, *, signs_in: bool = False) -> tuple[Route, ...]:
+    """Lines for a part of the management API that needs no token; one that comes is not read."""
+    return _twice(
+        Route(
+            name="sign-in" if signs_in else "open",
+            prefix=prefix,
+            upstream=upstream,
+            credential=Credential.NONE,
+            signs_in=signs_in,
+        )
+    )
+
+
+def _console(prefix: bytes, upstream: str, *, besides: bytes | None = None) -> tuple[Route, ...]:
+    """Lines for the users' part of the management API, with the bare `prefix` and below it."""
+    lines = (
+        Route(
+            name="console",
+            prefix=path,
+            besides=besides,
+            upstream=upstream,
+            credential=Credential.TOKEN,
+            kinds=frozenset({Kind.USER}),
+        )
+        for path in (prefix, prefix + b"/")
+    )
+    return tuple(route for line in lines for route in _twice(line))
+
+
+def _twice(route: Route) -> tuple[Route, Route]:
+    return route, replace(route, prefix=API + route.prefix, rewrite=route.prefix)
 
 
 ROUTES = (
@@ -80,14 +124,34 @@ ROUTES = (
         kinds=frozenset({Kind.DEVICE}),
         long_poll=b"/commands",
     ),
+    *_open(b"/oauth2/token", "auth", signs_in=True),
+    *_open(b"/user/register", "auth", signs_in=True),
+    *_open(b"/user/status", "auth", signs_in=True),
+    *_console(b"/user", "auth"),
+    *_console(b"/application", "auth"),
+    *_console(b"/audit", "auth"),
+    *_console(b"/device", "device", besides=b"openapi/"),
+    *_console(b"/entity", "device"),
+    *_console(b"/integration", "management"),
+    *_console(b"/dashboard", "management"),
+    *_open(b"/public/", "management"),
+    *_console(b"/workflow", "workflow", besides=b"hooks/"),
+    *_open(b"/workflow/hooks/", "workflow"),
 )
 
 
 class RouteTable:
-    """Finds the route of a path: the longest prefix wins."""
+    """Finds the route of a path: the longest prefix wins.
 
-    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
-        self.routes = tuple(sorted(routes, key=lambda route: len(route.prefix), reverse=True))
+    The lines of services that are not among `upstreams` do not count, so their paths are
+    answered as unknown ones are.
+    """
+
+    def __init__(
+        self, routes: Iterable[Route] = ROUTES, upstreams: Container[str] | None = None
+    ) -> None:
+        served = (route for route in routes if upstreams is None or route.upstream in upstreams)
+        self.routes = tuple(sorted(served, key=lambda route: len(route.prefix), reverse=True))
 
     def find(self, path: bytes) -> Route | None:
         """The route of `path` as it was sent, None when no service answers it.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from yarl import URL
 
-from libs.common.settings import ServiceSettings, SettingsInvalid
+from libs.common.settings import Key, ServiceSettings, SettingsInvalid
 
 MIB = 1024 * 1024
 
@@ -16,7 +16,7 @@ class GatewaySettings(ServiceSettings):
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Token state and rate limits."""
-    internal_private_key: str
+    internal_private_key: Key
     """Ed25519 key (raw, base64url) that signs the principal header."""
     upstreams: str
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
@@ -39,9 +39,11 @@ class GatewaySettings(ServiceSettings):
     address_burst: int = 4000
     """Requests that may come from it at once."""
     token_rate: float = 50.0
-    """Requests per second to `/oauth/token` from one address."""
+    """Requests per second from one address to where people and applications sign in."""
     token_burst: int = 200
-    """Requests to it that may come from one address at once."""
+    """Requests to there that may come from one address at once."""
+    websockets: int = 10_000
+    """WebSocket connections that may be open in one process; more are refused with 503."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
 

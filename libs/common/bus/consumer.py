@@ -70,6 +70,8 @@ class BatchConsumer:
     batch: int = 1000
     concurrency: int = 2
     ack_wait: float = 30.0
+    subject: str = ""
+    """Only messages of subjects that match; empty means all of the stream."""
 
     async def run(self) -> None:
         """Consume until cancelled; batches in hand are finished first."""
@@ -159,6 +161,7 @@ class BatchConsumer:
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self.ack_wait,
             max_ack_pending=200_000,
+            filter_subject=self.subject or None,
         )
         try:
             await self.bus.js.add_consumer(self.stream, config)

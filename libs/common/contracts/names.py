@@ -1,8 +1,7 @@
 """How owners describe their resources to `auth`, which lists them for roles.
 
 Each owner answers with what it has: an unknown id is left out. `ids` absent means all of the
-tenant (for "undistributed" lists); `keyword` matches names in part, without regard to case;
-devices match by their integration's name too.
+tenant (for "undistributed" lists); `keyword` matches names in part, without regard to case.
 """
 
 import msgspec
@@ -25,6 +24,8 @@ class DescribeDevices(msgspec.Struct, rename="camel"):
     exclude_ids: list[int] = []
     exclude_integrations: list[str] = []
     keyword: str = ""
+    keyword_integrations: list[str] = []
+    """Integrations whose names match the keyword: all their devices do, too."""
     page_number: int = 1
     page_size: int | None = None
     """Absent means all."""

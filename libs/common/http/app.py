@@ -11,10 +11,10 @@ from litestar import Litestar, Response, get
 from litestar.config.app import AppConfig
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ControllerRouterHandler
 
 from libs.common.http.context import RequestContext
+from libs.common.http.document import DocumentPlugin
 from libs.common.http.failures import HANDLERS
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
@@ -67,7 +67,7 @@ def create_app(service: Service) -> Litestar:
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         openapi_config=OpenAPIConfig(
-            title=service.title, version="1", path="/schema", render_plugins=[JsonRenderPlugin()]
+            title=service.title, version="1", path="/schema", render_plugins=[DocumentPlugin()]
         ),
         request_max_body_size=MAX_BODY,
         middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths)],

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import PathParameter
 
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput
@@ -21,7 +21,7 @@ LARGEST_PAGE = 100_000
 DEFAULT_PAGE = 10
 MAX_SORTS = 8
 
-PathId = Annotated[int, Parameter(ge=1, le=MAX_ID, description="A decimal id")]
+PathId = Annotated[int, PathParameter(ge=1, le=MAX_ID, description="A decimal id")]
 """An id in a path declared as `{name:str}`: what is no number is a 400, not an unknown path."""
 
 Id = (

@@ -4,10 +4,16 @@ A guard is a value that can be read: the matrix test takes from it what each kin
 must get, and fails for an operation that has none.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from litestar import Litestar
 from litestar.connection import ASGIConnection
+from litestar.enums import HttpMethod
+from litestar.handlers import HTTPRouteHandler
 from litestar.handlers.base import BaseRouteHandler
+from litestar.routes import HTTPRoute
 
 from libs.common.errors import Forbidden
 from libs.common.http.request import principal_of
@@ -31,8 +37,11 @@ class Guard:
     super_admin: bool = False
     """Only super-admins."""
 
-    def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
-        """Raise `Unauthenticated` or `Forbidden` unless the caller may."""
+    async def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
+        """Raise `Unauthenticated` or `Forbidden` unless the caller may.
+
+        Async, because Litestar runs a plain function in a thread, at every request.
+        """
         principal = principal_of(connection)
         if principal.kind is not self.kind:
             raise Forbidden(_WRONG_KIND[self.kind])
@@ -52,3 +61,28 @@ super_admins = Guard(Kind.USER, super_admin=True)
 def holders(*functions: Function) -> Guard:
     """Users who hold any one of `functions`, and super-admins."""
     return Guard(Kind.USER, frozenset(functions))
+
+
+class Guarded(NamedTuple):
+    """One operation of a service and who may call it."""
+
+    method: str
+    path: str
+    """As in the OpenAPI document: `/user/roles/{role_id}`."""
+    guard: Guard | None
+    """None when the operation is open, or was left without one."""
+
+
+def guarded(app: Litestar) -> Iterator[Guarded]:
+    """All operations of a service with their guards, but for OPTIONS, which is Litestar's own."""
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                for method in sorted(handler.http_methods - {HttpMethod.OPTIONS}):
+                    yield Guarded(str(method), route.path_format, _guard_of(handler))
+
+
+def _guard_of(handler: HTTPRouteHandler) -> Guard | None:
+    """The innermost guard of a handler."""
+    found = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
+    return found[-1] if found else None

@@ -61,6 +61,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The parser saw the end of a head."""
         self._head_ends()
+        if self.expect_100_continue and self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False  # such a client knows no 100 (RFC 9110, 10.1.1)
+            self.headers[:] = [field for field in self.headers if field[0] != b"expect"]
         super().on_headers_complete()
 
     def _head_ends(self) -> None:

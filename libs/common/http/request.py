@@ -40,10 +40,14 @@ def principal_of(connection: Connection) -> Principal:
     return principal
 
 
+def address_of(connection: Connection) -> str:
+    """The client's own address, empty when the gateway did not say it."""
+    return connection.headers.get(CLIENT_ADDRESS_HEADER, "")
+
+
 def caller_of(connection: Connection) -> Caller:
     """Who calls, from where and under which request id: what an audit log records."""
-    address = connection.headers.get(CLIENT_ADDRESS_HEADER, "")
-    return Caller(principal_of(connection), address, request_id_of(connection))
+    return Caller(principal_of(connection), address_of(connection), request_id_of(connection))
 
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:

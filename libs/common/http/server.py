@@ -16,7 +16,7 @@ import uvicorn
 import uvloop
 
 from libs.common.http.protocol import BoundedProtocol
-from libs.common.settings import ServiceSettings, SettingsInvalid
+from libs.common.settings import ServiceSettings, SettingsInvalid, load
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,11 @@ class _Server(uvicorn.Server):
             self._captured_signals.clear()
 
 
-async def serve(app: Any, settings: ServiceSettings) -> None:
-    """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken."""
+async def serve(app: Any, settings: ServiceSettings, *, websocket: Any = "none") -> None:
+    """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
+
+    `websocket` is the protocol that takes WebSocket upgrades, as uvicorn's `ws` names it.
+    """
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -59,6 +62,7 @@ async def serve(app: Any, settings: ServiceSettings) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http=BoundedProtocol,
+        ws=websocket,
     )
     server = _Server(config)
     await server.serve(sockets=[_listen(settings.host, settings.port)])
@@ -68,12 +72,17 @@ async def serve(app: Any, settings: ServiceSettings) -> None:
 
 def run_service(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run the main coroutine of a service process; bad settings end it with one line."""
-    logging.basicConfig(level=logging.INFO, format=FORMAT, stream=sys.stderr)
-    for noisy in ("pymongo", "nats", "uvicorn.error", "opentelemetry"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
+        _log_from(load(ServiceSettings).log_level)
         uvloop.run(main())
     except SettingsInvalid as error:
         sys.exit(f"settings: {error}")
     except (KeyboardInterrupt, asyncio.CancelledError):
         log.info("interrupted")
+
+
+def _log_from(level: str) -> None:
+    """Log to standard error from `level` on; what libraries say, from WARNING on at least."""
+    logging.basicConfig(level=level, format=FORMAT, stream=sys.stderr)
+    for noisy in ("pymongo", "nats", "uvicorn.error", "opentelemetry"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.root.level))

@@ -44,6 +44,8 @@ DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
 NAMESPACE_EXISTS = 48
 """MongoDB's code of a collection that is there already."""
+INDEX_NOT_FOUND = 27
+"""MongoDB's code of an index that is not there."""
 
 
 async def create_missing(database: Database, name: str, **options: Any) -> None:
@@ -54,6 +56,15 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
         return
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
+            raise
+
+
+async def drop_present(collection: Any, index: str) -> None:
+    """Drop an index when it is there; another process may do the same just now."""
+    try:
+        await collection.drop_index(index)
+    except OperationFailure as error:
+        if error.code != INDEX_NOT_FOUND:
             raise
 
 

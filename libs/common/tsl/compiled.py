@@ -15,7 +15,13 @@ from libs.common.tsl.document import (
     ServiceSpec,
     TslDocument,
 )
-from libs.common.tsl.faults import Fault, InvalidValues, MalformedReport, UnknownService
+from libs.common.tsl.faults import (
+    Fault,
+    InvalidValues,
+    MalformedReport,
+    UnknownService,
+    refuse_non_object,
+)
 from libs.common.tsl.interface import Event, Report, Values
 from libs.common.tsl.limits import MAX_KEY
 
@@ -82,6 +88,7 @@ class CompiledTsl:
 
     def check_write(self, properties: Values, current: Values) -> Values:
         """Check a write and complete its partial STRUCTs from `current`."""
+        refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
         faults: list[Fault] = []
@@ -124,8 +131,10 @@ def compile_tsl(document: TslDocument) -> CompiledTsl:
 
 
 def _checked(members: Mapping[str, Node], values: Values | None, path: str) -> Values:
+    values = {} if values is None else values
+    refuse_non_object(values, path)
     faults: list[Fault] = []
-    checked = check_members(members, values or {}, path, faults)
+    checked = check_members(members, values, path, faults)
     if faults:
         raise InvalidValues(faults)
     return checked

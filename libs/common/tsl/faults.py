@@ -35,6 +35,12 @@ class InvalidValues(Refusal):
     """Values that break the TSL: a write, inputs or outputs of a service or an event."""
 
 
+def refuse_non_object(values: object, path: str) -> None:
+    """Raise `InvalidValues` unless `values` is an object: clients send anything as one."""
+    if not isinstance(values, dict):
+        raise InvalidValues([Fault(path, "must be an object")])
+
+
 class MalformedReport(Refusal):
     """A message of a device that is not of the wire's shape, so nothing in it can be kept."""
 

@@ -5,7 +5,13 @@ from collections.abc import Container
 from libs.common.tsl._open import check_open
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import EventSpec, PropertySpec, ServiceSpec, TslDocument
-from libs.common.tsl.faults import Fault, InvalidValues, MalformedReport, UnknownService
+from libs.common.tsl.faults import (
+    Fault,
+    InvalidValues,
+    MalformedReport,
+    UnknownService,
+    refuse_non_object,
+)
 from libs.common.tsl.interface import Event, Report, Tsl, Values
 from libs.common.tsl.limits import open_key_fault
 
@@ -57,6 +63,7 @@ class GenericTsl:
 
     def check_write(self, properties: Values, current: Values) -> Values:
         """Check a write and complete its objects from `current`, at every level."""
+        refuse_non_object(properties, "properties")
         if not properties:
             raise InvalidValues([Fault("properties", "must not be empty")])
         whole = {key: _merged(current.get(key), given) for key, given in properties.items()}
@@ -84,8 +91,10 @@ def generic_tsl() -> Tsl:
 
 
 def _checked(values: Values | None, path: str) -> Values:
+    values = {} if values is None else values
+    refuse_non_object(values, path)
     faults: list[Fault] = []
-    checked = check_open(values or {}, path, faults)
+    checked = check_open(values, path, faults)
     if faults:
         raise InvalidValues(faults)
     return checked

@@ -74,13 +74,15 @@ class Tsl(Protocol):
 
         A partial STRUCT is completed from `current`, the values now in force, as far as
         they are still valid and writable; an ARRAY is replaced. Raises `InvalidValues`
-        with every fault (paths `properties.<key>.<member>`).
+        with every fault (paths `properties.<key>.<member>`, and `properties` when it is
+        empty or no object).
         """
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
         """Check inputs keyed by short member name; None counts as none given.
 
-        Raises `UnknownService`, or `InvalidValues` with paths `inputs.<key>`.
+        Raises `UnknownService`, or `InvalidValues` with paths `inputs.<key>`, and `inputs`
+        when it is no object.
         """
 
     def check_service_outputs(self, service_id: str, outputs: Values | None) -> Values:

@@ -1,4 +1,8 @@
-"""Decides who comes in: rate limit of the address, credential, rate limit of the principal."""
+"""Decides who comes in, and completes what is known of them.
+
+In this order: rate limit of the address, credential, the networks that the principal may call
+from, its rate limit; of a user then what it may do.
+"""
 
 import asyncio
 from typing import NamedTuple
@@ -6,9 +10,12 @@ from urllib.parse import unquote
 
 from libs.common.errors import Forbidden, ThingwayError, Unauthenticated, Unavailable
 from libs.common.identity import Principal
+from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.identity.networks import is_inside
 from libs.common.identity.tokens import CoalescingTokenReader
 from libs.common.store.redis import RedisError
+from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import basic_login, bearer_token
 from services.gateway.limits import RateLimiter
 from services.gateway.routes import Credential, Route
@@ -34,17 +41,22 @@ class Gatekeeper:
     """Lets requests in. Without Redis it lets nobody in: 503."""
 
     def __init__(
-        self, tokens: CoalescingTokenReader, devices: DeviceKeyReader, limits: Limits
+        self,
+        tokens: CoalescingTokenReader,
+        devices: DeviceKeyReader,
+        access: AccessReader,
+        limits: Limits,
     ) -> None:
         self._tokens = tokens
         self._devices = devices
+        self._access = access
         self._limits = limits
 
     async def admit(
         self,
         route: Route,
         path: bytes,
-        address: str,
+        origin: Origin,
         authorization: bytes | None,
         query_token: str | None,
     ) -> Principal | None:
@@ -54,13 +66,16 @@ class Gatekeeper:
         caller bounds the time (`ADMISSION`).
         """
         try:
-            await self._limit_address(address, signs_in=route.signs_in)
+            await self._limit_address(origin.limit_key, signs_in=route.signs_in)
             principal = await self._principal(route, path, authorization, query_token)
-            if principal is not None:
-                await self._limit_principal(principal)
+            if principal is None:
+                return None
+            if principal.networks and not is_inside(origin.address, principal.networks):
+                raise Forbidden(f"{principal.kind} may not call from {origin.address}")
+            await self._limit_principal(principal)
+            return await self._access.complete(principal)
         except (RedisError, OSError) as error:
             raise no_store() from error
-        return principal
 
     async def admit_page(self, address: str) -> None:
         """Hold the limit of the address for a page of the gateway itself."""

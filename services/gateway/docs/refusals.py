@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from libs.common.envelope import OPEN_API_PREFIXES
 from services.gateway.routes import Credential
 
 _SENTENCES = {
@@ -13,13 +14,15 @@ _SENTENCES = {
     "504": "The service did not answer in time",
 }
 _WITH_RETRY = {"429", "503"}
-_SCHEMA = "GatewayRefusal"
+_OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
+"""How the names of components begin, by the envelope that they wear."""
 
 
-def _response(status: str) -> dict[str, Any]:
+def _response(envelope: str, status: str) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{envelope}Refusal"}
     response: dict[str, Any] = {
         "description": _SENTENCES[status],
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{_SCHEMA}"}}},
+        "content": {"application/json": {"schema": schema}},
     }
     if status in _WITH_RETRY:
         response["headers"] = {
@@ -28,33 +31,43 @@ def _response(status: str) -> dict[str, Any]:
     return response
 
 
+def _schema(request_id: str, *names: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "title": "A refusal of the gateway",
+        "required": ["status", request_id, *names],
+        "properties": {
+            "status": {"const": "Failed"},
+            request_id: {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            **{name: {"type": "string"} for name in names},
+            "data": {},
+        },
+    }
+
+
 COMPONENTS: dict[str, Any] = {
     "schemas": {
-        _SCHEMA: {
-            "type": "object",
-            "title": "A refusal of the gateway",
-            "required": ["status", "requestId", "errCode", "errMsg"],
-            "properties": {
-                "status": {"const": "Failed"},
-                "requestId": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-                "errCode": {"type": "string"},
-                "errMsg": {"type": "string"},
-                "data": {},
-            },
-        }
+        f"{_OPEN_API}Refusal": _schema("requestId", "errCode", "errMsg"),
+        f"{_CONSOLE}Refusal": _schema("request_id", "error_code", "error_message"),
     },
-    "responses": {f"Gateway{status}": _response(status) for status in _SENTENCES},
+    "responses": {
+        f"{envelope}{status}": _response(envelope, status)
+        for envelope in (_OPEN_API, _CONSOLE)
+        for status in _SENTENCES
+    },
 }
 """The components that `documented` refers to."""
 
 
-def documented(credential: Credential, *, has_body: bool) -> dict[str, Any]:
-    """The responses of the gateway for an operation, by status."""
+def documented(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
+    """The responses of the gateway for an operation at `path`, by status."""
+    envelope = _OPEN_API if path.startswith(OPEN_API_PREFIXES) else _CONSOLE
     statuses = set(_SENTENCES)
     if credential is Credential.NONE:
         statuses.discard("401")
     if not has_body:
         statuses.discard("413")
     return {
-        status: {"$ref": f"#/components/responses/Gateway{status}"} for status in sorted(statuses)
+        status: {"$ref": f"#/components/responses/{envelope}{status}"}
+        for status in sorted(statuses)
     }

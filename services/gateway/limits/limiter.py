@@ -7,10 +7,9 @@ one lease per replica above its burst, and no more: leases expire.
 
 import asyncio
 import time
-from pathlib import Path
-from typing import cast
 
 from libs.common.errors import TooManyRequests
+from libs.common.limits import TokenBuckets
 from libs.common.store.redis import Redis
 
 LEASES_PER_BURST = 20
@@ -20,8 +19,6 @@ SHORTEST_REFUSAL = 0.01
 """Seconds for which a key that was refused does not ask again, so that a flood is cheap."""
 MOST_KEYS = 20_000
 """Keys kept; then all are forgotten, and every caller takes a new lease."""
-
-_SCRIPT = (Path(__file__).parent / "token_bucket.lua").read_text()
 
 
 class _Lease:
@@ -42,7 +39,7 @@ class RateLimiter:
         self._rate = rate
         self._burst = max(1, burst)
         self._chunk = max(1, burst // LEASES_PER_BURST)
-        self._script = redis.register_script(_SCRIPT)
+        self._buckets = TokenBuckets(redis)
         self._leases: dict[str, _Lease] = {}
 
     def take_leased(self, key: str) -> bool:
@@ -79,13 +76,12 @@ class RateLimiter:
 
     async def _refill(self, key: str, lease: _Lease) -> None:
         try:
-            answer = await self._script(
-                keys=[f"tw:limit:{self._name}:{key}"], args=[self._rate, self._burst, self._chunk]
+            granted, wait = await self._buckets.take(
+                f"{self._name}:{key}", rate=self._rate, burst=self._burst, wanted=self._chunk
             )
-            granted, wait_ms = cast("list[int]", answer)
             now = time.monotonic()
             lease.permits, lease.valid_until = granted, now + LEASE_LIFE
             if not granted:
-                lease.refused_until = now + max(SHORTEST_REFUSAL, wait_ms / 1000)
+                lease.refused_until = now + max(SHORTEST_REFUSAL, wait)
         finally:
             lease.refill = None

@@ -23,6 +23,12 @@ class RequestBody:
         self.exists = bool(self.length) or b"transfer-encoding" in headers
         self.finished = not self.exists
         """Whether there is nothing more to read."""
+        self.on_demand = (
+            self.exists and headers.get(b"expect", b"").strip().lower() == b"100-continue"
+        )
+        """Whether the client sends it only when told to go on, which the first read does."""
+        self.awaited = False
+        """Whether the client has to send on now; else the service has to take what is here."""
 
     def check_length(self) -> None:
         """Raise `TooLarge` when the declared length is above the limit."""
@@ -40,15 +46,15 @@ class RequestBody:
         self.finished = True
         return part
 
-    async def drain(self) -> None:
-        """Read on and throw away, until the end or the limit: an answer can then be read."""
+    async def skip(self) -> int:
+        """Throw the next part away and return how many bytes it had."""
+        before = self._read
         try:
-            while not self.finished and self._read <= 2 * self._limit:
-                _, more = await self._part(limited=False)
-                if not more:
-                    self.finished = True
+            _, more = await self._part(limited=False)
         except ClientGone:
-            self.finished = True
+            more = False
+        self.finished = not more
+        return self._read - before
 
     async def _stream(self) -> AsyncIterator[bytes]:
         part, more = self._first, True
@@ -62,7 +68,9 @@ class RequestBody:
             yield part
 
     async def _part(self, *, limited: bool = True) -> tuple[bytes, bool]:
+        self.awaited = True
         message = await self._receive()
+        self.awaited = self.on_demand = False
         if message["type"] != "http.request":
             raise ClientGone
         part: bytes = message["body"]

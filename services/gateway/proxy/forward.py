@@ -40,7 +40,7 @@ class Forwarder:
         body, watch = exchange.body, exchange.watch
         watch.limit(
             self._timeout + _wait(exchange),
-            lambda: upstream.timed_out() if body.finished else slow_client(),
+            lambda: slow_client() if body.awaited else upstream.timed_out(),
         )
         connection, answer = await upstream.begin(
             Request(

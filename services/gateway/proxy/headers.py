@@ -35,7 +35,8 @@ _FROM_CLIENT = HOP_BY_HOP | {
     b"x-request-id",
 }
 _FROM_SERVICE = HOP_BY_HOP | {b"x-request-id"}
-_NOT_MODIFIED = 304
+_BODYLESS = frozenset({204, 304})
+"""A length would be wrong with the one, and that of a body which does not come with the other."""
 
 
 def _named_in_connection(fields: Fields) -> frozenset[bytes]:
@@ -54,6 +55,7 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
     ]
     kept += (
         (b"x-request-id", request_id.encode()),
+        (b"x-real-ip", origin.address.encode("latin-1")),
         (b"x-forwarded-for", origin.forwarded_for.encode("latin-1")),
         (b"x-forwarded-proto", origin.scheme.encode("latin-1")),
         (b"x-forwarded-host", origin.host.encode("latin-1")),
@@ -65,8 +67,8 @@ def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
     """The header fields of the answer to the client, names in lower case."""
     named = _named_in_connection(fields)
     dropped = _FROM_SERVICE | named if named else _FROM_SERVICE
-    if status == _NOT_MODIFIED:
-        dropped |= {b"content-length"}  # that of a body which does not come
+    if status in _BODYLESS:
+        dropped |= {b"content-length"}
     kept = [
         field for field in fields if field[0] not in dropped and not field[0].startswith(INTERNAL)
     ]

@@ -2,5 +2,5 @@
 
 An HTTP/1.1 client of our own on httptools (the parser that uvicorn uses). It does what a
 proxy needs and no more, which is what makes the gateway as fast as it is: see
-docs/decisions for the measurement against aiohttp's client.
+docs/decisions/0009 for the measurement against aiohttp's client.
 """

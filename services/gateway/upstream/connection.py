@@ -119,6 +119,9 @@ class Connection(asyncio.Protocol):
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:  # ours, not the service's
+            self._fail(_raised(error))
+            return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._answer.complete:
                 self._fail(NotHttp(str(error)))
@@ -184,3 +187,8 @@ class Connection(asyncio.Protocol):
         """End the answer."""
         if self._answer is not None and self._answer.status and not self._answer.complete:
             self._answer.end(keep_alive=self._parser.should_keep_alive())
+
+
+def _raised(error: httptools.HttpParserCallbackError) -> Exception:
+    """What a callback raised: the parser keeps it as the context of its own error."""
+    return error.__context__ if isinstance(error.__context__, Exception) else error

@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that are sent again when a kept-alive connection turns out to be closed."""
 
+FAILURES = (Unreachable, BrokenOff, NotHttp)
+"""What is the service's fault; of all other errors it is innocent."""
+
 Body = bytes | AsyncIterator[bytes] | None
 
 
@@ -49,23 +52,26 @@ class Upstream:
     async def begin(self, request: Request) -> tuple[Connection, Answer]:
         """Send a request and return when the head of the answer is here; `end` has to follow.
 
-        Raises `Unavailable` and `UpstreamFailed`, and what the body raises; the caller
-        bounds the time.
+        Raises `Unavailable` and `UpstreamFailed` for failures of the service; what the body
+        raises, and every other error, comes through as it is. The caller bounds the time.
         """
         if self._running >= self._most:
             raise Unavailable(f"the service {self.name} has too many requests in hand")
         self._running += 1
         try:
             return await self._sent(request)
-        except BaseException as error:
+        except FAILURES as error:
             self._running -= 1
             raise self._meaning(error) from error
+        except BaseException:
+            self._running -= 1
+            raise
 
     async def part(self, answer: Answer) -> tuple[bytes, bool]:
         """The next part of an answer, and whether there is more; raises as `begin` does."""
         try:
             return await answer.part()
-        except Exception as error:
+        except FAILURES as error:
             raise self._meaning(error) from error
 
     def timed_out(self) -> ThingwayError:
@@ -82,22 +88,20 @@ class Upstream:
         """Close the connections that are idle."""
         self._pool.close()
 
-    def _meaning(self, error: BaseException) -> BaseException:
-        """What the failure of an exchange is to the client; other errors stay what they are."""
-        log.debug("service %s: %r", self.name, error)
-        match error:
+    def _meaning(self, failure: Exception) -> ThingwayError:
+        """What one of `FAILURES` is to the client."""
+        log.debug("service %s: %r", self.name, failure)
+        match failure:
             case Unreachable():
                 return self._failed(Unavailable(f"the service {self.name} cannot be reached"))
             case BrokenOff():
                 return self._failed(
                     UpstreamFailed(f"the service {self.name} broke the connection off")
                 )
-            case NotHttp():
+            case _:
                 return self._failed(
                     UpstreamFailed(f"the service {self.name} did not answer in HTTP")
                 )
-            case _:
-                return error
 
     def _failed(self, error: ThingwayError) -> ThingwayError:
         log.warning("%s", error.message)

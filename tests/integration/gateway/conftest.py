@@ -29,11 +29,11 @@ DEVICES = "/device/openapi/v1/devices"
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[int]:
+async def serving(app: Any, websocket: Any = "none") -> AsyncIterator[int]:
     """Serve an ASGI application as our services do; give the port."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, http=BoundedProtocol, server_header=False,
-        date_header=False, timeout_graceful_shutdown=1, proxy_headers=False,
+        date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
     )  # fmt: skip
     server, listener = uvicorn.Server(config), _listen("127.0.0.1", 0)
     task = asyncio.create_task(server._serve([listener]))
@@ -223,7 +223,7 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
             GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
         )
         async with (
-            serving(door) as port,
+            serving(door, door.tunnels.protocol) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http,
         ):
             yield Gateway(port, redis, HeaderVerifier(public), http)

@@ -60,7 +60,9 @@ async def test_merged_document(gateway: Gateway, device: Recorder, auth: Recorde
     assert add["responses"]["401"] == {"description": "own words"}
     assert document["paths"]["/oauth/token"]["post"]["security"] == []
     assert document["paths"]["/ingest/v1/{sn}/report"]["post"]["security"] == [{"deviceKey": []}]
-    assert set(document["components"]["securitySchemes"]) == {"bearer", "accessToken", "deviceKey"}
+    schemes = document["components"]["securitySchemes"]
+    assert set(schemes) == {"bearer", "accessToken", "deviceKey", "user"}
+    assert schemes["user"]["flows"]["password"]["tokenUrl"] == "/oauth2/token"
 
 
 async def test_document_without_a_service(start: Start, auth: Recorder) -> None:

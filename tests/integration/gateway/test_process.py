@@ -77,7 +77,7 @@ async def _answers(http: httpx.AsyncClient) -> bool:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("THINGWAY_UPSTREAMS", "device"), ("THINGWAY_UPSTREAMS", "device=ftp://x"),
-     ("THINGWAY_TRUSTED_PROXIES", "somewhere")],
+     ("THINGWAY_TRUSTED_PROXIES", "somewhere"), ("THINGWAY_INTERNAL_PRIVATE_KEY", "short")],
 )  # fmt: skip
 async def test_bad_setting_ends_with_one_line(variable: str, value: str) -> None:
     """A setting that cannot be read ends the process with a line that names it."""
@@ -89,4 +89,5 @@ async def test_bad_setting_ends_with_one_line(variable: str, value: str) -> None
     process = await started(environment | {variable: value})
     _, text = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == 1
-    assert variable in text.decode().splitlines()[-1]
+    (line,) = text.decode().splitlines()
+    assert variable in line

@@ -70,14 +70,19 @@ async def test_request_id_is_made_here(gateway: Gateway, device: Recorder) -> No
         ("/device/openapi/v1/..%2fx", "errCode"),
         ("/nothing", "error_code"),
         ("/schema/openapi.json", "error_code"),
+        ("/api/v1/device/openapi/v1/devices", "error_code"),
+        ("/api/v1/oauth/token", "error_code"),
+        ("/integration/x", "error_code"),
+        ("/api/v1/workflow/flows/search", "error_code"),
     ],
 )
 async def test_unknown_path_is_404_in_its_envelope(
     gateway: Gateway, device: Recorder, path: str, code: str
 ) -> None:
-    """A path of nobody is 404 in the envelope of its API, and no service hears of it."""
+    """A path of no running service is 404 in the envelope of its API; no service hears of it."""
     reply = await gateway.http.get(path, headers=await gateway.bearer())
-    assert (reply.status_code, reply.json()[code]) == (404, "data_not_found")
+    spelt = {"errCode": "data_not_found", "error_code": "data_no_found"}[code]
+    assert (reply.status_code, reply.json()[code]) == (404, spelt)
     assert device.seen == []
 
 
@@ -127,6 +132,7 @@ async def test_hop_by_hop_fields_stay_here(gateway: Gateway, device: Recorder) -
         "Connection: keep-alive, X-Secret\nConnection: x-other\nKeep-Alive: 5\nTE: trailers\n"
         "Proxy-Authorization: p\nX-Secret: s\nX-Other: o\nX-Thingway-Principal: forged\n"
         "x-thingway-anything: forged\nX-Forwarded-For: 9.9.9.9\nForwarded: for=9.9.9.9\n"
+        "X-Real-IP: 9.9.9.9\n"
         "X-Kept: yes\n\n"
     )
     await reader.readuntil(b"\r\n\r\n")
@@ -140,7 +146,9 @@ async def test_hop_by_hop_fields_stay_here(gateway: Gateway, device: Recorder) -
     assert headers["x-thingway-principal"] != "forged"
     assert headers["x-forwarded-for"] == "127.0.0.1"
     assert (headers["x-forwarded-host"], headers["x-forwarded-proto"]) == ("outside", "http")
-    assert [name for name, _ in device.last.fields].count("x-thingway-principal") == 1
+    assert headers["x-real-ip"] == "127.0.0.1"
+    names = [name for name, _ in device.last.fields]
+    assert (names.count("x-thingway-principal"), names.count("x-real-ip")) == (1, 1)
 
 
 async def test_hop_by_hop_fields_of_the_service_stay_here(
@@ -171,6 +179,7 @@ async def test_trusted_proxy_is_believed(start: Start, device: Recorder) -> None
         await gateway.http.get(f"{DEVICES}/5", headers=await gateway.bearer() | forwarded)
     headers = device.last.headers
     assert headers["x-forwarded-for"] == "8.8.8.8, 127.0.0.1"
+    assert headers["x-real-ip"] == "8.8.8.8"
     assert headers["x-forwarded-proto"] == "https"
     assert headers["x-forwarded-host"] == "api.example.org"
 

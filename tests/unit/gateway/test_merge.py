@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from libs.common.http.document import WHO
 from services.gateway.docs.merge import merge
 from services.gateway.routes import ROUTES, Credential, Route
 
@@ -52,7 +55,11 @@ def test_equal_components_stay_one() -> None:
     device = document("/device/openapi/v1/a", Answer={"type": "object"})
     other = document("/x/a", Answer={"type": "object"})
     merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
-    assert set(merged["components"]["schemas"]) == {"Answer", "GatewayRefusal"}
+    assert set(merged["components"]["schemas"]) == {
+        "Answer",
+        "GatewayRefusal",
+        "GatewayConsoleRefusal",
+    }
 
 
 def test_operation_ids_stay_unique() -> None:
@@ -70,6 +77,49 @@ def test_every_reference_leads_somewhere() -> None:
     names = [entry["$ref"].rpartition("/")[2] for entry in responses.values() if "$ref" in entry]
     assert names
     assert set(names) <= set(merged["components"]["responses"])
+
+
+@pytest.mark.parametrize(
+    ("path", "service", "caller", "security"),
+    [
+        ("/device/openapi/v1/a", "device", None, [{"bearer": []}, {"accessToken": []}]),
+        ("/ingest/v1/{sn}/a", "device", {"kind": "device"}, [{"deviceKey": []}]),
+        ("/user", "auth", {"kind": "user"}, [{"user": []}]),
+        ("/user/roles", "auth", {"kind": "user", "superAdmin": True}, [{"user": ["super_admin"]}]),
+        (
+            "/device/{device_id}",
+            "device",
+            {"kind": "user", "functions": ["device.edit", "device.view"]},
+            [{"user": ["device.edit"]}, {"user": ["device.view"]}],
+        ),
+        ("/user/status", "auth", None, []),
+    ],
+)
+def test_security_says_who_may_call(
+    path: str, service: str, caller: Any, security: list[dict[str, list[str]]]
+) -> None:
+    """A guard's kind is the scheme, its functions are scopes of which any one suffices."""
+    given = document(path, Answer={})
+    if caller:
+        given["paths"][path]["get"][WHO] = caller
+    operation = merge({service: given}, ROUTES)["paths"][path]["get"]
+    assert operation["security"] == security
+    assert WHO not in operation
+
+
+def test_refusals_wear_the_envelope_of_their_api() -> None:
+    """A refusal of the gateway is documented in the envelope that it is answered in."""
+    given = {"auth": document("/user", Answer={}), "device": document("/ingest/v1/a", Answer={})}
+    merged = merge(given, ROUTES)
+
+    def codes(path: str) -> list[str]:
+        entry = merged["paths"][path]["get"]["responses"]["401"]["$ref"].rpartition("/")[2]
+        content = merged["components"]["responses"][entry]["content"]["application/json"]
+        name = content["schema"]["$ref"].rpartition("/")[2]
+        return merged["components"]["schemas"][name]["required"]
+
+    assert codes("/user") == ["status", "request_id", "error_code", "error_message"]
+    assert codes("/ingest/v1/a") == ["status", "requestId", "errCode", "errMsg"]
 
 
 def test_documents_are_not_changed() -> None:

@@ -15,6 +15,18 @@ from services.gateway.settings import parse_upstreams
         (b"/device/openapi/v1.0/devices", "device", b"/device/openapi/v1/devices"),
         (b"/ingest/v1/SN/report", "ingest", b"/ingest/v1/SN/report"),
         (b"/device/openapi/v1/products/A.B..C", "device", b"/device/openapi/v1/products/A.B..C"),
+        (b"/oauth2/token", "sign-in", b"/oauth2/token"),
+        (b"/api/v1/oauth2/token", "sign-in", b"/oauth2/token"),
+        (b"/user", "console", b"/user"),
+        (b"/user/status", "sign-in", b"/user/status"),
+        (b"/user/status/", "console", b"/user/status/"),
+        (b"/api/v1/user/members/7/menus", "console", b"/user/members/7/menus"),
+        (b"/device", "console", b"/device"),
+        (b"/device/7", "console", b"/device/7"),
+        (b"/device/openapi", "console", b"/device/openapi"),
+        (b"/public/a/b.svg", "open", b"/public/a/b.svg"),
+        (b"/api/v1/workflow/flows/search", "console", b"/workflow/flows/search"),
+        (b"/workflow/hooks/x", "open", b"/workflow/hooks/x"),
     ],
 )
 def test_route_is_found(path: bytes, name: str, target: bytes) -> None:
@@ -28,7 +40,8 @@ def test_route_is_found(path: bytes, name: str, target: bytes) -> None:
     "path",
     [b"/", b"", b"/oauth/token/", b"/oauth/tokens", b"/device/openapi/v1", b"/DEVICE/openapi/v1/x",
      b"/device/openapi/v1/../x", b"/device/openapi/v1/%2E./x", b"/device/openapi/v1/a/.",
-     b"/device/openapi/v1/a%2f..%5Cb"],
+     b"/device/openapi/v1/a%2f..%5Cb", b"/api/v1/device/openapi/v1/devices", b"/api/v1",
+     b"/api/v1/oauth/token", b"/device/openapi/v2/devices", b"/users", b"/api/v1/ingest/v1/SN/x"],
 )  # fmt: skip
 def test_no_route(path: bytes) -> None:
     """Other paths have no service, nor have those with dot segments."""
@@ -41,6 +54,13 @@ def test_longest_prefix_wins() -> None:
     part = Route(name="b", prefix=b"/api/b/", upstream="b", credential=Credential.NONE)
     table = RouteTable([whole, part])
     assert (table.find(b"/api/b/x"), table.find(b"/api/c")) == (part, whole)
+
+
+def test_services_that_do_not_run_have_no_routes() -> None:
+    """Only the lines of the services that there are count."""
+    table = RouteTable(upstreams={"auth"})
+    found = [table.find(path) for path in (b"/user", b"/device", b"/public/x")]
+    assert [route and route.upstream for route in found] == ["auth", None, None]
 
 
 def test_upstreams_are_read() -> None:

@@ -1,4 +1,5 @@
--- A token bucket: KEYS[1], refilled at ARGV[1] per second up to ARGV[2]; ARGV[3] are wanted.
+-- A token bucket: KEYS[1], refilled at ARGV[1] per second up to ARGV[2]; ARGV[3] are wanted,
+-- fewer than none to give permits back.
 -- Returns {permits granted, ms until one more is there}. The clock is the server's.
 local rate, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local clock = redis.call('TIME')

@@ -1,0 +1,62 @@
+"""The networks that a caller may call from, as they are listed and as they are asked.
+
+Addresses come as proxies and servers write them: with a zone (`fe80::1%eth0`), or an IPv4
+address mapped into IPv6 (`::ffff:192.0.2.1`, RFC 4291, 2.5.5.2), which is that IPv4 address.
+"""
+
+from functools import lru_cache
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+MAPPED = 96
+"""Bits before the IPv4 part of a mapped address."""
+
+_Network = IPv4Network | IPv6Network
+
+
+def normalised(text: str) -> str:
+    """`text` as an address or a network in CIDR, in its shortest spelling.
+
+    Raises `ValueError` for what is neither, for an address with a zone, and for a network with
+    bits set behind its prefix: whether that or its network was meant is not to be guessed.
+    """
+    if "%" in text:
+        raise ValueError(f"{text!r} has a zone, which is known to one host only")
+    network = _unmapped(ip_network(text.strip()))
+    if network.prefixlen == network.max_prefixlen:
+        return str(network.network_address)
+    return str(network)
+
+
+def is_inside(address: str, networks: tuple[str, ...]) -> bool:
+    """Tell whether `address` is in one of `networks`; what is no address is in none."""
+    parsed = _address(address)
+    return parsed is not None and any(parsed in network for network in _networks(networks))
+
+
+@lru_cache(maxsize=4096)
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (isinstance(parsed, IPv6Address) and parsed.ipv4_mapped) or parsed
+
+
+@lru_cache(maxsize=1024)
+def _networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
+    return tuple(ip_network(text) for text in texts)
+
+
+def _unmapped(network: _Network) -> _Network:
+    if isinstance(network, IPv6Network) and network.prefixlen >= MAPPED:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return IPv4Network((mapped, network.prefixlen - MAPPED))
+    return network

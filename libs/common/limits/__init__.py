@@ -1,0 +1,5 @@
+"""Limits that all replicas share: token buckets in Redis."""
+
+from libs.common.limits.buckets import TokenBuckets
+
+__all__ = ["TokenBuckets"]

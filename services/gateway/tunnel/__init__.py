@@ -1,0 +1,1 @@
+"""`/websocket`: let in here, spoken to by `management`; in between bytes pass unread."""

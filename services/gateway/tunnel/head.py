@@ -1,0 +1,86 @@
+"""The head of a WebSocket handshake: read, and written anew for the service (RFC 6455, 4.1)."""
+
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+from libs.common.http.request import REQUEST_ID_HEADER
+from libs.common.identity import PRINCIPAL_HEADER
+from services.gateway.access.addresses import Origin
+from services.gateway.access.credentials import LONGEST, bearer_token
+from services.gateway.proxy.headers import to_service
+from services.gateway.upstream.answer import Field
+
+PARAMETERS = frozenset({"authorization", "access_token"})
+"""Query parameters that carry the token; browsers cannot set a header field here."""
+TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
+"""Carries the SHA-256 of the token, under which its state stands in Redis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """What a client asked for."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    fields: list[Field]
+
+    def field(self, name: bytes) -> bytes | None:
+        """The last value of a header field."""
+        return next((value for found, value in reversed(self.fields) if found == name), None)
+
+    @property
+    def token(self) -> str | None:
+        """The token of the header, else of the query, there with or without `Bearer `."""
+        found = bearer_token(self.field(b"authorization"))
+        if found is not None:
+            return found
+        for part in self.query.decode("latin-1").split("&"):
+            name, _, value = part.partition("=")
+            if unquote_plus(name).lower() in PARAMETERS:
+                text = unquote_plus(value)[:LONGEST].strip()
+                word, _, rest = text.partition(" ")
+                return (rest.strip() if word.lower() == "bearer" else text) or None
+        return None
+
+
+def read_handshake(head: bytes) -> Handshake:
+    """Read a head that our server has parsed and written: one field a line, names lower-case."""
+    first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    method, target, _ = first.split(b" ")
+    path, _, query = target.partition(b"?")
+    fields = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+    return Handshake(method, path, query, fields)
+
+
+def to_upstream(
+    handshake: Handshake,
+    *,
+    host: str,
+    principal: str,
+    token_hash: str,
+    origin: Origin,
+    request_id: str,
+) -> bytes:
+    """The head for the service: without the token, with the signed principal."""
+    kept = to_service(handshake.fields, origin=origin, request_id=request_id)
+    fields = [
+        (b"host", host.encode()),
+        (b"connection", b"Upgrade"),
+        (b"upgrade", b"websocket"),
+        *((name, value) for name, value in kept if name not in _REPLACED),
+        (REQUEST_ID_HEADER.encode(), request_id.encode()),
+        (PRINCIPAL_HEADER.encode(), principal.encode()),
+        (TOKEN_HEADER.encode(), token_hash.encode()),
+    ]
+    lines = b"".join(b"%s: %s\r\n" % field for field in fields)
+    return b"GET /websocket HTTP/1.1\r\n" + lines + b"\r\n"
+
+
+_REPLACED = frozenset(
+    {
+        REQUEST_ID_HEADER.encode(),
+        b"cookie",
+        b"sec-websocket-extensions",  # compression would cost each idle socket its buffers
+    }
+)

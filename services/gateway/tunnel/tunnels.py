@@ -1,0 +1,195 @@
+"""Lets WebSocket clients in and joins each with `management`.
+
+The handshake is judged here as a request is; afterwards the gateway passes bytes on and
+knows nothing of frames, so that an idle socket costs it two transports and no task.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from opentelemetry import metrics
+from yarl import URL
+
+from libs.common.envelope import encode_error, error_headers
+from libs.common.errors import (
+    InvalidInput,
+    NotFound,
+    ThingwayError,
+    Unauthenticated,
+    Unavailable,
+)
+from libs.common.http.request import new_request_id
+from libs.common.identity import HeaderSigner, Kind, Principal
+from libs.common.identity.tokens import token_hash
+from services.gateway.access.addresses import Origin, TrustedProxies
+from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
+from services.gateway.routes import API, Credential, Route
+from services.gateway.tunnel.head import Handshake, read_handshake, to_upstream
+from services.gateway.tunnel.relay import End
+
+log = logging.getLogger(__name__)
+
+ROUTE = Route(
+    name="websocket",
+    prefix=b"/websocket",
+    upstream="management",
+    credential=Credential.TOKEN,
+    kinds=frozenset({Kind.USER}),
+)
+PATHS = frozenset({ROUTE.prefix, API + ROUTE.prefix})
+REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
+
+
+class Tunnels:
+    """The open tunnels of this process, and the way to a new one."""
+
+    def __init__(
+        self,
+        gatekeeper: Gatekeeper,
+        signer: HeaderSigner,
+        proxies: TrustedProxies,
+        upstream: URL | None,
+        *,
+        most: int,
+        connect_timeout: float,
+    ) -> None:
+        self._gatekeeper = gatekeeper
+        self._signer = signer
+        self._proxies = proxies
+        self._upstream = upstream
+        self._most = most
+        self._connect_timeout = connect_timeout
+        self.open = 0
+        metrics.get_meter("thingway").create_observable_gauge(
+            "thingway.gateway.websockets",
+            [lambda _: [metrics.Observation(self.open)]],
+            description="WebSocket connections that are open",
+        )
+
+    def protocol(self, config: Any, server_state: Any, app_state: Any) -> "Client":
+        """Make the protocol of a client that asks for an upgrade; uvicorn calls this."""
+        del config, app_state
+        return Client(self, server_state.connections)
+
+    async def dig(self, client: "Client", handshake: Handshake, request_id: str) -> None:
+        """Let a client in and connect it; raise a `ThingwayError` otherwise."""
+        if handshake.path not in PATHS or self._upstream is None:
+            raise NotFound("there is nothing here")
+        if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
+            raise InvalidInput("is needed for a WebSocket", field="Sec-WebSocket-Key")
+        if self.open >= self._most:
+            raise Unavailable("too many WebSocket connections are open", retry_after=5.0)
+        origin = self._proxies.origin(client.scope, dict(handshake.fields))
+        principal = await self._admit(handshake, origin)
+        head = to_upstream(
+            handshake,
+            host=self._upstream.authority,
+            principal=self._signer.sign(principal),
+            token_hash=token_hash(handshake.token or ""),
+            origin=origin,
+            request_id=request_id,
+        )
+        client.join(await self._connect(self._upstream), head)
+
+    async def _admit(self, handshake: Handshake, origin: Origin) -> Principal:
+        token = handshake.token
+        try:
+            async with asyncio.timeout(ADMISSION):
+                principal = await self._gatekeeper.admit(ROUTE, handshake.path, origin, None, token)
+        except TimeoutError as error:
+            raise no_store() from error
+        if principal is None:
+            raise Unauthenticated("an access token is needed")
+        return principal
+
+    async def _connect(self, upstream: URL) -> End:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, service = await loop.create_connection(
+                    End, upstream.host or "", upstream.port or 80
+                )
+        except (OSError, TimeoutError) as error:
+            log.warning("management takes no WebSocket connection: %r", error)
+            raise Unavailable("the service does not answer at the moment") from error
+        return service
+
+
+class Client(End):
+    """The client's end, from its handshake on."""
+
+    def __init__(self, tunnels: Tunnels, connections: set[Any]) -> None:
+        super().__init__()
+        self._tunnels = tunnels
+        self._connections = connections
+        self._digging: asyncio.Task[None] | None = None
+        self._counted = False
+        self.scope: Any = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the connection from the HTTP protocol."""
+        super().connection_made(transport)
+        self._connections.add(self)
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        self.scope = {
+            "client": transport.get_extra_info("peername"),
+            "scheme": "wss" if encrypted else "ws",
+        }
+
+    def data_received(self, data: bytes) -> None:
+        """Take the handshake first, then pass on what comes."""
+        if self._digging is None:
+            self.transport.pause_reading()
+            self._digging = asyncio.ensure_future(self._dig(data))
+        else:
+            super().data_received(data)
+
+    def join(self, service: End, head: bytes) -> None:
+        """Begin to relay between this client and `service`."""
+        if self.transport.is_closing():
+            service.transport.close()
+            return
+        self._counted = True
+        self._tunnels.open += 1
+        self.other, service.other = service, self
+        service.transport.write(head)
+        self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._connections.discard(self)
+        if self._counted:
+            self._tunnels.open -= 1
+            self._counted = False
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close, because the process ends: clients connect again, to a replica that stays."""
+        self.transport.close()
+
+    async def _dig(self, head: bytes) -> None:
+        request_id = new_request_id()
+        try:
+            await self._tunnels.dig(self, read_handshake(head), request_id)
+        except ThingwayError as error:
+            self._refuse(error, request_id)
+        except Exception:
+            log.exception("request %s: a tunnel failed", request_id)
+            self._refuse(ThingwayError("an error of ours; the log has it"), request_id)
+
+    def _refuse(self, error: ThingwayError, request_id: str) -> None:
+        """Answer as HTTP: who is not known is 403 here, as existing consoles expect it."""
+        status = 403 if error.status == Unauthenticated.status else error.status
+        body = encode_error(error, path="/websocket", request_id=request_id)
+        fields = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "x-request-id": request_id,
+            "connection": "close",
+            **error_headers(error),
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        head = f"HTTP/1.1 {status} {REASONS.get(status, 'Refused')}\r\n{lines}\r\n"
+        self.transport.write(head.encode("latin-1") + body)
+        self.transport.close()

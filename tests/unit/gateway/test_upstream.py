@@ -1,0 +1,165 @@
+"""What goes wrong in an exchange is blamed on the service only when it is the service's fault."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed
+from services.gateway.metrics import Metrics
+from services.gateway.proxy.body import ClientGone
+from services.gateway.upstream.answer import Answer
+from services.gateway.upstream.connection import BrokenOff, Connection, NotHttp, StaleConnection
+from services.gateway.upstream.pool import Unreachable
+from services.gateway.upstream.service import Request, Upstream
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+REQUEST = Request("GET", "/x", [], None, None)
+
+NOT_OF_THE_SERVICE = [
+    ClientGone(),
+    asyncio.CancelledError(),
+    TimeoutError(),
+    KeyError("a bug"),
+    OSError("no more files"),
+]
+OF_THE_SERVICE = [
+    (Unreachable(), Unavailable),
+    (BrokenOff(), UpstreamFailed),
+    (StaleConnection(), UpstreamFailed),
+    (NotHttp(), UpstreamFailed),
+]
+
+
+class _Failures(Metrics):
+    """Keeps the failures that were counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: list[int] = []
+
+    def upstream_failed(self, upstream: str, status: int) -> None:
+        self.counted.append(status)
+
+
+class _Pool:
+    """A pool whose connections fail to open."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def take_idle(self) -> None:
+        """There is none."""
+
+    async def open(self) -> Connection:
+        raise self._error
+
+
+class _Source:
+    def pause(self) -> None:
+        """Nothing to pause."""
+
+    def resume(self) -> None:
+        """Nothing to resume."""
+
+
+class _Transport:
+    """Takes what is written, and says that it was closed as a real one does: later."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes) -> None:
+        """Nobody reads it."""
+
+    def abort(self) -> None:
+        asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
+
+
+Make = Callable[[BaseException], tuple[Upstream, _Failures]]
+
+
+@pytest.fixture
+def make() -> Make:
+    """Make a service that takes one request at a time and fails at it."""
+
+    def make(error: BaseException) -> tuple[Upstream, _Failures]:
+        metrics = _Failures()
+        upstream = Upstream("device", URL("http://d"), metrics, connect_timeout=1.0, most=1)
+        pool: Any = _Pool(error)
+        upstream._pool = pool
+        return upstream, metrics
+
+    return make
+
+
+@pytest.mark.parametrize("error", NOT_OF_THE_SERVICE, ids=repr)
+async def test_other_errors_come_through(make: Make, error: BaseException) -> None:
+    """An error that is not the service's is raised as it is, and not counted as its failure."""
+    upstream, metrics = make(error)
+    for _ in range(2):  # the second finds the place of the first free again
+        with pytest.raises(type(error)) as caught:
+            await upstream.begin(REQUEST)
+        assert (caught.value, caught.value.__cause__) == (error, None)
+    assert metrics.counted == []
+
+
+@pytest.mark.parametrize(("error", "meaning"), OF_THE_SERVICE)
+async def test_failures_get_their_meaning(
+    make: Make, error: Exception, meaning: type[ThingwayError]
+) -> None:
+    """A failure of the service is an error that the client understands, and it is counted."""
+    upstream, metrics = make(error)
+    for _ in range(2):
+        with pytest.raises(meaning, match="the service device"):
+            await upstream.begin(REQUEST)
+    assert metrics.counted == [meaning.status] * 2
+
+
+@pytest.mark.parametrize("error", NOT_OF_THE_SERVICE[2:], ids=repr)
+async def test_other_errors_come_through_in_the_body(make: Make, error: Exception) -> None:
+    """What breaks an answer off and is not the service's is raised as it is."""
+    upstream, metrics = make(error)
+    answer = Answer(_Source())
+    answer.fail(error)
+    with pytest.raises(type(error)) as caught:
+        await upstream.part(answer)
+    assert (caught.value, metrics.counted) == (error, [])
+
+
+def _started(connection: Connection) -> Answer:
+    transport: Any = _Transport(connection)
+    connection.connection_made(transport)
+    return connection.start(b"", None, bodiless=False)
+
+
+async def test_bug_in_a_callback_is_not_blamed_on_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error of ours while an answer is parsed is that error, not "no HTTP"."""
+    answer = _started(connection := Connection())
+
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(Answer, "put_head", broken)
+    connection.data_received(ANSWER)
+    with pytest.raises(KeyError, match="a bug"):
+        await answer.head()
+    assert connection.closed
+
+
+async def test_body_that_fails_ends_the_exchange_with_its_own_error() -> None:
+    """When the client goes in the middle of its body, that is what is raised."""
+
+    async def body():
+        yield b"part"
+        raise ClientGone
+
+    answer = _started(connection := Connection())
+    connection.stream(body(), chunked=True)
+    with pytest.raises(ClientGone):
+        await answer.head()
+    assert connection.closed
