@@ -1,12 +1,13 @@
 """`make bench`: run every measurement and print one table; exit 1 when a bar is missed."""
 
 import asyncio
+import signal
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import gateway, ingest, platform
+from bench import accounts, gateway, ingest, platform
 from bench.table import Row
 
 
@@ -23,8 +24,9 @@ def show(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    """Measure everything, or what is named on the command line."""
-    parts = {"gateway": gateway, "ingest": ingest, "platform": platform}
+    """Measure everything, or what is named on the command line; SIGTERM ends the children too."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    parts = {"gateway": gateway, "ingest": ingest, "accounts": accounts, "platform": platform}
     wanted = sys.argv[1:] or list(parts)
     rows = [row for name in wanted for row in asyncio.run(parts[name].run())]
     show(rows)

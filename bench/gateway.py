@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from litestar import Request, Response, get
+from litestar.params import FromPath
 
 from bench.stack import ROOT, ready
 from bench.table import Row, middle
@@ -34,7 +35,7 @@ from libs.common.identity import (
     make_keys,
 )
 from libs.common.identity.tokens import CoalescingTokenReader, TokenReader, TokenWriter
-from libs.common.settings import load
+from libs.common.settings import StoreSettings, load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import start_telemetry
 from services.gateway.settings import GatewaySettings
@@ -207,7 +208,7 @@ async def serve_role(role: str) -> None:
     tokens = CoalescingTokenReader(TokenReader(connect_redis(settings.redis_url)))
 
     @get("/device/openapi/v1/devices/{device_id:int}", sync_to_thread=False)
-    def device(request: Request[Any, Any, Any], device_id: int) -> Any:
+    def device(request: Request[Any, Any, Any], device_id: FromPath[int]) -> Any:
         return ok(request, RECORD | {"deviceId": device_id})
 
     @get("/check")
@@ -223,7 +224,7 @@ async def serve_role(role: str) -> None:
             name=role,
             title=role,
             routes=[device, check],
-            verifier=HeaderVerifier(settings.internal_public_key),
+            verifier=HeaderVerifier(load(StoreSettings).internal_public_key),
             telemetry=start_telemetry(role),
             open_paths=frozenset({"/check"}),
         )

@@ -1,7 +1,8 @@
 """The whole platform as `thingway up` starts it: time to ready, memory, HTTP reports, history.
 
 A page of history is compared with the same query by the driver, in turn, and read again
-from a history ten times as long.
+from a history ten times as long. Both sides are clients that block, and light ones: see
+`bench.client`.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ import aiohttp
 import msgspec
 from pymongo import MongoClient, WriteConcern
 
+from bench.client import Client
 from bench.stack import ROOT
 from bench.table import Row, middle
 from deploy.local import ports
@@ -47,19 +49,28 @@ class Platform:
         nats = ports.choose_free({self.port, mqtt})
         command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
         doors = ["--port", str(self.port), "--mqtt-port", str(mqtt), "--nats-port", str(nats)]
-        started = time.perf_counter()
+        self.started = time.perf_counter()
         self.process = subprocess.Popen(
             [*command, *doors],
             cwd=ROOT,
-            env={**os.environ, "THINGWAY_PRINCIPAL_RATE": "0", "THINGWAY_ADDRESS_RATE": "0"},
+            env={
+                **os.environ,
+                "THINGWAY_PRINCIPAL_RATE": "0",
+                "THINGWAY_ADDRESS_RATE": "0",
+                "THINGWAY_END_WITH_PARENT": "1",
+            },
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def wait(self) -> None:
+        """Return when it is ready."""
+        directory = self.directory
         while not (directory / "ready.json").exists():
             if self.process.poll() is not None:
                 raise RuntimeError("the platform did not start")
             time.sleep(0.02)
-        self.seconds = time.perf_counter() - started
+        self.seconds = time.perf_counter() - self.started
         self.ready: dict[str, Any] = msgspec.json.decode((directory / "ready.json").read_bytes())
         self.state: dict[str, Any] = msgspec.json.decode((directory / "state.json").read_bytes())
 
@@ -121,14 +132,16 @@ class Histories:
         """Compare with the driver, short and long."""
         base = self._platform.ready["base_url"]
         async with aiohttp.ClientSession(base) as http:
-            headers = {"Authorization": f"Bearer {await self._token(http)}"}
+            token = await self._token(http)
+            headers = {"Authorization": f"Bearer {token}"}
             short_id = await self._device(http, headers, "BENCHSHORT", SHORT)
             long_id = await self._device(http, headers, "BENCHLONG", LONG)
-            short, long, driver = [], [], []
+        short, long, driver = [], [], []
+        with Client(base, token) as client:
             for _ in range(PAGES):
-                long.append(await self._page(http, headers, long_id))
+                long.append(self._page(client, long_id))
                 driver.append(self._query(long_id))
-                short.append(await self._page(http, headers, short_id))
+                short.append(self._page(client, short_id))
         ratio = middle([one / other for one, other in zip(long, driver, strict=True)])
         growth = middle(long) / middle(short)
         return [
@@ -178,14 +191,11 @@ class Histories:
             )
         return device_id
 
-    async def _page(
-        self, http: aiohttp.ClientSession, headers: dict[str, str], device_id: int
-    ) -> float:
+    @staticmethod
+    def _page(client: Client, device_id: int) -> float:
         path = f"/device/openapi/v1/devices/{device_id}/properties/history"
-        query = {"pageSize": str(PAGE), "startTime": "0"}
         started = time.perf_counter()
-        async with http.get(path, params=query, headers=headers) as answer:
-            body = msgspec.json.decode(await answer.read())
+        body = msgspec.json.decode(client.get(f"{path}?pageSize={PAGE}&startTime=0"))
         seconds = time.perf_counter() - started
         if len(body["data"]["list"]) != PAGE:
             raise RuntimeError("the page is not full")
@@ -208,6 +218,7 @@ async def run() -> list[Row]:
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     platform = Platform(directory)
     try:
+        platform.wait()
         await asyncio.sleep(3)
         memory = platform.memory()
         parts = ", ".join(f"{name} {size:.0f}" for name, size in sorted(memory.items()))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,7 @@ async def stack() -> AsyncIterator[Stack]:
     finally:
         for child in reversed(children):
             child.terminate()
+            child.send_signal(signal.SIGCONT)  # one that was stopped would not end
         for child in children:
             child.wait()
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Compose's last job: the first application, product and device, as the launcher makes them.
+"""Compose's last job: the first application, user, product and device, as the launcher makes them.
 
 Writes `/secrets/ready.json` (mode 0600) with the addresses as the host sees them, and
-prints where it is. `THINGWAY_PUBLIC_*` name these addresses.
+prints where it is. `THINGWAY_PUBLIC_*` name these addresses, `THINGWAY_ADMIN_EMAIL` the user.
 """
 
 import asyncio
@@ -9,14 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-import msgspec
-
-from deploy.local import ready, starting
+from deploy.local import console, ready, starting
 from deploy.local import state as states
 from deploy.local.bootstrap import bootstrap
 from deploy.local.errors import LauncherError
 from deploy.local.files import write_private
-from deploy.local.ready import Ready, ReadyApplication, ReadyDevice
 from deploy.local.state import Addresses, State
 
 DIRECTORY = Path("/secrets")
@@ -37,18 +34,10 @@ def public_addresses(environ: dict[str, str]) -> Addresses:
 
 def ready_file(state: State, public: Addresses) -> bytes:
     """The content of `ready.json`; the platform's processes are containers, so no pids."""
-    application, device = state.application, state.device
-    if application is None or device is None or device.key is None or device.device_id is None:
-        raise AssertionError("the bootstrap ends with an application and a device with a key")
-    content = Ready(
-        base_url=public.base_url,
-        mqtt_url=public.mqtt_url,
-        nats_url=ready.nats_url_of(public, application),
-        application=ReadyApplication(application.client_id, application.client_secret),
-        device=ReadyDevice(device.sn, device.key, device.device_id),
-        pids={},
-    )
-    return msgspec.json.format(msgspec.json.encode(content), indent=2)
+    content = ready.content_of(state, public, pids={})
+    if content is None:
+        raise AssertionError("the bootstrap ends with an application, a user and a device")
+    return content
 
 
 def simulator_file(state: State) -> bytes:
@@ -67,7 +56,7 @@ async def run(directory: Path, simulator: Path, public: Addresses) -> None:
     state, addresses = states.load_addressed(directory)
     async with asyncio.timeout(START_SECONDS):
         await starting.until_serving(addresses.base_url)
-    await bootstrap(state, addresses, lambda: states.save(directory, state))
+    await bootstrap(state, addresses, console.admin_email(), lambda: states.save(directory, state))
     write_private(directory / ready.FILE_NAME, ready_file(state, public))
     write_private(simulator / "env", simulator_file(state))
 

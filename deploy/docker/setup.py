@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from deploy.local import keys, services
+from deploy.local import console, keys, services
 from deploy.local import state as states
 from deploy.local.errors import LauncherError
 from deploy.local.files import write_private
@@ -106,12 +106,19 @@ def _lines(variables: dict[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in variables.items())
 
 
-def first_state(state: State) -> State:
-    """What the bootstrap job begins with: the administrator's login and nothing more."""
-    password = state.secret(f"nats.{ADMIN}", keys.new_password)
-    return State(
-        secrets={f"nats.{ADMIN}": password}, addresses=Addresses(GATEWAY_URL, MQTT_URL, NATS_URL)
-    )
+def bootstrap_state(state: State, found: State) -> State:
+    """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
+
+    These are the administrator's login, and the console client, which it shows.
+    """
+    identity, secret = console.client(state)
+    found.secrets = {
+        f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
+        console.CLIENT_ID: identity,
+        console.CLIENT_SECRET: secret,
+    }
+    found.addresses = Addresses(GATEWAY_URL, MQTT_URL, NATS_URL)
+    return found
 
 
 def hand_out(out: Path, share: Share) -> None:
@@ -126,25 +133,25 @@ def hand_out(out: Path, share: Share) -> None:
     os.chown(path, share.owner, share.owner)
 
 
-def _hand_out_first_state(out: Path, state: State) -> None:
-    """Give the bootstrap job its state once, and two volumes that it may write to."""
+def _hand_out_bootstrap_state(out: Path, state: State) -> None:
+    """Give the bootstrap job its state, and two volumes that it may write to."""
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
         os.chown(volume, OURS, OURS)
-    if not (directory / states.FILE_NAME).exists():
-        states.save(directory, first_state(state))
-        os.chown(directory / states.FILE_NAME, OURS, OURS)
+    states.save(directory, bootstrap_state(state, states.load(directory)))
+    os.chown(directory / states.FILE_NAME, OURS, OURS)
 
 
 def main() -> int:
     """Make, keep, hand out."""
     try:
         state = states.load(STATE)
+        console.adopt_client(state, os.environ)
         shares = prepare(state)
         states.save(STATE, state)
         for share in shares:
             hand_out(OUT, share)
-        _hand_out_first_state(OUT, state)
+        _hand_out_bootstrap_state(OUT, state)
     except (LauncherError, OSError) as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1

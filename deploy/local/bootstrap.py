@@ -1,4 +1,4 @@
-"""The first start: an application, a product and a device, so that there is data to see.
+"""The first start: an application, a user, a product and a device, so that there is data to see.
 
 Each step is saved before the next begins and can be repeated, so a start that was broken
 off is completed by the next one.
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deploy.local import admin
+from deploy.local import admin, console
 from deploy.local.openapi import OpenApi
 from deploy.local.state import Addresses, Application, Device, State
 
-TENANT = "default"
+TENANT = console.TENANT
 APPLICATION = "first-application"
 DEMO_PRODUCT = Path(__file__).with_name("demo_product.json")
 
@@ -25,15 +25,21 @@ def demo_product() -> dict[str, Any]:
     return product
 
 
-async def bootstrap(state: State, addresses: Addresses, save: Callable[[], None]) -> None:
-    """Bring `state` to one application, product and device that exist on the platform.
+async def bootstrap(
+    state: State, addresses: Addresses, email: str, save: Callable[[], None]
+) -> None:
+    """Bring `state` to one application, user, product and device that exist on the platform.
 
-    `save` is called after every step. Raises `CommandError` when the platform refuses one.
+    `email` is the user's. `save` is called after every step. Raises `CommandError` when the
+    platform refuses one.
     """
-    if state.application is None:
-        async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as platform:
+    async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as platform:
+        if state.application is None:
             state.application = await _create_application(platform)
-        save()
+            save()
+        if state.user is None:
+            state.user = await console.create_user(platform, email)
+            save()
     application = state.application
     if state.device is not None and state.device.key is not None:
         return

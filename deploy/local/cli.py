@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deploy.local import apps, doctor, products
+from deploy.local import apps, console, doctor, products, users
 from deploy.local import up as launcher
 from deploy.local.errors import CommandError, Exit, LauncherError
 from deploy.local.openapi import ApiRefused
@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     _add_up(words)
     _add_simulate(words)
     _add_app(words)
+    _add_user(words)
     _add_product(words)
     _add_doctor(words)
     return top
@@ -75,6 +76,13 @@ def _add_up(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
         metavar="N",
         help="processes of the gateway and of the device service (default: %(default)s)",
     )
+    up.add_argument(
+        "--admin-email",
+        metavar="EMAIL",
+        default=console.admin_email(),
+        help="e-mail address of the console user that the first start makes "
+        f"(default: %(default)s; environment: {console.ADMIN_EMAIL})",
+    )
     up.add_argument("--no-simulator", action="store_true", help="do not run the simulated device")
 
 
@@ -88,6 +96,7 @@ def _up(given: Arguments) -> Exit:
             nats_port=given.nats_port,
             workers=given.workers,
             simulator=not given.no_simulator,
+            admin_email=given.admin_email,
         )
     )
 
@@ -153,6 +162,26 @@ def _app_rotate(given: Arguments) -> Exit:
 
 def _app_delete(given: Arguments) -> Exit:
     asyncio.run(apps.delete(given.data, given.id, as_json=given.json))
+    return Exit.OK
+
+
+def _add_user(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    user = words.add_parser(
+        "user", help="help users of the console", description="Help users of the console."
+    )
+    verbs = user.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    text = "give a user a new password and print it; the old one and its tokens end at once"
+    reset = _add(verbs, "reset-password", text, _user_reset)
+    reset.add_argument("email", metavar="EMAIL", help="the user's e-mail address")
+    reset.add_argument(
+        "--tenant", default=console.TENANT, help="the user's tenant (default: %(default)s)"
+    )
+    add_data(reset)
+    reset.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _user_reset(given: Arguments) -> Exit:
+    asyncio.run(users.reset_password(given.data, given.email, given.tenant, as_json=given.json))
     return Exit.OK
 
 

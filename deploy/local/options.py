@@ -21,6 +21,7 @@ class Options:
     nats_port: int
     workers: int
     simulator: bool
+    admin_email: str
 
     @property
     def addresses(self) -> Addresses:

@@ -5,15 +5,30 @@ from pathlib import Path
 
 import msgspec
 
+from deploy.local import console
 from deploy.local import state as states
 from deploy.local.files import write_private
-from deploy.local.state import Addresses, Application
+from deploy.local.state import Addresses, Application, State
 
 FILE_NAME = "ready.json"
 
 
 class ReadyApplication(msgspec.Struct, frozen=True):
     """Credentials of the first application."""
+
+    client_id: str
+    client_secret: str
+
+
+class ReadyUser(msgspec.Struct, frozen=True):
+    """The first user of the console, a super-admin, with the password it began with."""
+
+    email: str
+    password: str
+
+
+class ReadyClient(msgspec.Struct, frozen=True):
+    """The console client: with it and a password people get a token."""
 
     client_id: str
     client_secret: str
@@ -35,6 +50,8 @@ class Ready(msgspec.Struct, frozen=True):
     nats_url: str
     """With the application's id and secret: it may subscribe to events."""
     application: ReadyApplication
+    user: ReadyUser
+    console_client: ReadyClient
     device: ReadyDevice
     pids: dict[str, int]
 
@@ -45,24 +62,34 @@ def nats_url_of(addresses: Addresses, application: Application) -> str:
     return addresses.nats_url.replace("://", f"://{login}@", 1)
 
 
-def write(directory: Path, pids: dict[str, int]) -> None:
-    """Write the file from the saved state, which commands may have changed since."""
-    saved = states.load(directory)
-    addresses, application, device = saved.addresses, saved.application, saved.device
-    if addresses is None or application is None or device is None:
-        return
+def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> bytes | None:
+    """The file's content; None while the first start is not complete."""
+    application, user, device = state.application, state.user, state.device
+    if application is None or user is None or device is None:
+        return None
     if device.key is None or device.device_id is None:
-        return
+        return None
     ready = Ready(
         base_url=addresses.base_url,
         mqtt_url=addresses.mqtt_url,
         nats_url=nats_url_of(addresses, application),
         application=ReadyApplication(application.client_id, application.client_secret),
+        user=ReadyUser(user.email, user.password),
+        console_client=ReadyClient(*console.client(state)),
         device=ReadyDevice(device.sn, device.key, device.device_id),
         pids=pids,
     )
-    encoded = msgspec.json.format(msgspec.json.encode(ready), indent=2)
-    write_private(directory / FILE_NAME, encoded)
+    return msgspec.json.format(msgspec.json.encode(ready), indent=2)
+
+
+def write(directory: Path, pids: dict[str, int]) -> None:
+    """Write the file from the saved state, which commands may have changed since."""
+    saved = states.load(directory)
+    if saved.addresses is None:
+        return
+    content = content_of(saved, saved.addresses, pids)
+    if content is not None:
+        write_private(directory / FILE_NAME, content)
 
 
 def read(directory: Path) -> Ready | None:

@@ -22,6 +22,8 @@ class KeyUser:
     name: str
     password: str
     pattern: str
+    reads: bool = False
+    """Only reads; writes nothing and runs no script."""
 
     def url(self, port: int) -> str:
         """The connection string of this user for an embedded server."""
@@ -36,10 +38,12 @@ def render_acl(users: list[KeyUser]) -> str:
     lines = ["user default off resetkeys resetchannels -@all"]
     for user in users:
         digest = hashlib.sha256(user.password.encode()).hexdigest()
-        lines.append(
-            f"user {user.name} on #{digest} ~{user.pattern} &{user.pattern} "
-            "+@all -@admin -@dangerous"
+        may = (
+            f"%R~{user.pattern} +@read +@connection -@dangerous"
+            if user.reads
+            else f"~{user.pattern} &{user.pattern} +@all -@admin -@dangerous"
         )
+        lines.append(f"user {user.name} on #{digest} {may}")
     return "\n".join(lines) + "\n"
 
 

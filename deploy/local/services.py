@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from deploy.local import keys
+from deploy.local import console, keys
 from deploy.local.mongo_server import DatabaseUser
 from deploy.local.nats import SYSTEM_USER
 from deploy.local.ports import LOOPBACK
@@ -22,6 +22,8 @@ class Service:
     """Defaults to the service's name; `device-ingest` shares that of `device`."""
     redis_pattern: str | None = None
     redis_user: str | None = None
+    redis_reads: bool = False
+    """Whether it only reads there."""
     upstream: bool = False
     """Whether the gateway routes requests to it."""
     scaled: bool = False
@@ -37,7 +39,7 @@ SERVICES = (
         database="thingway_auth",
         redis_pattern="*",
         upstream=True,
-        secrets=("callout",),
+        secrets=("callout", "console"),
     ),
     Service(
         name="device",
@@ -60,6 +62,8 @@ SERVICES = (
         name="management",
         module="services.management",
         database="thingway_management",
+        redis_pattern="tw:*",
+        redis_reads=True,
         upstream=True,
     ),
     Service(
@@ -153,11 +157,16 @@ def _redis_user(state: State, service: Service) -> KeyUser | None:
         return None
     name = service.redis_user or service.name
     password = state.secret(f"redis.{name}", keys.new_password)
-    return KeyUser(name, password, service.redis_pattern)
+    return KeyUser(name, password, service.redis_pattern, reads=service.redis_reads)
 
 
 def _callout(state: State) -> dict[str, str]:
     return {"CALLOUT_SEED": state.secret("callout_seed", keys.new_account_seed)}
+
+
+def _console(state: State) -> dict[str, str]:
+    identity, secret = console.client(state)
+    return {"CONSOLE_CLIENT_ID": identity, "CONSOLE_CLIENT_SECRET": secret}
 
 
 def _internal(state: State) -> dict[str, str]:
@@ -171,6 +180,7 @@ def _system(state: State) -> dict[str, str]:
 
 _SECRETS: Mapping[str, Callable[[State], dict[str, str]]] = {
     "callout": _callout,
+    "console": _console,
     "internal": _internal,
     "system": _system,
 }

@@ -29,6 +29,13 @@ class Application(msgspec.Struct, frozen=True):
     client_secret: str
 
 
+class User(msgspec.Struct, frozen=True):
+    """The first user of the console, with the password that auth made."""
+
+    email: str
+    password: str
+
+
 class Device(msgspec.Struct, frozen=True):
     """The simulated device; its id and key follow as the bootstrap goes on."""
 
@@ -44,6 +51,7 @@ class State(msgspec.Struct, kw_only=True):
     secrets: dict[str, str] = {}
     addresses: Addresses | None = None
     application: Application | None = None
+    user: User | None = None
     product: str | None = None
     """Model of the demo product once it is imported."""
     device: Device | None = None

@@ -3,6 +3,7 @@
 import textwrap
 from pathlib import Path
 
+from deploy.local import console
 from deploy.local.ready import FILE_NAME
 from deploy.local.state import State
 
@@ -10,7 +11,8 @@ from deploy.local.state import State
 def summary(state: State, directory: Path) -> str:
     """Addresses, credentials, and two commands that show live data of the simulated device."""
     addresses, application, device = state.addresses, state.application, state.device
-    if addresses is None or application is None or device is None:
+    user = state.user
+    if addresses is None or application is None or device is None or user is None:
         raise AssertionError("a summary needs a completed start")
     base = addresses.base_url
     form = f"client_id={application.client_id}&client_secret={application.client_secret}"
@@ -23,6 +25,8 @@ def summary(state: State, directory: Path) -> str:
           MQTT           {addresses.mqtt_url}
           NATS           {addresses.nats_url}
           application    {application.client_id}
+          console user   {user.email}, first password {user.password}
+          console client {console.client(state)[0]}
           device         {device.sn} (id {device.device_id})
           data and logs  {directory.resolve()}
           credentials    {(directory / FILE_NAME).resolve()}

@@ -9,7 +9,7 @@ from functools import partial
 
 from rich.console import Console
 
-from deploy.local import lock, ports, ready, servers, services, simulator, starting
+from deploy.local import console, lock, ports, ready, servers, services, simulator, starting
 from deploy.local import state as states
 from deploy.local.bootstrap import bootstrap
 from deploy.local.errors import Exit, LauncherError
@@ -56,6 +56,7 @@ class Launcher:
         self._found = found
         self._directory = options.data
         self._state = states.load(self._directory)
+        console.adopt_client(self._state, os.environ)
         self._base = base_environment(os.environ)
         self._is_ready = False
         self._progress = Progress(Console(file=sys.stdout))
@@ -109,7 +110,10 @@ class Launcher:
                 [self._bring_up(spec, partial(starting.until_serving, url)) for spec, url in specs]
             )
             await self._progress.follow(
-                "first data", bootstrap(self._state, self._options.addresses, self._save)
+                "first data",
+                bootstrap(
+                    self._state, self._options.addresses, self._options.admin_email, self._save
+                ),
             )
         if self._options.simulator:
             self._supervisor.start(self._simulator_spec())

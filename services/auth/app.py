@@ -14,6 +14,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.tokens import TokenWriter
+from libs.common.limits import TokenBuckets
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
@@ -22,8 +23,14 @@ from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.auth.applications.messages import offer_applications
+from services.auth.applications.routes import ROUTES as APPLICATION_ROUTES
 from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
+from services.auth.audit.refused import RefusedSessions
+from services.auth.audit.retention import keep_audit
+from services.auth.audit.routes import search_audit
+from services.auth.audit.service import AuditService
+from services.auth.audit.store import AuditStore
 from services.auth.callout.messages import Callout
 from services.auth.callout.service import Doorkeeper
 from services.auth.changes import Changes
@@ -32,9 +39,14 @@ from services.auth.devices.messages import Disconnector, offer_devices
 from services.auth.devices.service import DeviceService
 from services.auth.devices.store import DeviceStore
 from services.auth.migrations import MIGRATIONS
+from services.auth.people import OPEN_PATHS as PEOPLE_OPEN_PATHS
+from services.auth.people import ROUTES as PEOPLE_ROUTES
+from services.auth.people import wire_people
+from services.auth.permissions import build_permissions
 from services.auth.revocations.service import Revoker
 from services.auth.revocations.store import RevocationStore
 from services.auth.settings import AuthSettings
+from services.auth.tenants.store import TenantStore
 from services.auth.tenants.versions import TenantVersions
 from services.auth.tokens.routes import issue_token
 from services.auth.tokens.service import TokenService
@@ -59,15 +71,26 @@ def build_app(
     versions = AccessVersions(redis)
     changes = Changes(mongo, outbox, revocations, revoker, versions)
     disconnect = Disconnector(RpcClient(bus))
-    applications = ApplicationStore(mongo, outbox, revocations)
+    applications = ApplicationStore(mongo.database)
     next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
     devices = DeviceService(DeviceStore(mongo, revocations), copies, revoker, disconnect)
 
+    refused = RefusedSessions(changes, TokenBuckets(redis))
+    administration = ApplicationService(
+        applications, changes, TenantStore(mongo.database), next_id, disconnect
+    )
+
+    people = wire_people(settings, mongo, redis, bus, changes, refused)
+
     rpc = RpcServer(bus, "auth")
-    offer_applications(rpc, ApplicationService(applications, revoker, next_id, disconnect))
+    people.offer(rpc)
+    permissions = build_permissions(mongo, bus, rpc, changes, versions)
+    offer_applications(rpc, administration)
     offer_devices(rpc, devices)
     callout = Callout(
-        bus, Doorkeeper(devices, applications), KeyPair.from_seed(settings.callout_seed)
+        bus,
+        Doorkeeper(devices, applications, refused.record),
+        KeyPair.from_seed(settings.callout_seed),
     )
     leaders = [
         Leader(mongo.database, "outbox", outbox.sweep),
@@ -77,7 +100,11 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        sweeps = [asyncio.ensure_future(leader.run()) for leader in leaders]
+        await keep_audit(mongo.database, settings.audit_retention_days)
+        await permissions.tenants.ensure_default()
+        jobs = [*(leader.run() for leader in leaders), refused.run()]
+        sweeps = [asyncio.ensure_future(job) for job in jobs]
+        sweeps.append(asyncio.ensure_future(permissions.deletions.run()))
         await rpc.start()
         await callout.start()
         try:
@@ -88,17 +115,30 @@ def build_app(
             for sweep in sweeps:
                 sweep.cancel()
             await asyncio.gather(*sweeps, return_exceptions=True)
+            people.hashes.close()
 
     return create_app(
         Service(
             name="auth",
             title="Thingway authentication",
-            routes=[issue_token],
+            routes=[
+                *APPLICATION_ROUTES,
+                search_audit,
+                issue_token,
+                *PEOPLE_ROUTES,
+                *permissions.routes,
+            ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "redis": _redis_check(redis), "nats": _bus_check(bus)},
-            dependencies={"tokens": TokenService(applications, writer, **lives)},
-            open_paths=frozenset({"/oauth/token"}),
+            dependencies={
+                **people.dependencies,
+                **permissions.dependencies,
+                "applications": administration,
+                "audit": AuditService(AuditStore(mongo.database)),
+                "tokens": TokenService(applications, writer, refused.record, **lives),
+            },
+            open_paths=frozenset({"/oauth/token"}) | PEOPLE_OPEN_PATHS,
             lifespan=lifespan,
         )
     )

@@ -9,7 +9,6 @@ request sees it. What a crash leaves out, the sweeps make good.
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -22,6 +21,7 @@ from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Mongo, Session
 from services.auth.audit.schemas import Deed
+from services.auth.audit.store import AuditStore
 from services.auth.revocations.service import Revocation, Revoker
 from services.auth.revocations.store import RevocationStore
 from services.auth.tenants.versions import TenantVersions
@@ -71,7 +71,7 @@ class Changes:
         versions: AccessVersions,
     ) -> None:
         self._mongo = mongo
-        self._audit = mongo.database["audit"]
+        self._audit = AuditStore(mongo.database)
         self._outbox = outbox
         self._revocations = revocations
         self._revoker = revoker
@@ -105,10 +105,7 @@ class Changes:
 
     async def _tell(self, caller: Caller, change: Change) -> list[dict[str, Any]]:
         events = [_event(caller, deed) for deed in change.deeds]
-        if events:
-            await self._audit.insert_many(
-                [_audit_document(event) for event in events], session=change.session
-            )
+        await self._audit.add(events, change.session)
         entries = [
             OutboxEntry(
                 auth_event(event.tenant, f"{event.object.type}.{event.action}"),
@@ -133,11 +130,3 @@ def _event(caller: Caller, deed: Deed) -> AccountChanged:
         before=deed.before,
         after=deed.after,
     )
-
-
-def _audit_document(event: AccountChanged) -> dict[str, Any]:
-    """`{_id, tenant, at, actor: {kind, id, name}, action, object: {type, id, name}, …}`."""
-    document: dict[str, Any] = msgspec.to_builtins(event)
-    document["_id"] = document.pop("eventId")
-    document["at"] = datetime.fromtimestamp(document.pop("createdAt") / 1000, UTC)
-    return document

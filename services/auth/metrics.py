@@ -10,7 +10,15 @@ _logins = _meter.create_counter(
 )
 _tokens = _meter.create_counter("thingway_tokens_issued", description="Token pairs issued")
 
-Door = Literal["client_credentials", "refresh_token", "device", "nats_device", "nats_application"]
+Door = Literal[
+    "client_credentials",
+    "refresh_token",
+    "password",
+    "user_refresh_token",
+    "device",
+    "nats_device",
+    "nats_application",
+]
 
 
 def count_login(door: Door, *, ok: bool) -> None:

@@ -32,15 +32,25 @@ async def _first(database: Database) -> None:
 async def _accounts(database: Database) -> None:
     for name in ACCOUNT_COLLECTIONS:
         await create_missing(database, name)
+    await database["applications"].update_many(
+        {"allowedAddresses": {"$exists": False}}, {"$set": {"allowedAddresses": []}}
+    )
     await database["tenants"].create_index("accessChangedAt")
     await database["users"].create_index([("tenant", 1), ("emailKey", 1)], unique=True)
     await database["users"].create_index([("tenant", 1), ("roles", 1)])
     await database["roles"].create_index([("tenant", 1), ("name", 1)], unique=True)
+    await database["roles"].create_index([("tenant", 1), ("menus", 1)])
     await database["menus"].create_index([("tenant", 1), ("code", 1)], unique=True)
-    await database["grants"].create_index([("role", 1), ("type", 1), ("id", 1)], unique=True)
+    await database["menus"].create_index([("tenant", 1), ("parentId", 1)])
+    await database["grants"].create_index(
+        [("tenant", 1), ("role", 1), ("type", 1), ("id", 1)], unique=True
+    )
     await database["grants"].create_index([("tenant", 1), ("type", 1), ("id", 1)])
     await database["audit"].create_index([("tenant", 1), ("at", -1)])
-    await database["audit"].create_index([("tenant", 1), ("object.type", 1), ("object.id", 1)])
+    await database["audit"].create_index(
+        [("tenant", 1), ("object.type", 1), ("object.id", 1), ("at", -1)]
+    )
+    await database["audit"].create_index([("tenant", 1), ("requestId", 1)])
     await database["audit"].create_index([("tenant", 1), ("actor.id", 1), ("at", -1)])
 
 

@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from litestar import Litestar
+from litestar import Litestar, Router
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.http import Service, create_app, serve
+from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
+from libs.common.jobs import running
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from services.device.commands.delivery import Delivery
@@ -15,6 +17,7 @@ from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.commands.writer import CommandWriter
+from services.device.console.wiring import build_console
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
@@ -37,7 +40,20 @@ from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
-from services.device.wiring import Base, connected, running
+from services.device.wiring import Base, connected
+
+OPEN_API = Router(
+    "/",
+    guards=[applications],
+    route_handlers=[
+        *PRODUCT_ROUTES,
+        *DEVICE_ROUTES,
+        *RPS_ROUTES,
+        property_history,
+        COMMAND_ROUTES,
+    ],
+)
+"""The device open API: for applications."""
 
 
 def build_app(base: Base, system: Bus) -> Litestar:
@@ -73,6 +89,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
     rpc = RpcServer(base.bus, "device")
     offer_disconnect(rpc, SystemAccount(system))
+    console = build_console(mongo, base.outbox, RpcClient(base.bus), rpc)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -90,12 +107,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
             name="device",
             title="Thingway device open API",
             routes=[
-                *PRODUCT_ROUTES,
-                *DEVICE_ROUTES,
-                *RPS_ROUTES,
-                property_history,
-                COMMAND_ROUTES,
+                OPEN_API,
                 EDGE_ROUTES,
+                *console.routes,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -108,6 +122,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": HistoryService(HistoryStore(mongo), settings.retention_days),
                 "commands": commands,
                 "edge": edge,
+                **console.dependencies,
             },
             lifespan=lifespan,
         )

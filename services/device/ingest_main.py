@@ -7,15 +7,17 @@ from functools import partial
 from libs.common.bus import UPLINK, BatchConsumer
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
+from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
+from services.device.entities.keeper import ShapeKeeper
 from services.device.history.partitions import DAY_MS
 from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
 from services.device.reports.metrics import UplinkMetrics
 from services.device.reports.retention import drop_old_history
 from services.device.reports.store import ReportStore
-from services.device.wiring import Base, connected, running
+from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
 
@@ -28,6 +30,7 @@ def build_ingest(base: Base) -> Ingest:
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
         facts=Facts(base.mongo.database),
+        shapes=ShapeKeeper(base.mongo.database),
         replies=ReplyHandler(
             mongo=base.mongo,
             commands=base.commands,

@@ -5,6 +5,7 @@ from pymongo import ASCENDING, IndexModel
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.device.devices import MIGRATIONS as DEVICES
+from services.device.entities.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
 from services.device.rps import MIGRATIONS as RPS
@@ -42,4 +43,5 @@ MIGRATIONS = [
     *PRODUCTS,
     *DEVICES,
     *RPS,
+    *ENTITIES,
 ]

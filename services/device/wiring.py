@@ -1,12 +1,8 @@
 """What the two processes of the service share: clients, and what reports and commands need."""
 
-import asyncio
-import logging
-import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from libs.common.bus import Bus, Outbox
 from libs.common.settings import load
@@ -20,8 +16,6 @@ from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,26 +67,3 @@ async def connected(name: str) -> AsyncIterator[Base]:
         await bus.drain()
         mongo.close()
         telemetry.shutdown()
-
-
-@asynccontextmanager
-async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless jobs beside the service; end them with it, and it with one that fails.
-
-    A process that serves and does not work would look ready; one that ends is started again.
-    """
-    tasks = [asyncio.ensure_future(job) for job in jobs]
-    for task in tasks:
-        task.add_done_callback(_end_process)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _end_process(job: "asyncio.Task[None]") -> None:
-    if not job.cancelled() and job.exception() is not None:
-        log.critical("a job failed, the process ends", exc_info=job.exception())
-        signal.raise_signal(signal.SIGTERM)

@@ -10,10 +10,12 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
 from libs.common.integrations import IntegrationHost
+from libs.common.jobs import running
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
+from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.management.dashboards.messages import offer_dashboards
 from services.management.dashboards.routes import ROUTER as DASHBOARD_ROUTES
@@ -26,6 +28,12 @@ from services.management.integrations.registry import Registry
 from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
 from services.management.integrations.service import IntegrationService
 from services.management.integrations.store import IntegrationStore
+from services.management.live.hub import Hub
+from services.management.live.keys import Subscriptions
+from services.management.live.messages import EntitiesOverRpc, RightsOverRpc, hear
+from services.management.live.routes import live
+from services.management.live.state import TokenStates
+from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
 from services.management.settings import ManagementSettings
@@ -36,7 +44,7 @@ ID_BLOCK = 100
 
 
 def build_app(
-    settings: ManagementSettings, mongo: Mongo, bus: Bus, telemetry: Telemetry
+    settings: ManagementSettings, mongo: Mongo, redis: Redis, bus: Bus, telemetry: Telemetry
 ) -> Litestar:
     """Put the service together on clients that are connected."""
     rpc_client = RpcClient(bus)
@@ -51,6 +59,9 @@ def build_app(
     rpc = RpcServer(bus, "management")
     offer_dashboards(rpc, dashboards)
     offer_integrations(rpc, registry, integrations)
+    hub = Hub()
+    subscriptions = Subscriptions(hub, EntitiesOverRpc(rpc_client))
+    watch = Watch(hub, TokenStates(redis), RightsOverRpc(rpc_client, grants), subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
 
     @asynccontextmanager
@@ -60,17 +71,24 @@ def build_app(
             stack.push_async_callback(rpc.stop)
             for host in hosts:
                 await stack.enter_async_context(host)
+            await stack.enter_async_context(running(hear(bus, hub).run(), watch.run()))
             yield
 
     return create_app(
         Service(
             name="management",
             title="Thingway management",
-            routes=[DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture],
+            routes=[DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture, live],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
-            dependencies={"dashboards": dashboards, "integrations": integrations},
+            dependencies={
+                "dashboards": dashboards,
+                "integrations": integrations,
+                "hub": hub,
+                "subscriptions": subscriptions,
+                "grants": grants,
+            },
             open_paths=PATHS,
             lifespan=lifespan,
         )
@@ -89,10 +107,13 @@ async def main() -> None:
         name="management",
         streams=True,
     )
+    redis = connect_redis(settings.redis_url)
     try:
         await migrate(mongo.database, MIGRATIONS)
-        await serve(build_app(settings, mongo, bus, telemetry), settings)
+        app = build_app(settings, mongo, redis, bus, telemetry)
+        await serve(app, settings, websocket="websockets-sansio")
     finally:
         await bus.drain()
+        await redis.aclose()
         mongo.close()
         telemetry.shutdown()

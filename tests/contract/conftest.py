@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.contract.client import MODEL, PRODUCT, Api, new_sn
+from tests.contract.console import Console, new_email, new_tenant
 from tests.e2e.platform import Platform, shared
 
 
@@ -64,3 +65,25 @@ async def thing(api: Api) -> Thing:
     identity = await api.add(sn)
     issued = await api.done("POST", f"/devices/{identity}/credentials")
     return Thing(identity, sn, issued["key"])
+
+
+@pytest.fixture(scope="session")
+async def admin(platform: Platform) -> AsyncIterator[Console]:
+    """The super-admin of the first tenant, whom the launcher made."""
+    ready = platform.ready
+    client = ready.console_client.client_id, ready.console_client.client_secret
+    console = Console(platform.base_url, client, ready.user.email, ready.user.password)
+    yield await console.log_in()
+    await console.close()
+
+
+@pytest.fixture(scope="session")
+async def other_admin(platform: Platform) -> AsyncIterator[Console]:
+    """The super-admin of another tenant, who registered there."""
+    name, client = await new_tenant(platform)
+    console = Console(platform.base_url, client, new_email())
+    body = {"email": console.email, "nickname": "Other", "password": console.password}
+    registered = await console.http.post("/user/register", json=body, headers={"TENANT_ID": name})
+    assert registered.status_code == 200, registered.text
+    yield await console.log_in()
+    await console.close()

@@ -1,78 +1,33 @@
-"""Schemathesis against the documentation that the gateway gives: it says the truth."""
+"""Schemathesis against the documentation, the gateway's and each service's: it says the truth."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
-from tests.contract.client import Api, new_sn
+from tests.contract.client import Api
+from tests.contract.doors import GATEWAY, Door, Target, make_target
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
 
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
-FEW, MANY = 15, 150
-
-
-@pytest.fixture(scope="session")
-def documentation(platform: Platform):
-    """The merged document."""
-    document = httpx.get(f"{platform.base_url}/openapi.json").raise_for_status().json()
-    schema = schemathesis.openapi.from_dict(document)
-    schema.config.update(base_url=platform.base_url)
-    return schema
-
-
-@dataclass
-class Target:
-    """An application and a device whose data may be ruined."""
-
-    token: str
-    device_id: int
-    sn: str
-    key: str
-
-    def aim(self, case: schemathesis.Case) -> dict[str, Any]:
-        """Point a request at what exists, where the document allows anything; log it in."""
-        given = case.path_parameters
-        ends = case.method == "DELETE" or "/remove/" in case.path
-        if isinstance(given.get("device_id"), int) and not ends:
-            given["device_id"] = self.device_id
-        if case.path.startswith("/ingest/"):
-            given["sn"] = self.sn
-            return {"auth": (self.sn, self.key)}
-        if case.path.startswith("/oauth/"):
-            return {}
-        return {"headers": {"Authorization": f"Bearer {self.token}"}}
+ONE, FEW, MANY = 1, 6, 150
+OPERATIONS = {GATEWAY: 40, "auth": 20, "device": 20, "management": 5}
+"""Who is probed, and how many operations it has at the least."""
 
 
 @pytest.fixture(scope="session")
 async def target(platform: Platform, api: Api) -> Target:
-    """An application of the fuzzer's own with one device."""
-    made = platform.command("app", "create", "fuzzer")
-    client = await Api(platform.base_url, made["clientId"], made["clientSecret"], 0).log_in()
-    sn = new_sn()
-    identity = await client.add(sn)
-    key = (await client.done("POST", f"/devices/{identity}/credentials"))["key"]
-    await client.close()
-    return Target(client.token, identity, sn, key)
+    """Whose data may be ruined."""
+    return await make_target(platform)
 
 
-def _probe(operation: schemathesis.schemas.APIOperation, target: Target, examples: int) -> None:
+def _probe(
+    operation: schemathesis.schemas.APIOperation,
+    call: Callable[[schemathesis.Case], None],
+    examples: int,
+) -> None:
     """Call one operation with generated requests; the smallest failing one is raised."""
 
     @settings(
@@ -85,36 +40,49 @@ def _probe(operation: schemathesis.schemas.APIOperation, target: Target, example
     )
     @given(case=operation.as_strategy())
     def probe(case: schemathesis.Case) -> None:
-        case.call_and_validate(checks=CHECKS, **target.aim(case))
+        call(case)
 
     probe()
 
 
 def _probe_all(
-    schema: schemathesis.BaseSchema,
-    target: Target,
+    door: Door,
+    call: Callable[[schemathesis.Case], None],
     examples: int,
     subtests: pytest.Subtests,
 ) -> None:
     count = 0
-    for found in schema.get_all_operations():
+    for found in door.schema.get_all_operations():
         operation = found.ok()
         with subtests.test(operation.label):
-            _probe(operation, target, examples)
+            _probe(operation, call, examples)
         count += 1
-    assert count > 20
+    assert count >= OPERATIONS[door.name]
 
 
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_as_documented(
-    documentation: schemathesis.BaseSchema, target: Target, subtests: pytest.Subtests
+    name: str, platform: Platform, target: Target, subtests: pytest.Subtests
 ) -> None:
     """No 5xx, no status, content type or body that the document does not tell."""
-    _probe_all(documentation, target, FEW, subtests)
+    door = Door(name, platform, target)
+    _probe_all(door, door.call, FEW, subtests)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_as_documented_at_length(
-    documentation: schemathesis.BaseSchema, target: Target, subtests: pytest.Subtests
+    name: str, platform: Platform, target: Target, subtests: pytest.Subtests
 ) -> None:
     """The same with ten times the examples."""
-    _probe_all(documentation, target, MANY, subtests)
+    door = Door(name, platform, target)
+    _probe_all(door, door.call, MANY, subtests)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - {GATEWAY}))
+def test_a_service_refuses_strangers_as_documented(
+    name: str, platform: Platform, target: Target, subtests: pytest.Subtests
+) -> None:
+    """No operation answers without the gateway's signature, or for the wrong kind of caller."""
+    door = Door(name, platform, target)
+    _probe_all(door, door.call_as_stranger, ONE, subtests)

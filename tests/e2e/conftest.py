@@ -8,6 +8,7 @@ from tests.e2e.platform import (
     MODEL,
     PRODUCT,
     Application,
+    Console,
     Device,
     Listener,
     Platform,
@@ -30,6 +31,14 @@ async def application(platform: Platform) -> AsyncIterator[Application]:
     """The first application, with the tests' product imported."""
     client = platform.application()
     await client.data("PUT", f"/products/{MODEL}", PRODUCT)
+    yield client
+    await client.close()
+
+
+@pytest.fixture(scope="session")
+async def console(platform: Platform) -> AsyncIterator[Console]:
+    """The first user of the console, a super-admin."""
+    client = platform.console()
     yield client
     await client.close()
 

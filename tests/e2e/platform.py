@@ -201,6 +201,11 @@ class Platform:
         first = self.ready.application
         return Application(self, client_id or first.client_id, client_secret or first.client_secret)
 
+    def console(self, email: str = "", password: str = "", tenant: str = "") -> "Console":
+        """A client of the management API; of the first user, a super-admin, unless told."""
+        first = self.ready.user
+        return Console(self, email or first.email, password or first.password, tenant)
+
 
 async def _answers(address: str) -> bool:
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
@@ -292,6 +297,76 @@ class Application:
         device = Device(self, added["deviceId"], added["sn"], "")
         device.key = await device.new_key()
         return device
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._session.close()
+
+
+class Console:
+    """A person at the console: signs in, and again when told 401."""
+
+    def __init__(self, platform: Platform, email: str, password: str, tenant: str = "") -> None:
+        self.platform = platform
+        self.email = email
+        self.password = password
+        self.tenant = tenant
+        self.token = ""
+        self.refresh_token = ""
+        self._session = aiohttp.ClientSession(platform.base_url)
+
+    async def sign_in(self) -> None:
+        """Get tokens with the password."""
+        await self._grant(grant_type="password", username=self.email, password=self.password)
+
+    async def refresh(self) -> None:
+        """Get the next tokens."""
+        await self._grant(grant_type="refresh_token", refresh_token=self.refresh_token)
+
+    async def _grant(self, **fields: str) -> None:
+        client = self.platform.ready.console_client
+        form = {**fields, "client_id": client.client_id, "client_secret": client.client_secret}
+        headers = {"TENANT_ID": self.tenant} if self.tenant else {}
+        async with self._session.post("/oauth2/token", data=form, headers=headers) as answer:
+            body = await answer.json()
+            assert answer.status == 200, body
+        self.token = body["data"]["access_token"]
+        self.refresh_token = body["data"]["refresh_token"]
+
+    async def request(
+        self, method: str, path: str, body: Any = None, **query: Any
+    ) -> tuple[int, Json]:
+        """One call with the token as it is: status and body."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        params = {name: str(value) for name, value in query.items()}
+        async with self._session.request(
+            method, path, json=body, headers=headers, params=params
+        ) as answer:
+            return answer.status, await answer.json()
+
+    async def data(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """`data` of a call that must succeed; signs in before it when that is needed."""
+        if not self.token:
+            await self.sign_in()
+        status, content = await self.request(method, path, body, **query)
+        if status == 401:
+            await self.sign_in()
+            status, content = await self.request(method, path, body, **query)
+        assert (status, content.get("status")) == (200, "Success"), content
+        return content.get("data")
+
+    async def add_user(self, email: str = "") -> "Console":
+        """Add a user without roles to this one's tenant, and be it."""
+        made = Console(
+            self.platform, email or f"{uuid4().hex}@example.com", self.password, self.tenant
+        )
+        fields = {"email": made.email, "nickname": "Somebody", "password": made.password}
+        await self.data("POST", "/user/members", fields)
+        return made
+
+    async def id(self) -> int:
+        """The user's id."""
+        return int((await self.data("GET", "/user"))["user_id"])
 
     async def close(self) -> None:
         """Close its connections."""

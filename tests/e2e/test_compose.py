@@ -165,6 +165,15 @@ async def test_http_and_nats_devices_are_served(app: Application):
     assert len(await device.history()) == 2
 
 
+async def test_the_first_user_signs_in(composed: Composed):
+    """With the user and the console client that the documented command prints."""
+    console = composed.console()
+    try:
+        assert (await console.data("GET", "/user"))["is_super_admin"]
+    finally:
+        await console.close()
+
+
 def test_three_replicas_of_device_are_ready(composed: Composed):
     """Every one of our containers is healthy, `device` three times."""
     for service in OURS:
@@ -207,6 +216,7 @@ def test_a_service_runs_unprivileged_with_its_own_secrets(composed: Composed, se
     text = composed.inside(service, "cat", "/secrets/env")
     held = {line.partition("=")[0] for line in text.splitlines()}
     assert ("THINGWAY_CALLOUT_SEED" in held) == (service == "auth")
+    assert ("THINGWAY_CONSOLE_CLIENT_SECRET" in held) == (service == "auth")
     assert ("THINGWAY_INTERNAL_PRIVATE_KEY" in held) == (service == "gateway")
     assert ("THINGWAY_SYS_NATS_PASSWORD" in held) == (service == "device")
     assert ("THINGWAY_MONGO_URL" in held) == (service != "gateway")

@@ -38,6 +38,7 @@ async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(tmp_path: Path
         platform.start()
         second = platform.ready
         assert (second.application, second.device) == (first.application, first.device)
+        assert (second.user, second.console_client) == (first.user, first.console_client)
         application = platform.application()
         try:
             [found] = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
@@ -28,6 +28,8 @@ GRACE = 2.0
 """Seconds more until an unanswered request counts as lost."""
 BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
+FLEETING = 300.0
+"""Seconds for which a fleeting consumer outlives its process."""
 ENDS = {"404", "408"}
 """Statuses that end a request in good order: no messages, request expired."""
 
@@ -55,6 +57,13 @@ class _Inbox:
             self.done.set()
 
 
+def _heed_cancellation() -> None:
+    """Raise a cancellation again that nats-py's requests have swallowed."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchConsumer:
     """Feeds `handle` with batches of a stream, `concurrency` of them at a time.
@@ -72,6 +81,14 @@ class BatchConsumer:
     ack_wait: float = 30.0
     subject: str = ""
     """Only messages of subjects that match; empty means all of the stream."""
+    subjects: tuple[str, ...] = ()
+    """The same for several."""
+    fleeting: bool = False
+    """Begin with what comes from now on, and be forgotten soon after nobody asks any more.
+
+    `durable` names one process then. Nothing is handed out twice while it lives, and a
+    restart of the server loses nothing.
+    """
 
     async def run(self) -> None:
         """Consume until cancelled; batches in hand are finished first."""
@@ -83,6 +100,7 @@ class BatchConsumer:
                     await self._consume(slots, running)
                 except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
                     log.warning("consumer %s starts again: %r", self.durable, error)
+                _heed_cancellation()
                 await asyncio.sleep(BACKOFF)
         finally:
             if running:
@@ -91,6 +109,7 @@ class BatchConsumer:
     async def _consume(self, slots: asyncio.Semaphore, running: set["asyncio.Task[None]"]) -> None:
         await self._ensure()
         while True:
+            _heed_cancellation()
             await slots.acquire()
             messages: list[Msg] = []
             try:
@@ -162,6 +181,9 @@ class BatchConsumer:
             ack_wait=self.ack_wait,
             max_ack_pending=200_000,
             filter_subject=self.subject or None,
+            filter_subjects=list(self.subjects) or None,
+            deliver_policy=DeliverPolicy.NEW if self.fleeting else DeliverPolicy.ALL,
+            inactive_threshold=FLEETING if self.fleeting else None,
         )
         try:
             await self.bus.js.add_consumer(self.stream, config)

@@ -28,7 +28,7 @@ A = TypeVar("A")
 TIMEOUT = 5.0
 
 
-class NobodyAnswers(Unavailable):  # noqa: N818 - it is what the caller sees: 503
+class NobodyAnswers(Unavailable):
     """503: no service offers the operation at the moment."""
 
 

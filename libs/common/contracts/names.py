@@ -11,6 +11,8 @@ DEVICE_COUNTS = "rpc.device.count_devices"
 INTEGRATIONS = "rpc.management.describe_integrations"
 DASHBOARDS = "rpc.management.describe_dashboards"
 
+MOST_DEVICES = 500
+"""Most devices of one answer, so that it fits into a message whatever their names are."""
 HIDDEN_INTEGRATION = "system"
 """Owner of custom entities and of flows' services; lists of roles do not show it."""
 
@@ -26,9 +28,11 @@ class DescribeDevices(msgspec.Struct, rename="camel"):
     keyword: str = ""
     keyword_integrations: list[str] = []
     """Integrations whose names match the keyword: all their devices do, too."""
-    page_number: int = 1
-    page_size: int | None = None
-    """Absent means all."""
+    skip: int = 0
+    limit: int = MOST_DEVICES
+    """At most `MOST_DEVICES`; who wants more asks again."""
+    counted: bool = True
+    """Whether the total is wanted."""
     order: list[tuple[str, int]] = []
     """Criteria: `name`, `createdAt` or `id` with 1 or -1; then by falling id."""
 
@@ -46,7 +50,7 @@ class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class DescribedDevices(msgspec.Struct, rename="camel"):
-    """Answer of `describe_devices`; `total` counts all pages."""
+    """Answer of `describe_devices`; `total` counts all that match, 0 when it is not wanted."""
 
     devices: list[DescribedDevice]
     total: int

@@ -153,8 +153,11 @@ def answer(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) 
 
 
 def containing(text: str) -> dict[str, str]:
-    """The MongoDB condition "contains `text`", without regard to case."""
-    return {"$regex": re.escape(text), "$options": "i"}
+    """The MongoDB condition "contains `text`", without regard to case.
+
+    MongoDB refuses a pattern with NUL itself, and reads its escape.
+    """
+    return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}
 
 
 def _snake(name: str) -> str:

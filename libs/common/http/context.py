@@ -29,7 +29,7 @@ class RequestContext:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
-        if scope["type"] != ScopeType.HTTP:
+        if scope["type"] not in {ScopeType.HTTP, ScopeType.WEBSOCKET}:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -42,7 +42,10 @@ class RequestContext:
             try:
                 extra[PRINCIPAL] = self._verifier.verify(value.decode("latin-1") if value else None)
             except Unauthenticated as error:
-                await _refuse(error, scope["path"], request_id, send)
+                if scope["type"] == ScopeType.WEBSOCKET:
+                    await _shut(receive, send)
+                else:
+                    await _refuse(error, scope["path"], request_id, send)
                 return
         await self._traced(scope, receive, send, headers)
 
@@ -57,6 +60,13 @@ class RequestContext:
         name = f"{scope.get('method', '')} {scope['path']}"
         with tracer().start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER):
             await self._app(scope, receive, send)
+
+
+async def _shut(receive: Receive, send: Send) -> None:
+    """Close a WebSocket before it opens, which the server answers with 403."""
+    await receive()
+    closing: Message = {"type": "websocket.close", "code": 1008, "reason": ""}
+    await send(closing)
 
 
 async def _refuse(error: Unauthenticated, path: str, request_id: str, send: Send) -> None:

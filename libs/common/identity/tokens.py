@@ -43,8 +43,13 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def access_token_key(hashed: str) -> str:
+    """Where the principal of the access token with this hash stands."""
+    return f"tw:token:{hashed}"
+
+
 def _token_key(token: str) -> str:
-    return f"tw:token:{token_hash(token)}"
+    return access_token_key(token_hash(token))
 
 
 def _refresh_key(token: str) -> str:

@@ -1,86 +1,98 @@
-"""Creates, lists, rotates and deletes applications."""
+"""Creates, finds, changes and deletes applications: for super-admins and for other services."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
-import msgspec
+from msgspec.structs import replace
 
-from libs.common.contracts.auth import (
-    Application,
-    ApplicationRef,
-    Applications,
-    ApplicationSecret,
-    CreateApplication,
-    Done,
-    ListApplications,
-)
+from libs.common.contracts.auth import ApplicationSecret
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Kind
-from services.auth.applications.schemas import StoredApplication
-from services.auth.revocations.service import Revocation, Revoker
+from libs.common.identity import Caller, Kind
+from libs.common.identity.networks import normalised
+from services.auth.applications.schemas import (
+    ApplicationSearch,
+    ApplicationUpdate,
+    NewApplication,
+    StoredApplication,
+)
+from services.auth.audit.schemas import Deed
+from services.auth.changes import Change
 from services.auth.secret_hash import new_secret, secret_hash
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_NAME = 64
 """Most characters of an application's name."""
-TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""A tenant is one token of a bus subject."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """An application after a change, and the outbox entries that tell of it."""
+class Changes(Protocol):
+    """Runs changes."""
 
-    application: StoredApplication
-    said: Sequence[dict[str, Any]]
+    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
+        """Run `work` as one transaction in the caller's tenant."""
+
+
+class Tenants(Protocol):
+    """Knows the tenants."""
+
+    async def exists(self, tenant: str) -> bool:
+        """Tell whether there is such a tenant."""
 
 
 class Store(Protocol):
-    """Where applications are kept; changes raise what they are told to."""
+    """Where applications are kept."""
 
-    async def create(self, application: StoredApplication) -> Change:
+    async def add(self, application: StoredApplication, change: Change) -> None:
         """Add an application; raise `Conflict` when the tenant has one of that name."""
 
-    async def get(self, application_id: int, tenant: str) -> StoredApplication | None:
+    async def get(
+        self, application_id: int, tenant: str, change: Change | None = None
+    ) -> StoredApplication | None:
         """One application of a tenant."""
 
-    async def list(self, tenant: str) -> Sequence[StoredApplication]:
+    async def search(
+        self, tenant: str, wanted: ApplicationSearch
+    ) -> tuple[list[StoredApplication], int]:
+        """The applications of a tenant that were asked for, and how many there are of them."""
+
+    async def all(self, tenant: str) -> Sequence[StoredApplication]:
         """All applications of a tenant by name."""
 
-    async def rotate(self, application_id: int, tenant: str, hashed: str) -> Change | None:
-        """Set a new secret and raise the generation."""
+    async def replace(self, application: StoredApplication, change: Change) -> None:
+        """Write an application anew; raise `Conflict` when its name is taken."""
 
-    async def delete(self, application_id: int, tenant: str) -> Change | None:
-        """Remove an application; the change carries a raised generation."""
-
-    async def relay(self, change: Change) -> None:
-        """Publish what was said of a change."""
+    async def remove(self, application: StoredApplication, change: Change) -> None:
+        """Remove an application."""
 
 
 class ApplicationService:
-    """The operations on applications that other services ask for."""
+    """The operations on applications, each in the tenant of its caller."""
 
     def __init__(
         self,
         store: Store,
-        revoker: Revoker,
+        changes: Changes,
+        tenants: Tenants,
         next_id: Callable[[], Awaitable[int]],
         disconnect: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
-        self._revoker = revoker
+        self._changes = changes
+        self._tenants = tenants
         self._next_id = next_id
         self._disconnect = disconnect
 
-    async def create(self, wanted: CreateApplication) -> ApplicationSecret:
-        """Add an application; raise `InvalidInput` or `Conflict`. The secret is shown once."""
-        name = _name(wanted.name)
-        tenant = _tenant(wanted.tenant)
+    async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
+        """Add an application; the secret is shown once.
+
+        Raises `InvalidInput`, `Conflict`, and `NotFound` when there is no such tenant.
+        """
+        tenant = caller.principal.tenant
+        name, allowed = _name(wanted.name), allow_list(wanted.allowed_addresses)
+        if not await self._tenants.exists(tenant):
+            raise NotFound(f"there is no tenant {tenant!r}", field="tenant")
         secret = new_secret()
         application = StoredApplication(
             id=await self._next_id(),
@@ -90,53 +102,146 @@ class ApplicationService:
             secret_hash=secret_hash(secret),
             generation=1,
             events=wanted.events,
+            allowed_addresses=allowed,
             created_at=datetime.now(UTC),
         )
-        change = await self._store.create(application)
-        await self._store.relay(change)
-        return _shown(application, secret)
 
-    async def get(self, wanted: ApplicationRef) -> Application:
+        async def work(change: Change) -> None:
+            await self._store.add(application, change)
+            change.record(
+                Deed(action="created", subject=application.subject, after=application.told)
+            )
+
+        await self._changes.run(caller, work)
+        return _with_secret(application, secret)
+
+    async def get(self, caller: Caller, application_id: int) -> StoredApplication:
         """One application; raise `NotFound`."""
-        return _found(await self._store.get(wanted.application_id, wanted.tenant), wanted).listed
+        found = await self._store.get(application_id, caller.principal.tenant)
+        return _found(found, application_id)
 
-    async def list(self, wanted: ListApplications) -> Applications:
-        """The applications of a tenant by name."""
-        found = await self._store.list(wanted.tenant)
-        return Applications([application.listed for application in found])
+    async def all(self, caller: Caller) -> Sequence[StoredApplication]:
+        """All applications by name."""
+        return await self._store.all(caller.principal.tenant)
 
-    async def rotate(self, wanted: ApplicationRef) -> ApplicationSecret:
+    async def search(
+        self, caller: Caller, wanted: ApplicationSearch
+    ) -> tuple[Sequence[StoredApplication], int]:
+        """The applications that were asked for, and how many there are of them."""
+        return await self._store.search(caller.principal.tenant, wanted)
+
+    async def update(self, caller: Caller, application_id: int, wanted: ApplicationUpdate) -> None:
+        """Rename an application and say whether it may read events.
+
+        Without events its connections to the bus end. Raises `InvalidInput`, `NotFound`
+        and `Conflict`.
+        """
+        name = _name(wanted.name)
+
+        def alter(before: StoredApplication) -> StoredApplication:
+            events = before.events if wanted.events is None else wanted.events
+            return replace(before, name=name, events=events)
+
+        await self._change(caller, application_id, alter)
+
+    async def allow(
+        self, caller: Caller, application_id: int, addresses: Sequence[str]
+    ) -> StoredApplication:
+        """Set the addresses that it may call from; tokens and connections of before end.
+
+        Raises `InvalidInput` and `NotFound`.
+        """
+        allowed = allow_list(addresses)
+
+        def alter(before: StoredApplication) -> StoredApplication:
+            if allowed == before.allowed_addresses:
+                return before
+            return replace(raised(before), allowed_addresses=allowed)
+
+        return await self._change(caller, application_id, alter)
+
+    async def rotate(self, caller: Caller, application_id: int) -> ApplicationSecret:
         """Make a new secret; the old one and every token are dead when this returns."""
         secret = new_secret()
-        change = _found(
-            await self._store.rotate(wanted.application_id, wanted.tenant, secret_hash(secret)),
-            wanted,
-        )
-        await self._shut_out(change)
-        return _shown(change.application, secret)
 
-    async def delete(self, wanted: ApplicationRef) -> Done:
+        def alter(before: StoredApplication) -> StoredApplication:
+            return replace(raised(before), secret_hash=secret_hash(secret))
+
+        return _with_secret(await self._change(caller, application_id, alter, "rotated"), secret)
+
+    async def delete(self, caller: Caller, application_id: int) -> None:
         """Remove an application; its tokens are dead when this returns."""
-        change = _found(await self._store.delete(wanted.application_id, wanted.tenant), wanted)
-        await self._shut_out(change)
-        return Done()
 
-    async def _shut_out(self, change: Change) -> None:
-        application = change.application
-        await self._revoker.apply(revocation_of(application))
-        await self._store.relay(change)
+        async def work(change: Change) -> StoredApplication:
+            found = await self._store.get(application_id, caller.principal.tenant, change)
+            application = _found(found, application_id)
+            await self._store.remove(application, change)
+            change.record(
+                Deed(action="deleted", subject=application.subject, before=application.told)
+            )
+            change.revoke(Kind.APPLICATION, str(application_id), raised(application).generation)
+            return application
+
+        application = await self._changes.run(caller, work)
         if application.events:
             await self._disconnect(application.client_id)
 
+    async def _change(
+        self,
+        caller: Caller,
+        application_id: int,
+        alter: Callable[[StoredApplication], StoredApplication],
+        action: str = "updated",
+    ) -> StoredApplication:
+        """Read, alter and write; what changes nothing is neither written nor told."""
 
-def revocation_of(application: StoredApplication) -> Revocation:
-    """Revoke what is older than the application's generation."""
-    return Revocation(Kind.APPLICATION, str(application.id), application.generation)
+        async def work(change: Change) -> tuple[StoredApplication, StoredApplication]:
+            found = await self._store.get(application_id, caller.principal.tenant, change)
+            before = _found(found, application_id)
+            after = alter(before)
+            if after != before:
+                await self._store.replace(after, change)
+                change.record(_deed(action, before, after))
+            if after.generation > before.generation:
+                change.revoke(Kind.APPLICATION, str(application_id), after.generation)
+            return before, after
+
+        before, after = await self._changes.run(caller, work)
+        if before.events and (after.generation > before.generation or not after.events):
+            await self._disconnect(after.client_id)
+        return after
 
 
 def raised(application: StoredApplication) -> StoredApplication:
-    """The application one generation on, which is what its deletion revokes with."""
-    return msgspec.structs.replace(application, generation=application.generation + 1)
+    """The application one generation on, which voids every token that it has."""
+    return replace(application, generation=application.generation + 1)
+
+
+def allow_list(addresses: Sequence[str]) -> tuple[str, ...]:
+    """The list in its shortest spelling, each entry once; raise `InvalidInput`."""
+    found: dict[str, None] = {}
+    for at, text in enumerate(addresses):
+        try:
+            found[normalised(text)] = None
+        except ValueError as error:
+            raise InvalidInput(str(error), field=f"allowed_addresses[{at}]") from error
+    return tuple(found)
+
+
+def _deed(action: str, before: StoredApplication, after: StoredApplication) -> Deed:
+    """What was done, with the values that it changed."""
+    old, new = before.told, after.told
+    changed = [name for name in old if old[name] != new[name]]
+    return Deed(
+        action=action,
+        subject=after.subject,
+        before=_part(old, changed),
+        after=_part(new, changed),
+    )
+
+
+def _part(whole: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
+    return {name: whole[name] for name in names} or None
 
 
 def _name(text: str) -> str:
@@ -150,13 +255,7 @@ def _name(text: str) -> str:
     return name
 
 
-def _tenant(text: str) -> str:
-    if not TENANT.fullmatch(text):
-        raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field="tenant")
-    return text
-
-
-def _shown(application: StoredApplication, secret: str) -> ApplicationSecret:
+def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecret:
     return ApplicationSecret(
         application_id=application.id,
         name=application.name,
@@ -165,7 +264,7 @@ def _shown(application: StoredApplication, secret: str) -> ApplicationSecret:
     )
 
 
-def _found(found: T | None, wanted: ApplicationRef) -> T:
+def _found(found: StoredApplication | None, application_id: int) -> StoredApplication:
     if found is None:
-        raise NotFound(f"there is no application {wanted.application_id}", field="applicationId")
+        raise NotFound(f"there is no application {application_id}", field="application_id")
     return found

@@ -1,16 +1,12 @@
-"""Applications in MongoDB; each change, its event and its revocation are one transaction."""
+"""Applications in MongoDB."""
 
 from typing import Any
 
-from pymongo import ReturnDocument
-
-from libs.common.bus import Outbox
 from libs.common.errors import Conflict
-from libs.common.store.mongo import DuplicateKey, Mongo, Session
-from services.auth.applications.messages import Happening, application_event
-from services.auth.applications.schemas import StoredApplication
-from services.auth.applications.service import Change, raised, revocation_of
-from services.auth.revocations.store import RevocationStore
+from libs.common.http.console import containing
+from libs.common.store.mongo import Database, DuplicateKey
+from services.auth.applications.schemas import ApplicationSearch, StoredApplication
+from services.auth.changes import Change
 
 _NAMES = {
     "id": "_id",
@@ -20,101 +16,100 @@ _NAMES = {
     "secret_hash": "secretHash",
     "generation": "generation",
     "events": "events",
+    "allowed_addresses": "allowedAddresses",
     "created_at": "createdAt",
 }
+_COLUMNS = {
+    "application_id": "_id",
+    "name": "name",
+    "client_id": "clientId",
+    "events": "events",
+    "created_at": "createdAt",
+}
+"""What can be sorted by."""
 
 
 class ApplicationStore:
     """The collection `applications`."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox, revocations: RevocationStore) -> None:
-        self._mongo = mongo
-        self._applications = mongo.database["applications"]
-        self._outbox = outbox
-        self._revocations = revocations
+    def __init__(self, database: Database) -> None:
+        self._applications = database["applications"]
 
-    async def create(self, application: StoredApplication) -> Change:
+    async def add(self, application: StoredApplication, change: Change) -> None:
         """Add an application; raise `Conflict` when the tenant has one of that name."""
-
-        async def work(session: Session) -> Change:
-            await self._applications.insert_one(_document(application), session=session)
-            return await self._said(application, "created", session)
-
         try:
-            return await self._mongo.transaction(work)
+            await self._applications.insert_one(_document(application), session=change.session)
         except DuplicateKey as error:
-            raise Conflict(
-                f"there is an application {application.name!r} already", field="name"
-            ) from error
+            raise _taken(application) from error
 
-    async def get(self, application_id: int, tenant: str) -> StoredApplication | None:
+    async def get(
+        self, application_id: int, tenant: str, change: Change | None = None
+    ) -> StoredApplication | None:
         """One application of a tenant."""
-        return await self._one({"_id": application_id, "tenant": tenant})
+        query = {"_id": application_id, "tenant": tenant}
+        session = None if change is None else change.session
+        return _application(await self._applications.find_one(query, session=session))
 
     async def by_id(self, application_id: int) -> StoredApplication | None:
         """One application, whosever it is."""
-        return await self._one({"_id": application_id})
+        return _application(await self._applications.find_one({"_id": application_id}))
 
     async def by_client_id(self, client_id: str) -> StoredApplication | None:
         """The application that logs in with `client_id`."""
-        return await self._one({"clientId": client_id})
+        return _application(await self._applications.find_one({"clientId": client_id}))
 
-    async def list(self, tenant: str) -> list[StoredApplication]:
+    async def all(self, tenant: str) -> list[StoredApplication]:
         """All applications of a tenant by name."""
         found = self._applications.find({"tenant": tenant}).sort("name", 1)
-        return [_application(document) async for document in found]
+        return [_of(document) async for document in found]
 
-    async def rotate(self, application_id: int, tenant: str, hashed: str) -> Change | None:
-        """Set a new secret, raise the generation and intend the revocation."""
+    async def search(
+        self, tenant: str, wanted: ApplicationSearch
+    ) -> tuple[list[StoredApplication], int]:
+        """The applications of a tenant that were asked for, and how many there are of them."""
+        query: dict[str, Any] = {"tenant": tenant}
+        if wanted.keyword:
+            part = containing(wanted.keyword)
+            query["$or"] = [{"name": part}, {"clientId": part}]
+        found = self._applications.find(query).sort(wanted.order(_COLUMNS))
+        rows = [_of(document) async for document in found.skip(wanted.skip).limit(wanted.limit)]
+        total = await self._applications.count_documents(query) if wanted.paged else len(rows)
+        return rows, total
 
-        async def work(session: Session) -> Change | None:
-            document = await self._applications.find_one_and_update(
-                {"_id": application_id, "tenant": tenant},
-                {"$set": {"secretHash": hashed}, "$inc": {"generation": 1}},
-                return_document=ReturnDocument.AFTER,
-                session=session,
+    async def replace(self, application: StoredApplication, change: Change) -> None:
+        """Write an application anew; raise `Conflict` when its name is taken."""
+        try:
+            await self._applications.replace_one(
+                {"_id": application.id, "tenant": application.tenant},
+                _document(application),
+                session=change.session,
             )
-            if document is None:
-                return None
-            application = _application(document)
-            await self._revocations.add(revocation_of(application), session)
-            return await self._said(application, "rotated", session)
+        except DuplicateKey as error:
+            raise _taken(application) from error
 
-        return await self._mongo.transaction(work)
+    async def remove(self, application: StoredApplication, change: Change) -> None:
+        """Remove an application."""
+        query = {"_id": application.id, "tenant": application.tenant}
+        await self._applications.delete_one(query, session=change.session)
 
-    async def delete(self, application_id: int, tenant: str) -> Change | None:
-        """Remove an application and intend the revocation."""
 
-        async def work(session: Session) -> Change | None:
-            document = await self._applications.find_one_and_delete(
-                {"_id": application_id, "tenant": tenant}, session=session
-            )
-            if document is None:
-                return None
-            application = raised(_application(document))
-            await self._revocations.add(revocation_of(application), session)
-            return await self._said(application, "deleted", session)
-
-        return await self._mongo.transaction(work)
-
-    async def relay(self, change: Change) -> None:
-        """Publish what was said of a change; on failure the outbox's sweep will."""
-        await self._outbox.relay(change.said)
-
-    async def _one(self, query: dict[str, Any]) -> StoredApplication | None:
-        document = await self._applications.find_one(query)
-        return None if document is None else _application(document)
-
-    async def _said(
-        self, application: StoredApplication, change: Happening, session: Session
-    ) -> Change:
-        said = await self._outbox.add([application_event(application, change)], session)
-        return Change(application, said)
+def _taken(application: StoredApplication) -> Conflict:
+    return Conflict(
+        f"there is an application {application.name!r} already",
+        field="name",
+        code="name_repeated",
+    )
 
 
 def _document(application: StoredApplication) -> dict[str, Any]:
     return {stored: getattr(application, name) for name, stored in _NAMES.items()}
 
 
-def _application(document: dict[str, Any]) -> StoredApplication:
-    return StoredApplication(**{name: document[stored] for name, stored in _NAMES.items()})
+def _application(document: dict[str, Any] | None) -> StoredApplication | None:
+    return None if document is None else _of(document)
+
+
+def _of(document: dict[str, Any]) -> StoredApplication:
+    values = {name: document[stored] for name, stored in _NAMES.items()}
+    values["allowed_addresses"] = tuple(values["allowed_addresses"])
+    return StoredApplication(**values)

@@ -74,7 +74,9 @@ class Callout:
     async def _decide(self, request: AuthorizationRequest) -> bytes:
         options = request.connect_opts
         try:
-            admission = await self._doorkeeper.admit(options.user, options.password)
+            admission = await self._doorkeeper.admit(
+                options.user, options.password, request.client_info.host
+            )
         except Exception:
             log.exception("callout: a log-in could not be checked")
             return refuse(request, "the log-in cannot be checked at the moment", self._key)

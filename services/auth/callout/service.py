@@ -1,10 +1,12 @@
 """Decides who comes in to the bus: devices by SN and key, applications by their secret."""
 
+from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
+from libs.common.identity import Caller
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.applications.schemas import StoredApplication
 from services.auth.callout.permissions import (
@@ -39,25 +41,48 @@ class Applications(Protocol):
 
 
 class Doorkeeper:
-    """Admits connections; reads the state anew for each, so that revocation is immediate."""
+    """Admits connections; reads the state anew for each, so that revocation is immediate.
 
-    def __init__(self, devices: Devices, applications: Applications) -> None:
+    `refused` is told of applications that come from where they may not.
+    """
+
+    def __init__(
+        self,
+        devices: Devices,
+        applications: Applications,
+        refused: Callable[[Caller, str], None],
+    ) -> None:
         self._devices = devices
         self._applications = applications
+        self._refused = refused
 
-    async def admit(self, user: str, password: str) -> Admission | None:
+    async def admit(self, user: str, password: str, address: str) -> Admission | None:
         """Admit a device (SN in any case, key) or an application (client id, secret).
 
-        A user name in the form of a UUID is an application's when there is such an
-        application; anything else is an SN.
+        An application comes in only from an `address` that it may call from. A user name in
+        the form of a UUID is an application's when there is such an application; anything
+        else is an SN.
         """
         if not user or not password:
             return None
         if _is_uuid(user):
             application = await self._applications.by_client_id(user)
             if application is not None:
-                return _application(application, password)
+                return self._application(application, password, address)
         return await self._device(user, password)
+
+    def _application(
+        self, application: StoredApplication, secret: str, address: str
+    ) -> Admission | None:
+        allowed = secret_matches(secret, application.secret_hash) and application.events
+        if allowed and not application.may_call_from(address):
+            self._refused(Caller(application.principal, address), "address")
+            allowed = False
+        count_login("nats_application", ok=allowed)
+        if not allowed:
+            return None
+        permissions = application_permissions(application.client_id, application.tenant)
+        return Admission(application.client_id, permissions)
 
     async def _device(self, sn: str, key: str) -> Admission | None:
         found = await self._devices.log_in(sn, key)
@@ -69,15 +94,6 @@ class Doorkeeper:
                 admission = None
         count_login("nats_device", ok=admission is not None)
         return admission
-
-
-def _application(application: StoredApplication, secret: str) -> Admission | None:
-    allowed = secret_matches(secret, application.secret_hash) and application.events
-    count_login("nats_application", ok=allowed)
-    if not allowed:
-        return None
-    permissions = application_permissions(application.client_id, application.tenant)
-    return Admission(application.client_id, permissions)
 
 
 def _is_uuid(text: str) -> bool:

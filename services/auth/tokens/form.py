@@ -5,7 +5,7 @@ can mend is named: the field, and what is wrong with it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -30,24 +30,53 @@ def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
     Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
     the field.
     """
+    fields = read_fields(content_type, body, FIELDS)
+    match required(fields, "grant_type"):
+        case "client_credentials":
+            return ClientCredentials(
+                required(fields, "client_id"), required(fields, "client_secret")
+            )
+        case "refresh_token":
+            return RefreshToken(required(fields, "refresh_token"), optional(fields, "client_id"))
+        case _:
+            raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
+
+
+def read_fields(content_type: str | None, body: bytes, known: Collection[str]) -> dict[str, Any]:
+    """Read the fields of a token request; those that are `known` may come only once.
+
+    Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` that names
+    the field.
+    """
     media_type = (content_type or FORM_TYPES[0]).partition(";")[0].strip().lower()
     if media_type not in (*FORM_TYPES, JSON_TYPE):
         raise UnsupportedMedia(f"send {FORM_TYPES[0]}, not {media_type!r}", field="Content-Type")
     if len(body) > MAX_BODY:
         raise TooLarge(f"a token request has at most {MAX_BODY} bytes")
-    fields = _read_json(body) if media_type == JSON_TYPE else _read_form(body)
-    match _required(fields, "grant_type"):
-        case "client_credentials":
-            return ClientCredentials(
-                _required(fields, "client_id"), _required(fields, "client_secret")
-            )
-        case "refresh_token":
-            return RefreshToken(_required(fields, "refresh_token"), _optional(fields, "client_id"))
-        case _:
-            raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
+    return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known)
 
 
-def _read_form(body: bytes) -> dict[str, str]:
+def required(fields: Mapping[str, Any], name: str) -> str:
+    """A field's text; raise `InvalidInput` when it is missing, blank or no text."""
+    value = optional(fields, name)
+    if value is None:
+        raise InvalidInput("is missing", field=name, code="parameter_missing")
+    return value
+
+
+def optional(fields: Mapping[str, Any], name: str) -> str | None:
+    """A field's text, None without the field; raise `InvalidInput` when blank or no text."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidInput("must be a string", field=name)
+    if not value.strip():
+        raise InvalidInput("must not be blank", field=name)
+    return value
+
+
+def _read_form(body: bytes, known: Collection[str]) -> dict[str, str]:
     try:
         text = body.decode("ascii")
         if _BROKEN_ESCAPE.search(text):
@@ -58,7 +87,7 @@ def _read_form(body: bytes) -> dict[str, str]:
             name = unquote_plus(raw_name, errors="strict")
             if not equals:
                 raise MalformedRequest(f"the form has {name[:64]!r} without '='")
-            if name in fields and name in FIELDS:
+            if name in fields and name in known:
                 raise InvalidInput("must come only once", field=name)
             fields[name] = unquote_plus(raw_value, errors="strict")
     except UnicodeDecodeError as error:
@@ -73,21 +102,3 @@ def _read_json(body: bytes) -> dict[str, Any]:
         raise MalformedRequest("the body is not a JSON object") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
-
-
-def _required(fields: Mapping[str, Any], name: str) -> str:
-    value = _optional(fields, name)
-    if value is None:
-        raise InvalidInput("is missing", field=name, code="parameter_missing")
-    return value
-
-
-def _optional(fields: Mapping[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidInput("must be a string", field=name)
-    if not value.strip():
-        raise InvalidInput("must not be blank", field=name)
-    return value

@@ -17,8 +17,9 @@ from litestar.openapi.spec import (
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok
+from libs.common.http.request import address_of, request_id_of
 from services.auth.tokens.form import FORM_TYPES, JSON_TYPE, read_token_request
-from services.auth.tokens.schemas import TokenDetails
+from services.auth.tokens.schemas import Client, TokenDetails
 from services.auth.tokens.service import TokenService
 
 
@@ -70,7 +71,9 @@ class TokenOperation(Operation):
     "/oauth/token",
     status_code=200,
     operation_class=TokenOperation,
-    responses={status: REFUSALS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)},
+    responses={
+        status: REFUSALS[status] for status in (400, 401, 403, 405, 413, 415, 429, 500, 503)
+    },
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
     summary="Get or refresh an access token",
     tags=["Authentication"],
@@ -81,5 +84,6 @@ async def issue_token(
 ) -> Success[TokenDetails]:
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")
-    details = await tokens.grant(read_token_request(content_type, await request.body()))
+    wanted = read_token_request(content_type, await request.body())
+    details = await tokens.grant(wanted, Client(address_of(request), request_id_of(request)))
     return ok(request, details)

@@ -20,6 +20,14 @@ class RefreshToken(msgspec.Struct, frozen=True):
 TokenRequest = ClientCredentials | RefreshToken
 
 
+class Client(msgspec.Struct, frozen=True):
+    """Where a token request comes from."""
+
+    address: str
+    """Empty when the gateway did not say it."""
+    request_id: str = ""
+
+
 class TokenDetails(msgspec.Struct, frozen=True):
     """The tokens, and the whole seconds that are left to them."""
 

@@ -33,23 +33,28 @@ def subcommands(command: Command) -> list[Subcommand]:
     return [Subcommand(key, command.status, value) for key, value in command.settings()]
 
 
-def created(command: Command) -> list[OutboxEntry]:
-    """`task.{id}.created` or `service.{deviceId}.called`, and the command itself."""
-    common: dict[str, Any] = {
+def _header(command: Command) -> dict[str, Any]:
+    """What the events of a command begin with."""
+    return {
         "event_id": uuid4().hex,
         "created_at": _ms(command),
         "tenant": command.tenant,
         "device": command.profile,
         "task_id": command.id,
     }
+
+
+def created(command: Command) -> list[OutboxEntry]:
+    """`task.{id}.created` or `service.{deviceId}.called`, and the command itself."""
+    header = _header(command)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "called")
         inputs = command.payload["inputs"]
-        body = ServiceCalled(**common, service_id=command.service_id, inputs=inputs)
+        body = ServiceCalled(**header, service_id=command.service_id, inputs=inputs)
     else:
         subject = task_event(command.tenant, command.id, "created")
-        body = TaskCreated(**common, type=command.type)
+        body = TaskCreated(**header, type=command.type)
     return [OutboxEntry(subject, msgspec.json.encode(body)), *to_device(command)]
 
 
@@ -69,19 +74,12 @@ def to_device(command: Command) -> list[OutboxEntry]:
 
 def finished(command: Command) -> OutboxEntry:
     """`task.{id}.finished` or `service.{deviceId}.replied`."""
-    common: dict[str, Any] = {
-        "event_id": uuid4().hex,
-        "created_at": _ms(command),
-        "tenant": command.tenant,
-        "device": command.profile,
-        "task_id": command.id,
-        "status": command.status,
-    }
+    header = _header(command) | {"status": command.status}
     body: ServiceReplied | TaskFinished
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "replied")
         body = ServiceReplied(
-            **common,
+            **header,
             service_id=command.service_id,
             outputs=command.outputs,
             error=command.error,
@@ -89,7 +87,7 @@ def finished(command: Command) -> OutboxEntry:
     else:
         subject = task_event(command.tenant, command.id, "finished")
         body = TaskFinished(
-            **common,
+            **header,
             type=command.type,
             err_code=ERROR_CODES.get(command.status, ""),
             err_msg=command.error or "",

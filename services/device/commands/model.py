@@ -69,11 +69,16 @@ class Command:
 
     def settings(self) -> list[tuple[str, Any]]:
         """What is set, key by key."""
-        if self.kind == "SET_PROPERTIES":
-            return list(self.payload["properties"].items())
-        if self.kind == "SET_PROFILE":
-            return [(entry["key"], entry.get("value")) for entry in self.payload["values"]]
-        return []
+        return settings_of(self.kind, self.payload)
+
+
+def settings_of(kind: Kind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What a payload sets, key by key."""
+    if kind == "SET_PROPERTIES":
+        return list(payload["properties"].items())
+    if kind == "SET_PROFILE":
+        return [(entry["key"], entry.get("value")) for entry in payload["values"]]
+    return []
 
 
 @dataclass(slots=True, frozen=True)

@@ -3,10 +3,11 @@
 from typing import Annotated, Any
 
 from litestar import Request, Response, Router, get, patch, post
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, ok
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -17,12 +18,13 @@ from services.device.commands.schemas import (
     UpdateProperties,
 )
 from services.device.commands.service import CommandService
+from services.device.devices.caller import application_of
 from services.device.things.access import MAX_ID, DeviceId
 
 HttpRequest = Request[Any, Any, Any]
 TASKS = "/device/openapi/v1/tasks"
 
-TaskId = Annotated[int, Parameter(ge=1, le=MAX_ID)]
+TaskId = Annotated[int, PathParameter(ge=1, le=MAX_ID)]
 
 
 def task_address(task_id: int) -> dict[str, str]:
@@ -32,20 +34,23 @@ def task_address(task_id: int) -> dict[str, str]:
 
 @patch("/devices/{device_id:int}/properties", responses=REFUSALS, tags=["Devices"])
 async def update_properties(
-    request: HttpRequest, commands: CommandService, device_id: DeviceId, data: UpdateProperties
+    request: HttpRequest,
+    commands: NamedDependency[CommandService],
+    device_id: DeviceId,
+    data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
     """Update device properties incrementally; `Location` names the task."""
-    command = await commands.update_properties(principal_of(request), device_id, data.properties)
+    command = await commands.update_properties(application_of(request), device_id, data.properties)
     answer = ok(request, UpdatedProperties(data.properties))
     return Response(answer, headers=task_address(command.id))
 
 
 @get("/devices/{device_id:int}/config", responses=REFUSALS, tags=["Devices"])
 async def get_config(
-    request: HttpRequest, commands: CommandService, device_id: DeviceId
+    request: HttpRequest, commands: NamedDependency[CommandService], device_id: DeviceId
 ) -> Success[Config]:
     """Get device configuration, in the shape that a task takes."""
-    return ok(request, await commands.config(principal_of(request), device_id))
+    return ok(request, await commands.config(application_of(request), device_id))
 
 
 @post(
@@ -55,11 +60,14 @@ async def get_config(
     tags=["Devices"],
 )
 async def call_service(
-    request: HttpRequest, commands: CommandService, device_id: DeviceId, data: CallService
+    request: HttpRequest,
+    commands: NamedDependency[CommandService],
+    device_id: DeviceId,
+    data: JSONBody[CallService],
 ) -> Response[Success[None]]:
     """Invoke a service asynchronously; `Location` names the task."""
     command = await commands.call_service(
-        principal_of(request), device_id, data.service_id, data.inputs
+        application_of(request), device_id, data.service_id, data.inputs
     )
     answer: Success[None] = ok(request)
     return Response(answer, headers=task_address(command.id))
@@ -67,19 +75,19 @@ async def call_service(
 
 @post("/tasks", responses=REFUSALS, status_code=200, tags=["Tasks"])
 async def create_tasks(
-    request: HttpRequest, commands: CommandService, data: CreateTasks
+    request: HttpRequest, commands: NamedDependency[CommandService], data: JSONBody[CreateTasks]
 ) -> Success[CreatedTasks]:
     """Create configuration tasks for one or many devices."""
-    relations = await commands.create_tasks(principal_of(request), data)
+    relations = await commands.create_tasks(application_of(request), data)
     return ok(request, CreatedTasks(relations))
 
 
 @get("/tasks/{task_id:int}", responses=REFUSALS, tags=["Tasks"])
 async def get_task(
-    request: HttpRequest, commands: CommandService, task_id: TaskId
+    request: HttpRequest, commands: NamedDependency[CommandService], task_id: TaskId
 ) -> Success[Task]:
     """The state of a configuration task or of a call."""
-    return ok(request, await commands.task(principal_of(request), task_id))
+    return ok(request, await commands.task(application_of(request), task_id))
 
 
 ROUTER = Router(

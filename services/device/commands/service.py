@@ -1,7 +1,7 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -16,9 +16,12 @@ from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.things import Thing
+from services.device.things.access import device_not_found
 
 MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
+READ_AT_ONCE = 100
+"""Devices whose record and values are held in memory at the same time."""
 LARGEST_COMMAND = 256 * 1024
 """Bytes of one command, which is one message of the bus."""
 LARGEST_REQUEST = 8 * 1024**2
@@ -31,8 +34,8 @@ class Commands(Protocol):
     async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         """A command of one application."""
 
-    async def open_of(self, thing_id: int) -> list[Command]:
-        """Unanswered commands, oldest first."""
+    async def pending(self, thing_ids: Sequence[int], kind: Kind) -> dict[int, dict[str, Any]]:
+        """What unanswered commands of a kind set, by thing; the newest wins."""
 
     async def profile(self, thing_id: int) -> dict[str, Any]:
         """Confirmed profile values."""
@@ -41,8 +44,8 @@ class Commands(Protocol):
 class Latest(Protocol):
     """Latest values."""
 
-    async def of(self, thing_id: int) -> dict[str, Any]:
-        """The latest value of each property."""
+    async def of(self, thing_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """The latest value of each property, by thing."""
 
 
 class Lookup(Protocol):
@@ -50,6 +53,9 @@ class Lookup(Protocol):
 
     async def of(self, principal: Principal, device_id: int) -> Thing:
         """The thing, or `NotFound`."""
+
+    async def all_of(self, principal: Principal, device_ids: Sequence[int]) -> dict[int, Thing]:
+        """The things that there are, by id."""
 
 
 class Ids(Protocol):
@@ -91,7 +97,8 @@ class CommandService:
     ) -> Command:
         """Ask a device to take on `properties`; a single bad one refuses them all."""
         thing = await self._things.of(principal, device_id)
-        draft = await self._draft_properties(thing, properties, "properties")
+        current = await self._current([thing])
+        draft = _draft_properties(thing, properties, "properties", current[thing.id])
         (command,) = await self._issue(principal, [draft])
         return command
 
@@ -111,19 +118,17 @@ class CommandService:
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure many devices; nothing is sent unless everything is right for all."""
         ids = read_device_ids(request.device_ids)
-        drafts = [
-            await self._draft_config(
-                await self._things.of(principal, device_id), request.type, request.config
-            )
-            for device_id in ids
-        ]
+        drafts: list[Draft] = []
+        for start in range(0, len(ids), READ_AT_ONCE):
+            drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
         commands = await self._issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
     async def check_config(self, thing: Thing, config: Config) -> Draft:
         """Check a configuration whose own `type` says what it is (auto-provision)."""
         kind = config.type or ("PROFILE" if config.values is not None else "TSL")
-        return await self._draft_config(thing, kind, config)
+        current = await self._current([thing])
+        return _draft_config(thing, kind, config, current[thing.id])
 
     async def provision(self, principal: Principal, draft: Draft) -> None:
         """Send a checked configuration to a device that was just added."""
@@ -137,14 +142,13 @@ class CommandService:
         thing = await self._things.of(principal, device_id)
         if thing.device_type == "GATEWAY":
             values = await self._commands.profile(thing.id)
-            for command in await self._commands.open_of(thing.id):
-                if command.kind == "SET_PROFILE":
-                    values.update(command.settings())
+            pending = await self._commands.pending([thing.id], "SET_PROFILE")
+            values.update(pending.get(thing.id, {}))
             listed = [{"key": key, "value": value} for key, value in values.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
-        current = await self._current(thing)
+        current = await self._current([thing])
         writable = thing.tsl.writable_keys
-        properties = {key: value for key, value in current.items() if key in writable}
+        properties = {key: value for key, value in current[thing.id].items() if key in writable}
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
     async def task(self, principal: Principal, task_id: int) -> Task:
@@ -154,43 +158,25 @@ class CommandService:
             raise NotFound(f"there is no task {task_id}", field="taskId", code="task_not_found")
         return describe(command)
 
-    async def _draft_config(self, thing: Thing, kind: str, config: Config) -> Draft:
-        match kind.upper():
-            case "TSL":
-                if not config.properties:
-                    raise InvalidInput("must not be empty", field="config.properties")
-                return await self._draft_properties(thing, config.properties, "config.properties")
-            case "PROFILE":
-                if not config.values:
-                    raise InvalidInput("must not be empty", field="config.values")
-                values = [{"key": entry.key, "value": entry.value} for entry in config.values]
-                faults = [
-                    Fault(f"config.values[{index}]", reason)
-                    for index, entry in enumerate(values)
-                    if (reason := unstorable(entry))
-                ]
-                if faults:
-                    raise InvalidInput.of_faults(faults)
-                return _draft(thing, "SET_PROFILE", {"values": values})
-        raise InvalidInput("must be PROFILE or TSL", field="type")
+    async def _drafts(
+        self, principal: Principal, ids: Sequence[int], request: CreateTasks
+    ) -> list[Draft]:
+        """Check the configuration for some devices; the first that refuses it is named."""
+        things = await self._things.all_of(principal, ids)
+        current = await self._current(things.values())
+        drafts = []
+        for one in ids:
+            if one not in things:
+                raise device_not_found(one)
+            drafts.append(_draft_config(things[one], request.type, request.config, current[one]))
+        return drafts
 
-    async def _draft_properties(
-        self, thing: Thing, properties: dict[str, Any], field: str
-    ) -> Draft:
-        try:
-            whole = thing.tsl.check_write(properties, await self._current(thing))
-        except InvalidValues as error:
-            prefix = field.removesuffix("properties")
-            faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
-            raise InvalidInput.of_faults(faults) from error
-        return _draft(thing, "SET_PROPERTIES", {"properties": whole})
-
-    async def _current(self, thing: Thing) -> dict[str, Any]:
-        current = await self._latest.of(thing.id)
-        for command in await self._commands.open_of(thing.id):
-            if command.kind == "SET_PROPERTIES":
-                current.update(command.payload["properties"])
-        return current
+    async def _current(self, things: Iterable[Thing]) -> dict[int, dict[str, Any]]:
+        """What each thing has, with what it is still to take on laid over it."""
+        ids = [thing.id for thing in things]
+        latest = await self._latest.of(ids)
+        pending = await self._commands.pending(ids, "SET_PROPERTIES")
+        return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
 
     async def _issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
         if sum(draft.size for draft in drafts) > LARGEST_REQUEST:
@@ -215,6 +201,40 @@ class CommandService:
         entries = [entry for command in commands for entry in created(command)]
         await self._writer.write(commands, entries)
         return commands
+
+
+def _draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
+    """Check a configuration; `current` is what the thing has and is to take on."""
+    match kind.upper():
+        case "TSL":
+            if not config.properties:
+                raise InvalidInput("must not be empty", field="config.properties")
+            return _draft_properties(thing, config.properties, "config.properties", current)
+        case "PROFILE":
+            if not config.values:
+                raise InvalidInput("must not be empty", field="config.values")
+            values = [{"key": entry.key, "value": entry.value} for entry in config.values]
+            faults = [
+                Fault(f"config.values[{index}]", reason)
+                for index, entry in enumerate(values)
+                if (reason := unstorable(entry))
+            ]
+            if faults:
+                raise InvalidInput.of_faults(faults)
+            return _draft(thing, "SET_PROFILE", {"values": values})
+    raise InvalidInput("must be PROFILE or TSL", field="type")
+
+
+def _draft_properties(
+    thing: Thing, properties: dict[str, Any], field: str, current: dict[str, Any]
+) -> Draft:
+    try:
+        whole = thing.tsl.check_write(properties, current)
+    except InvalidValues as error:
+        prefix = field.removesuffix("properties")
+        faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
+        raise InvalidInput.of_faults(faults) from error
+    return _draft(thing, "SET_PROPERTIES", {"properties": whole})
 
 
 def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:

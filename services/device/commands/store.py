@@ -9,7 +9,7 @@ from pymongo import UpdateOne
 
 from libs.common.contracts.events import DeviceProfile
 from libs.common.store.mongo import Database, Session
-from services.device.commands.model import OPEN, Command
+from services.device.commands.model import OPEN, Command, Kind, settings_of
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
@@ -89,11 +89,15 @@ class CommandStore:
         document = await self._commands.find_one(query, session=session)
         return (from_document(document), document.get("closedBy")) if document else None
 
-    async def open_of(self, thing_id: int) -> list[Command]:
-        """The commands that a thing has not answered, oldest first."""
-        query = {"thingId": thing_id, "status": {"$in": OPEN}}
-        cursor = self._commands.find(query).sort(OLDEST_FIRST)
-        return [from_document(document) async for document in cursor]
+    async def pending(self, thing_ids: Sequence[int], kind: Kind) -> dict[int, dict[str, Any]]:
+        """What things are still to take on, by thing and setting: the newest command wins."""
+        query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}, "kind": kind}
+        cursor = self._commands.find(query, {"thingId": 1, "payload": 1, "createdAt": 1})
+        found: dict[int, dict[str, Any]] = {}
+        async for document in cursor.sort(OLDEST_FIRST):
+            settings = settings_of(kind, document["payload"])
+            found.setdefault(document["thingId"], {}).update(settings)
+        return found
 
     async def take_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
         """Open commands for a device that fetches them; hidden for a while once taken."""

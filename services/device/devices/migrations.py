@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import CollectionExists, Database
+from libs.common.things import DIRECT
 
 
 async def _make_indexes(database: Database) -> None:
@@ -23,4 +24,26 @@ async def _make_indexes(database: Database) -> None:
         await database.create_collection("serials")
 
 
-MIGRATIONS = [Migration(200, "indexes of devices", _make_indexes)]
+CONSOLE_INDEXES = {
+    "console_id": ["_id", "integration"],
+    "console_key": ["integration", "identifier", "_id"],
+    "console_name": ["name", "_id"],
+    "console_created": ["createdAt", "_id"],
+}
+"""The orders that consoles ask for most, each within a tenant."""
+
+
+async def _belong_to_integrations(database: Database) -> None:
+    """Devices that applications added before there were integrations are direct ones."""
+    devices = database["devices"]
+    await devices.update_many(
+        {"integration": None}, [{"$set": {"integration": DIRECT, "identifier": "$sn"}}]
+    )
+    for name, fields in CONSOLE_INDEXES.items():
+        await devices.create_index([("tenant", 1), *((field, 1) for field in fields)], name=name)
+
+
+MIGRATIONS = [
+    Migration(200, "indexes of devices", _make_indexes),
+    Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
+]

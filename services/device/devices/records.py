@@ -6,6 +6,7 @@ from typing import Any
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
+from libs.common.things import DIRECT
 from services.device.devices.ports import Device
 from services.device.devices.schemas import AddDevice, ApplicationRef, DeviceRecord, DeviceRef
 from services.device.devices.serials import dev_eui_of, key_of
@@ -23,6 +24,8 @@ def new_device(
         "tenant": principal.tenant,
         "sn": serial,
         "snKey": key_of(serial),
+        "integration": DIRECT,
+        "identifier": serial,
         **({"devEUI": dev_eui} if dev_eui else {}),
         **follow(product),
         "connectStatus": "DISCONNECT",

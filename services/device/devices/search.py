@@ -50,6 +50,8 @@ class Query:
     order: list[tuple[str, int]]
     skip: int
     limit: int
+    hint: str | None = None
+    """The index to use, when MongoDB would not choose it."""
 
 
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:

@@ -1,7 +1,8 @@
 """Devices in MongoDB; every change is one transaction with the event that tells of it.
 
 `devices`: `{_id, tenant, sn, snKey, devEUI?, imei?, name, description, project, tag, model,
-tslVersion, deviceType, application: {applicationId, applicationName} | null, connectStatus,
+tslVersion, deviceType, application: {applicationId, applicationName} | null, integration,
+identifier, userId?, additional?, connectStatus,
 licenseStatus, rpsStatus, hardwareVersion?, firmwareVersion?, electricity?, mac?, wlanMac?,
 lastUpdateTime?, dataStorage, createdAt, updatedAt}`.
 """
@@ -53,13 +54,15 @@ class DeviceStore:
     async def search(self, query: Query) -> tuple[list[Device], int]:
         """The page that `query` describes, and how many devices match in all."""
         found, total = await asyncio.gather(
-            self._page(query), self._devices.count_documents(query.filter)
+            self.page(query), self._devices.count_documents(query.filter)
         )
         return found, total
 
-    async def _page(self, query: Query) -> list[Device]:
-        """Read a page; of what is skipped only the ids, which an index has in order."""
-        page = {"sort": query.order, "skip": query.skip, "limit": query.limit}
+    async def page(self, query: Query) -> list[Device]:
+        """The devices of a page; of what is skipped only the ids, which an index has in order."""
+        page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
+        if query.hint:
+            page["hint"] = query.hint
         if not query.skip:
             return list(await self._devices.find(query.filter, **page).to_list(None))
         keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
@@ -99,6 +102,11 @@ class DeviceStore:
         """Change fields of a device; None when the application has no such device."""
         query = _of_application(tenant, application_id, device_id)
         return await self._set(query, changes, "updated")
+
+    async def rename(self, tenant: str, device_id: int, name: str) -> Device | None:
+        """Give a device of the tenant another name; None when there is none."""
+        query = {"_id": device_id, "tenant": tenant}
+        return await self._set(query, {"name": name}, "updated")
 
     async def detach(self, tenant: str, application_id: int, device_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""

@@ -3,17 +3,19 @@
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Router, get, post
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http.guards import devices
 from services.device.edge.schemas import Accepted, Commands
 from services.device.edge.service import LONGEST_POLL, EdgeService
 
 HttpRequest = Request[Any, Any, Any]
 Wait = Annotated[
     Literal["stored"] | None,
-    Parameter(query="wait", description="`stored`: answer when it is in MongoDB"),
+    QueryParameter(description="`stored`: answer when it is in MongoDB"),
 ]
 
 
@@ -28,7 +30,7 @@ async def _accept(
 
 @post("/report", status_code=202, responses=REFUSALS)
 async def report(
-    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
     """Report properties: `{ts?, properties}` or an array of up to 1000."""
     return await _accept(request, edge, sn, "report", wait)
@@ -36,7 +38,7 @@ async def report(
 
 @post("/event", status_code=202, responses=REFUSALS)
 async def event(
-    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
     """Report an event of the TSL: `{ts?, eventId, outputs}` or an array of up to 1000."""
     return await _accept(request, edge, sn, "event", wait)
@@ -44,7 +46,7 @@ async def event(
 
 @post("/reply", status_code=202, responses=REFUSALS)
 async def reply(
-    request: HttpRequest, edge: EdgeService, sn: str, wait: Wait = None
+    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
     """Answer a command: `{commandId, status, outputs?, error?}` or an array of up to 1000."""
     return await _accept(request, edge, sn, "reply", wait)
@@ -53,14 +55,17 @@ async def reply(
 @get("/commands", responses=REFUSALS)
 async def commands(
     request: HttpRequest,
-    edge: EdgeService,
-    sn: str,
-    wait: Annotated[int, Parameter(query="wait", ge=0, le=LONGEST_POLL)] = 0,
+    edge: NamedDependency[EdgeService],
+    sn: FromPath[str],
+    wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
 ) -> Success[Commands]:
     """Fetch commands; each comes again after 30 s until it is answered."""
     return ok(request, await edge.commands(principal_of(request), sn, wait))
 
 
 ROUTER = Router(
-    "/ingest/v1/{sn:str}", route_handlers=[report, event, reply, commands], tags=["Device edge"]
+    "/ingest/v1/{sn:str}",
+    route_handlers=[report, event, reply, commands],
+    guards=[devices],
+    tags=["Device edge"],
 )

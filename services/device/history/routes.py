@@ -3,10 +3,12 @@
 from typing import Annotated, Any
 
 from litestar import Request, get
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, ok
+from services.device.devices.caller import application_of
 from services.device.history.schemas import HistoryPage
 from services.device.history.service import LATEST_TIME, HistoryService
 from services.device.things.access import DeviceId
@@ -20,17 +22,19 @@ from services.device.things.access import DeviceId
 )
 async def property_history(
     request: Request[Any, Any, Any],
-    history: HistoryService,
+    history: NamedDependency[HistoryService],
     device_id: DeviceId,
-    start_time: Annotated[int | None, Parameter(query="startTime", ge=0, le=LATEST_TIME)] = None,
-    end_time: Annotated[int | None, Parameter(query="endTime", ge=0, le=LATEST_TIME)] = None,
-    page_size: Annotated[int | None, Parameter(query="pageSize", le=2**31)] = None,
-    page_key: Annotated[str | None, Parameter(query="pageKey", max_length=64)] = None,
-    order: Annotated[str | None, Parameter(query="order", max_length=8)] = None,
+    start_time: Annotated[
+        int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)
+    ] = None,
+    end_time: Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)] = None,
+    page_size: Annotated[int | None, QueryParameter(name="pageSize", le=2**31)] = None,
+    page_key: Annotated[str | None, QueryParameter(name="pageKey", max_length=64)] = None,
+    order: Annotated[str | None, QueryParameter(max_length=8)] = None,
 ) -> Success[HistoryPage]:
     """Reported properties, newest first; none of a device whose data storage is off."""
     page = await history.page(
-        principal_of(request),
+        application_of(request),
         device_id,
         start=start_time,
         end=end_time,

@@ -74,9 +74,12 @@ class HistoryService:
         if records is None:
             raise device_not_found(device_id)
         return HistoryPage(
-            list=[HistoryRecord(ts, properties) for _, ts, properties in records[:size]],
+            list=[
+                HistoryRecord(KEY.unpack(record["_id"])[1], record["p"])
+                for record in records[:size]
+            ],
             page_size=size,
-            next_page_key=_encode_key(records[size - 1][0]) if len(records) > size else None,
+            next_page_key=_encode_key(records[size - 1]["_id"]) if len(records) > size else None,
         )
 
 

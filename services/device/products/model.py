@@ -22,3 +22,5 @@ class Wanted:
     sn_prefixes: list[str]
     device_type: str
     tsl: StoredTsl
+    marks: list[str]
+    """What its members are numbered by (`services.device.entities.registry`)."""

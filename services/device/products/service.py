@@ -10,6 +10,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
 from services.device.devices.serials import SERIAL
+from services.device.entities.members import marks_of
 from services.device.products.errors import built_in, product_not_found, unknown_model
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
@@ -67,12 +68,12 @@ class ProductService:
             )
         faults: list[Fault] = []
         prefixes = _prefixes(body.sn_prefixes, faults)
-        tsl = _tsl(body.tsl, faults)
-        if faults or tsl is None:
+        document = _document(body.tsl, faults)
+        tsl = _stored(document, faults) if document else None
+        if faults or document is None or tsl is None:
             raise InvalidInput.of_faults(faults)
-        return await self._store.put(
-            Wanted(principal.tenant, model, body.name, prefixes, body.device_type, tsl)
-        )
+        who = (principal.tenant, model, body.name, prefixes, body.device_type)
+        return await self._store.put(Wanted(*who, tsl, marks_of(document)))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""
@@ -154,15 +155,18 @@ def _prefixes(given: list[str], faults: list[Fault]) -> list[str]:
     return list(dict.fromkeys(prefix.upper() for prefix in given))
 
 
-def _tsl(given: dict[str, Any], faults: list[Fault]) -> StoredTsl | None:
+def _document(given: dict[str, Any], faults: list[Fault]) -> TslDocument | None:
     try:
-        document = parse_document(given)
+        return parse_document(given)
     except TslInvalid as invalid:
         faults.extend(
             Fault(f"tsl.{fault.path}" if fault.path else "tsl", fault.reason)
             for fault in invalid.faults
         )
         return None
+
+
+def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
     if not VERSION.fullmatch(document.version):
         reason = "must be 1 to 32 letters, digits, '.', '_' or '-'"
         faults.append(Fault("tsl.version", reason))

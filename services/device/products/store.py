@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.products.errors import prefix_taken, product_in_use, version_in_use
 from services.device.products.migrations import HAS_PREFIXES
 from services.device.products.model import StoredTsl, Wanted
@@ -27,6 +28,7 @@ class ProductStore:
         self._tsls = mongo.database["tsls"]
         self._devices = mongo.database["devices"]
         self._usage = ProductUsage(mongo.database)
+        self._members = MemberRegistry(mongo.database)
 
     async def find(self, tenant: str, model: str) -> Product | None:
         """The product of a model."""
@@ -88,6 +90,9 @@ class ProductStore:
         if stored is None or replaced:
             content = {"document": wanted.tsl.document, "hash": wanted.tsl.hash}
             await self._tsls.replace_one({"_id": key}, content, upsert=True, session=session)
+            await self._members.numbers(
+                owner_of(wanted.tenant, wanted.model), wanted.marks, session
+            )
         now = datetime.now(UTC)
         fields: dict[str, Any] = {
             "name": wanted.name,
@@ -134,6 +139,7 @@ class ProductStore:
             identity = {"tenant": tenant, "model": model}
             gone = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.end(tenant, model, session)
+            await self._members.forget(owner_of(tenant, model), session)
             await self._tsls.delete_many(
                 {"_id.tenant": tenant, "_id.model": model}, session=session
             )

@@ -18,6 +18,7 @@ from libs.common.bus import Bus, Outgoing, acknowledge, publish_all
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
+from services.device.entities.keeper import ShapeKeeper
 from services.device.reports.batch import Batch, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.latest import LatestValues
@@ -68,6 +69,7 @@ class Ingest:
         store: ReportStore,
         latest: LatestValues,
         facts: Facts,
+        shapes: ShapeKeeper,
         replies: Replies,
         retention_ms: int,
     ) -> None:
@@ -76,6 +78,7 @@ class Ingest:
         self._store = store
         self._latest = latest
         self._facts = facts
+        self._shapes = shapes
         self._replies = replies
         self._retention_ms = retention_ms
 
@@ -125,6 +128,7 @@ class Ingest:
                 (report.thing.id, report.ts, report.properties) for report in batch.reports
             ),
             self._facts.note(batch.reports),
+            self._shapes.note(batch.reports),
         )
         await self._announce(batch)
         await acknowledge(self._bus.client, messages)

@@ -6,7 +6,7 @@ otherwise the careful one compares key by key, and an older value never replaces
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,10 +65,13 @@ class LatestValues:
                 raise
             log.warning("latest values of %d things are too large", len(faults))
 
-    async def of(self, thing_id: int) -> dict[str, Any]:
-        """The latest value of each property of a thing."""
-        document = await self._latest.find_one({"_id": thing_id}, {"v": 1})
-        return {key: entry["v"] for key, entry in document["v"].items()} if document else {}
+    async def of(self, thing_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """The latest value of each property, by thing; a thing that has none is missing."""
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1})
+        return {
+            document["_id"]: {key: entry["v"] for key, entry in document["v"].items()}
+            async for document in cursor
+        }
 
 
 def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:

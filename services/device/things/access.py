@@ -1,8 +1,9 @@
 """Which thing a caller may see: the tenant and application filter, in one place."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from litestar.params import Parameter
+from litestar.params import PathParameter
 
 from libs.common.errors import Forbidden, NotFound
 from libs.common.identity import Kind, Principal
@@ -11,7 +12,7 @@ from services.device.things.directory import Thing, ThingDirectory
 
 MAX_ID = 2**53 - 1
 
-DeviceId = Annotated[int, Parameter(ge=1, le=MAX_ID, description="Id given when it was added")]
+DeviceId = Annotated[int, PathParameter(ge=1, le=MAX_ID, description="Id given when it was added")]
 
 
 def device_not_found(device_id: int) -> NotFound:
@@ -19,8 +20,8 @@ def device_not_found(device_id: int) -> NotFound:
     return NotFound(f"there is no device {device_id}", field="deviceId", code="device_not_found")
 
 
-def visible(principal: Principal, device_id: int) -> dict[str, Any]:
-    """The query for a device, as far as `principal` may see it."""
+def visible(principal: Principal, device_id: int | dict[str, Any]) -> dict[str, Any]:
+    """The query for a device, or for a condition on ids, as far as `principal` may see it."""
     if principal.kind is not Kind.APPLICATION:
         raise Forbidden("this operation is for applications")
     return {
@@ -49,6 +50,12 @@ class Things:
     async def of(self, principal: Principal, device_id: int) -> Thing:
         """The thing with its TSL, when `principal` may see it; else `NotFound`."""
         return await self._directory.thing(await self.document(principal, device_id))
+
+    async def all_of(self, principal: Principal, device_ids: Sequence[int]) -> dict[int, Thing]:
+        """The things of `device_ids` that `principal` may see, by id; the others are missing."""
+        query = visible(principal, {"$in": list(device_ids)})
+        documents = await self._devices.find(query).to_list(None)
+        return {thing.id: thing for thing in await self._directory.things(documents)}
 
     async def of_device(self, principal: Principal, sn: str) -> Thing:
         """The thing that speaks for itself at `/ingest`."""

@@ -15,12 +15,11 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.store.mongo import Database
+from libs.common.things import DIRECT, device_key
 from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
 
 LIFE = 60.0
 GENERIC = "generic"
-INTEGRATION = "direct"
-"""The integration that devices of applications belong to."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,14 +97,10 @@ class ThingDirectory:
         return found
 
     async def _load(self, keys: set[str]) -> dict[str, Thing]:
-        """Read things by SN in capitals; each TSL they share is looked up once."""
+        """Read things by SN in capitals."""
         loaded: dict[str, Thing] = {}
-        tsls: dict[tuple[str, str, str], Tsl] = {}
-        for document in await self._devices.find({"snKey": {"$in": list(keys)}}).to_list(None):
-            key = (document["tenant"], document["model"], document["tslVersion"])
-            if key not in tsls:
-                tsls[key] = await self._tsl(*key)
-            thing = _thing(document, tsls[key])
+        documents = await self._devices.find({"snKey": {"$in": list(keys)}}).to_list(None)
+        for document, thing in zip(documents, await self.things(documents), strict=True):
             loaded[document["snKey"]] = thing
             self._by_sn[document["snKey"]] = thing
             self._sn_keys[thing.id] = document["snKey"]
@@ -113,8 +108,19 @@ class ThingDirectory:
 
     async def thing(self, document: dict[str, Any]) -> Thing:
         """The thing that a device document stands for."""
-        key = (document["tenant"], document["model"], document["tslVersion"])
-        return _thing(document, await self._tsl(*key))
+        (found,) = await self.things([document])
+        return found
+
+    async def things(self, documents: Iterable[dict[str, Any]]) -> list[Thing]:
+        """The things that device documents stand for; a TSL they share is looked up once."""
+        found: list[Thing] = []
+        tsls: dict[tuple[str, str, str], Tsl] = {}
+        for document in documents:
+            key = (document["tenant"], document["model"], document["tslVersion"])
+            if key not in tsls:
+                tsls[key] = await self._tsl(*key)
+            found.append(_thing(document, tsls[key]))
+        return found
 
     async def _tsl(self, tenant: str, model: str, version: str) -> Tsl:
         if model == GENERIC:
@@ -162,5 +168,10 @@ def profile_of(document: dict[str, Any]) -> DeviceProfile:
         model=document["model"],
         dev_eui=document.get("devEUI"),
         application_id=application.get("applicationId"),
-        thing_key=f"{INTEGRATION}.device.{document['sn']}",
+        thing_key=thing_key_of(document),
     )
+
+
+def thing_key_of(document: dict[str, Any]) -> str:
+    """The key that the entity keys of a device begin with."""
+    return device_key(document.get("integration", DIRECT), document["sn"])

@@ -1,11 +1,12 @@
 """Where a request comes from, and whose word is taken for it."""
 
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 from litestar.types import HTTPScope
 
+from libs.common.limits import counted_address
 from libs.common.settings import SettingsInvalid
 
 
@@ -22,20 +23,7 @@ class Origin(NamedTuple):
     @property
     def limit_key(self) -> str:
         """What the rate limit counts by: the address, or the /64 network of an IPv6 one."""
-        return self.address if ":" not in self.address else _network_of(self.address)
-
-
-@lru_cache(maxsize=4096)
-def _network_of(address: str) -> str:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(parsed, IPv6Address):
-        return address
-    if parsed.ipv4_mapped:
-        return str(parsed.ipv4_mapped)
-    return str(ip_network((parsed, 64), strict=False))
+        return counted_address(self.address)
 
 
 def _text(headers: dict[bytes, bytes], name: bytes, default: str) -> str:

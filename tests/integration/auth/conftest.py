@@ -18,7 +18,9 @@ from deploy.local.nats import USERS, NatsConfig, render_nats_config
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication
-from libs.common.identity import make_keys
+from libs.common.contracts.tenants import CreatedTenant, CreateTenant
+from libs.common.http.request import CLIENT_ADDRESS_HEADER
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.tokens import TokenReader
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
@@ -29,7 +31,14 @@ from services.auth.migrations import MIGRATIONS
 from services.auth.settings import AuthSettings
 from tests.servers import _wait_for_nats
 
+ADDRESS = "192.0.2.7"
+"""Where people call from."""
+SUPER_ADMIN = Principal(
+    kind=Kind.USER, tenant="default", subject="42", name="root@example.com", super_admin=True
+)
 ISSUER = KeyPair.create(KeyKind.ACCOUNT)
+CONSOLE_CLIENT_ID, CONSOLE_CLIENT_SECRET = "iab", "milesight*iab"
+"""The console client of the settings, with what existing consoles are built with."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,52 @@ class Auth:
     mongo: Mongo
     redis: Redis
     door: Door
+    signer: HeaderSigner
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        caller: Principal = SUPER_ADMIN,
+        address: str = ADDRESS,
+    ) -> httpx.Response:
+        """Call an operation of the management API as the gateway does."""
+        headers = {PRINCIPAL_HEADER: self.signer.sign(caller), CLIENT_ADDRESS_HEADER: address}
+        return await self.http.request(method, path, json=body, headers=headers)
+
+    async def done(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """`data` of a success, whose envelope is exactly the specified one."""
+        answer = await self.ask(method, path, body, **more)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text[:1000])
+        content = answer.json()
+        assert set(content) - {"data"} == {"status", "request_id"}, content
+        assert content["status"] == "Success"
+        return content.get("data")
+
+    async def refused(
+        self,
+        status: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        field: str | None = None,
+        code: str | None = None,
+        **more: Any,
+    ) -> Any:
+        """The body of a refusal, which names `field` and has `code` when they are given."""
+        answer = await self.ask(method, path, body, **more)
+        assert answer.status_code == status, (path, answer.status_code, answer.text[:1000])
+        content = answer.json()
+        assert content["status"] == "Failed"
+        assert content["error_message"]
+        if field is not None:
+            assert content.get("detail_message") == field, content
+        if code is not None:
+            assert content["error_code"] == code, content
+        return content
 
     async def call(self, operation: str, request: Any, answer: type) -> Any:
         return await self.rpc.call(f"rpc.auth.{operation}", request, answer)
@@ -61,6 +116,18 @@ class Auth:
     async def application(self, name: str = "first", **more: Any) -> ApplicationSecret:
         wanted = CreateApplication(name=name, **more)
         return await self.call("create_application", wanted, ApplicationSecret)
+
+    async def tenant(self, name: str) -> CreatedTenant:
+        return await self.call("create_tenant", CreateTenant(name), CreatedTenant)
+
+    async def entry(self, **wanted: str) -> dict[str, Any]:
+        """The newest entry of the audit log that fits, as soon as there is one."""
+        async with asyncio.timeout(10):
+            while True:
+                page = await self.done("POST", "/audit/search", wanted)
+                if page["content"]:
+                    return page["content"][0]
+                await asyncio.sleep(0.02)
 
     async def log_in(self, application: ApplicationSecret) -> dict[str, Any]:
         answer = await self.http.post(
@@ -150,8 +217,13 @@ async def auth(servers, database, door) -> AsyncIterator[Auth]:
         other = await door.bus("device")
         stack.push_async_callback(other.drain)
         await migrate(mongo.database, MIGRATIONS)
+        private_key, public_key = make_keys()
         settings = AuthSettings(
-            callout_seed=ISSUER.seed, internal_public_key=make_keys()[1], mongo_database=database
+            callout_seed=ISSUER.seed,
+            internal_public_key=public_key,
+            mongo_database=database,
+            console_client_id=CONSOLE_CLIENT_ID,
+            console_client_secret=CONSOLE_CLIENT_SECRET,
         )
         app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
         await stack.enter_async_context(_running(app))
@@ -159,4 +231,5 @@ async def auth(servers, database, door) -> AsyncIterator[Auth]:
             await bus.client.flush()
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://auth")
         await stack.enter_async_context(http)
-        yield Auth(http, app, RpcClient(other), other, mongo, redis, door)
+        signer = HeaderSigner(private_key)
+        yield Auth(http, app, RpcClient(other), other, mongo, redis, door, signer)

@@ -67,7 +67,16 @@ async def test_it_serves_and_leaves_in_order(servers, database, door):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("CALLOUT_SEED", None), ("ACCESS_TOKEN_LIFE", "an hour")]
+    ("variable", "value"),
+    [
+        ("CALLOUT_SEED", None),
+        ("ACCESS_TOKEN_LIFE", "an hour"),
+        ("INTERNAL_PUBLIC_KEY", None),
+        ("INTERNAL_PUBLIC_KEY", "short"),
+        ("LOG_LEVEL", "LOUD"),
+        ("AUDIT_RETENTION_DAYS", "-1"),
+        ("AUDIT_RETENTION_DAYS", "24856"),
+    ],
 )
 async def test_bad_settings_end_it_with_one_line(servers, database, door, variable, value):
     """The line names the variable."""

@@ -11,11 +11,8 @@ import httpx
 import msgspec
 import pytest
 import pytest_asyncio
-import uvicorn
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.http.protocol import BoundedProtocol
-from libs.common.http.server import _listen
 from libs.common.identity import HeaderVerifier, Kind, Principal, make_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key, device_key_hash
 from libs.common.identity.tokens import token_hash
@@ -24,27 +21,9 @@ from libs.common.telemetry import Telemetry
 from services.gateway.app import create_gateway
 from services.gateway.settings import GatewaySettings
 from tests.servers import Servers
+from tests.serving import serving
 
 DEVICES = "/device/openapi/v1/devices"
-
-
-@contextlib.asynccontextmanager
-async def serving(app: Any, websocket: Any = "none") -> AsyncIterator[int]:
-    """Serve an ASGI application as our services do; give the port."""
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, http=BoundedProtocol, server_header=False,
-        date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
-    )  # fmt: skip
-    server, listener = uvicorn.Server(config), _listen("127.0.0.1", 0)
-    task = asyncio.create_task(server._serve([listener]))
-    while not server.started:
-        await asyncio.sleep(0.005)
-        assert not task.done(), task.result()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
 
 
 @dataclass

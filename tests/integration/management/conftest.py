@@ -14,6 +14,7 @@ from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
+from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.app import build_app
 from services.management.migrations import MIGRATIONS
@@ -30,6 +31,7 @@ class Management:
     app: Litestar
     bus: Bus
     mongo: Mongo
+    redis: Redis
     grants: Grants
     signer: HeaderSigner
 
@@ -68,14 +70,17 @@ async def management(servers, database) -> AsyncIterator[Management]:
         mongo_url=servers.mongo_url, nats_url=servers.nats_url, internal_public_key=public
     )
     mongo = Mongo(servers.mongo_url, database)
+    redis = connect_redis(servers.redis_url)
+    await redis.flushdb()
     bus = await Bus.connect(servers.nats_url, name="management", streams=True)
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
     await migrate(mongo.database, MIGRATIONS)
-    app = build_app(settings, mongo, bus, Telemetry(None, MeterProvider()))
+    app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
     async with Grants(auth_bus) as grants, running(app):
         http = AsyncClient(transport=ASGITransport(app), base_url="http://management")
-        yield Management(http, app, bus, mongo, grants, HeaderSigner(private))
+        yield Management(http, app, bus, mongo, redis, grants, HeaderSigner(private))
         await http.aclose()
     await bus.drain()
     await auth_bus.drain()
+    await redis.aclose()
     mongo.close()

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.identity.tokens import Refusal, TokenPair
 from services.auth.applications.schemas import StoredApplication
-from services.auth.applications.service import Change, raised
+from services.auth.changes import Change
 from services.auth.secret_hash import secret_hash
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
@@ -40,36 +40,39 @@ class FakeApplications:
     async def by_client_id(self, client_id):
         return next((each for each in self.known.values() if each.client_id == client_id), None)
 
-    async def get(self, application_id, tenant):
+    async def get(self, application_id, tenant, change=None):
         found = self.known.get(application_id)
         return found if found and found.tenant == tenant else None
 
-    async def list(self, tenant):
+    async def all(self, tenant):
         return [each for each in self.known.values() if each.tenant == tenant]
 
-    async def create(self, made):
+    async def add(self, made, change):
         self.known[made.id] = made
-        self.log.append("stored")
-        return Change(made, [])
 
-    async def rotate(self, application_id, tenant, hashed):
-        found = await self.get(application_id, tenant)
-        if found is None:
-            return None
-        self.known[found.id] = msgspec.structs.replace(raised(found), secret_hash=hashed)
-        self.log.append("stored")
-        return Change(self.known[found.id], [])
+    async def replace(self, made, change):
+        self.known[made.id] = made
 
-    async def delete(self, application_id, tenant):
-        found = await self.get(application_id, tenant)
-        if found is None:
-            return None
-        del self.known[found.id]
-        self.log.append("stored")
-        return Change(raised(found), [])
+    async def remove(self, gone, change):
+        del self.known[gone.id]
 
-    async def relay(self, change):
-        self.log.append("told")
+
+class FakeChanges:
+    """Runs changes without a transaction; `log` and `deeds` say what they came to."""
+
+    def __init__(self, log: list | None = None) -> None:
+        self.log = [] if log is None else log
+        self.deeds: list = []
+
+    async def run(self, caller, work):
+        change = Change(session=None)
+        result = await work(change)
+        for each in change.revocations:
+            self.log.append(("revoked", each.kind, each.subject, each.generation))
+        for deed in change.deeds:
+            self.log.append(deed.action)
+            self.deeds.append(deed)
+        return result
 
 
 class FakeTokens:

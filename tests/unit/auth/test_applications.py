@@ -2,16 +2,20 @@
 
 import pytest
 
-from libs.common.contracts.auth import ApplicationRef, CreateApplication
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Kind
-from services.auth.applications.service import ApplicationService
-from services.auth.revocations.service import Revoker
+from libs.common.identity import Caller, Kind, Principal
+from services.auth.applications.schemas import ApplicationUpdate, NewApplication
+from services.auth.applications.service import ApplicationService, allow_list
 from services.auth.secret_hash import secret_matches
-from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeTokens, application
+from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, application
 
-REFERENCE = ApplicationRef(1_000_000, "t1")
+ID = 1_000_000
 REVOKED = ("revoked", Kind.APPLICATION, "1000000", 4)
+GONE = ("disconnected", CLIENT_ID)
+
+
+def caller(tenant: str = "t1") -> Caller:
+    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="1", super_admin=True))
 
 
 class Platform:
@@ -19,9 +23,14 @@ class Platform:
 
     def __init__(self, *applications) -> None:
         self.log: list = []
-        self.store = FakeApplications(*applications, log=self.log)
-        revoker = Revoker(FakeTokens(log=self.log), None)
-        self.service = ApplicationService(self.store, revoker, self.next_id, self.disconnect)
+        self.store = FakeApplications(*applications)
+        self.changes = FakeChanges(self.log)
+        self.service = ApplicationService(
+            self.store, self.changes, self, self.next_id, self.disconnect
+        )
+
+    async def exists(self, tenant: str) -> bool:
+        return tenant == "t1"
 
     async def next_id(self) -> int:
         return 5
@@ -30,11 +39,31 @@ class Platform:
         self.log.append(("disconnected", user))
 
 
+def rotate(platform, tenant="t1"):
+    return platform.service.rotate(caller(tenant), ID)
+
+
+def delete(platform, tenant="t1"):
+    return platform.service.delete(caller(tenant), ID)
+
+
+def allow(platform, tenant="t1"):
+    return platform.service.allow(caller(tenant), ID, ["192.0.2.0/24"])
+
+
+def update(platform, tenant="t1"):
+    return platform.service.update(caller(tenant), ID, ApplicationUpdate(name="second"))
+
+
+def get(platform, tenant="t1"):
+    return platform.service.get(caller(tenant), ID)
+
+
 async def test_a_new_application_logs_in_with_the_secret_that_is_shown():
     """Only its hash is stored; the name is trimmed."""
     platform = Platform()
 
-    shown = await platform.service.create(CreateApplication(name=" meter "))
+    shown = await platform.service.create(caller(), NewApplication(name=" meter "))
 
     stored = platform.store.known[5]
     assert (shown.application_id, shown.name, stored.generation) == (5, "meter", 1)
@@ -42,32 +71,88 @@ async def test_a_new_application_logs_in_with_the_secret_that_is_shown():
     assert shown.client_secret not in repr(stored)
 
 
-@pytest.mark.parametrize("operation", ["rotate", "delete"])
-async def test_tokens_die_after_the_store_knows_and_before_the_answer(operation):
-    """MongoDB first, then Redis, then the event and the live connections."""
+async def test_there_is_no_application_without_a_tenant():
+    """404, and nothing is stored."""
+    platform = Platform()
+
+    with pytest.raises(NotFound) as caught:
+        await platform.service.create(caller("t2"), NewApplication(name="meter"))
+
+    assert (caught.value.field, platform.store.known) == ("tenant", {})
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"), [(rotate, "rotated"), (delete, "deleted"), (allow, "updated")]
+)
+async def test_what_voids_tokens_ends_connections_too(operation, action):
+    """A new secret, a new allow-list and the end of an application: tokens first."""
     platform = Platform(application())
 
-    await getattr(platform.service, operation)(REFERENCE)
+    await operation(platform)
 
-    assert platform.log == ["stored", REVOKED, "told", ("disconnected", CLIENT_ID)]
+    assert platform.log == [REVOKED, action, GONE]
 
 
-async def test_an_application_without_events_has_no_connections_to_close():
+@pytest.mark.parametrize("operation", [rotate, delete, allow])
+async def test_an_application_without_events_has_no_connections_to_close(operation):
     """It could never connect to the bus."""
     platform = Platform(application(events=False))
 
-    await platform.service.rotate(REFERENCE)
+    await operation(platform)
 
-    assert platform.log == ["stored", REVOKED, "told"]
+    assert GONE not in platform.log
 
 
-@pytest.mark.parametrize("operation", ["get", "rotate", "delete"])
+async def test_a_new_name_leaves_tokens_alone():
+    """They carry it for people only, until they are refreshed."""
+    platform = Platform(application())
+
+    await update(platform)
+
+    assert platform.log == ["updated"]
+    assert (platform.store.known[ID].name, platform.store.known[ID].events) == ("second", True)
+
+
+@pytest.mark.parametrize(("before", "after", "ended"), [(True, False, [GONE]), (False, True, [])])
+async def test_without_events_connections_end(before, after, ended):
+    """The bus is closed to the application from then on; its tokens live."""
+    platform = Platform(application(events=before))
+
+    await platform.service.update(caller(), ID, ApplicationUpdate(name="first", events=after))
+
+    assert platform.log == ["updated", *ended]
+
+
+async def test_only_what_has_changed_is_told():
+    """Before and after have the same names."""
+    platform = Platform(application())
+
+    await allow(platform)
+
+    (deed,) = platform.changes.deeds
+    assert (deed.before, deed.after) == (
+        {"allowed_addresses": []},
+        {"allowed_addresses": ["192.0.2.0/24"]},
+    )
+
+
+async def test_what_changes_nothing_is_not_told():
+    """The same name and the same list again: no entry, and no token ends."""
+    platform = Platform(application(allowed_addresses=("192.0.2.0/24",)))
+
+    await platform.service.update(caller(), ID, ApplicationUpdate(name=" first ", events=True))
+    await platform.service.allow(caller(), ID, ["192.0.2.0/255.255.255.0"])
+
+    assert platform.log == []
+
+
+@pytest.mark.parametrize("operation", [get, rotate, delete, allow, update])
 async def test_an_unknown_application_is_404(operation):
     """So is one of another tenant."""
     platform = Platform(application())
 
     with pytest.raises(NotFound):
-        await getattr(platform.service, operation)(ApplicationRef(1_000_000, "t2"))
+        await operation(platform, "t2")
 
     assert platform.log == []
 
@@ -76,6 +161,54 @@ async def test_an_unknown_application_is_404(operation):
 async def test_a_bad_name_is_refused(name):
     """Blank, overlong, or with control characters."""
     with pytest.raises(InvalidInput) as caught:
-        await Platform().service.create(CreateApplication(name=name))
+        await Platform().service.create(caller(), NewApplication(name=name))
 
     assert caught.value.field == "name"
+
+
+def test_a_list_has_each_entry_once_in_its_shortest_spelling():
+    """Addresses and networks of both families, in the order they came."""
+    given = [
+        " 192.0.2.1 ",
+        "2001:DB8:0:0::1",
+        "10.0.0.0/255.0.0.0",
+        "192.0.2.1/32",
+        "2001:db8::/32",
+        "::ffff:192.0.2.1",
+        "::ffff:10.0.0.0/104",
+        "0.0.0.0/0",
+    ]
+
+    assert allow_list(given) == (
+        "192.0.2.1",
+        "2001:db8::1",
+        "10.0.0.0/8",
+        "2001:db8::/32",
+        "0.0.0.0/0",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "host.example",
+        "192.0.2.256",
+        "192.0.02.1",
+        "192.0.2",
+        "192.0.2.1/33",
+        "192.0.2.1/24",
+        "192.0.2.1:80",
+        "2001:db8::/129",
+        "2001:db8::1/64",
+        "fe80::1%eth0",
+        "*",
+        "12",
+    ],
+)
+def test_what_is_no_network_is_refused_by_its_place(text):
+    """Also an address with the prefix of its network: which of them was meant?"""
+    with pytest.raises(InvalidInput) as caught:
+        allow_list(["192.0.2.1", text])
+
+    assert caught.value.field == "allowed_addresses[1]"

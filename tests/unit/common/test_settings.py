@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from libs.common.settings import ServiceSettings, SettingsInvalid, load
+from libs.common.identity import HeaderSigner, HeaderVerifier, make_keys
+from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load
+from services.gateway.settings import GatewaySettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,3 +34,43 @@ def test_every_bad_variable_is_named():
     for name in ("NEEDED", "COUNT", "FACTOR", "PORT"):
         assert f"THINGWAY_{name}" in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("value", ["LOUD", "info", ""])
+def test_log_level_is_one_that_there_is(value: str):
+    """A level that does not exist is a bad variable, not a service that says nothing."""
+    with pytest.raises(SettingsInvalid, match=r"^THINGWAY_LOG_LEVEL: "):
+        load(ServiceSettings, {"THINGWAY_LOG_LEVEL": value})
+
+
+KEYS = [
+    (GatewaySettings, "THINGWAY_INTERNAL_PRIVATE_KEY"),
+    (StoreSettings, "THINGWAY_INTERNAL_PUBLIC_KEY"),
+]
+
+
+@pytest.mark.parametrize(
+    "value", [None, "", "short", "!" * 43, "é" * 43, "A" * 42, "A" * 43 + "\n"]
+)
+@pytest.mark.parametrize(("kind", "variable"), KEYS)
+def test_text_that_is_no_key_is_a_bad_variable(kind: type, variable: str, value: str | None):
+    """A key that is missing or none is named before anything starts, and not repeated."""
+    environment = {"THINGWAY_UPSTREAMS": "device=http://d"}
+    if value is not None:
+        environment[variable] = value
+    with pytest.raises(SettingsInvalid, match=f"^{variable}") as caught:
+        load(kind, environment)
+    assert not value or value not in str(caught.value)
+
+
+def test_every_text_that_passes_is_a_key():
+    """What the settings take, signer and verifier take: the made keys, and the extremes."""
+    private, public = make_keys()
+    for secret, proof in ((private, public), ("A" * 43, "_" * 43), ("-" * 43, "z" * 43)):
+        environment = {
+            "THINGWAY_UPSTREAMS": "device=http://d",
+            "THINGWAY_INTERNAL_PRIVATE_KEY": secret,
+            "THINGWAY_INTERNAL_PUBLIC_KEY": proof,
+        }
+        HeaderSigner(load(GatewaySettings, environment).internal_private_key)
+        HeaderVerifier(load(StoreSettings, environment).internal_public_key)

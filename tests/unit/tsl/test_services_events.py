@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from libs.common.tsl import Fault, InvalidValues, MalformedReport, UnknownService
+from libs.common.tsl import (
+    Fault,
+    InvalidValues,
+    MalformedReport,
+    UnknownService,
+    generic_tsl,
+)
 from tests.unit.tsl.documents import param, sensor, tsl
 
 DECLARED = sensor()
@@ -88,6 +94,18 @@ def test_no_inputs_are_fine_where_none_are_required(given):
         THING.check_service_inputs("fetch", given)
 
     assert refused.value.faults == [Fault("inputs.from", "is required")]
+
+
+@pytest.mark.parametrize("given", [[], [1], "", "x", 0, False], ids=repr)
+@pytest.mark.parametrize("thing", [THING, generic_tsl()], ids=["declared", "open"])
+def test_inputs_and_outputs_are_objects(thing, given):
+    """The fault names the whole; an empty list or text is not "none given"."""
+    with pytest.raises(InvalidValues) as inputs:
+        thing.check_service_inputs("fetch", given)
+    with pytest.raises(InvalidValues) as outputs:
+        thing.check_service_outputs("fetch", given)
+    assert inputs.value.faults == [Fault("inputs", "must be an object")]
+    assert outputs.value.faults == [Fault("outputs", "must be an object")]
 
 
 def test_an_unknown_service_is_told_from_wrong_inputs():

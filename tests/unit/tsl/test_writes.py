@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.tsl import Fault, InvalidValues
+from libs.common.tsl import Fault, InvalidValues, generic_tsl
 from tests.unit.tsl.documents import prop, tsl
 
 SETTINGS = [
@@ -138,3 +138,12 @@ def test_nothing_is_changed_in_place():
 def test_a_long_key_is_cut_in_its_fault():
     """An error answer stays short."""
     assert len(faults(**{"k" * 10_000: 1})[0].path) < 200
+
+
+@pytest.mark.parametrize("given", [None, [], [{"w": 1}], "w", 1, True], ids=repr)
+@pytest.mark.parametrize("thing", [tsl(*SETTINGS), generic_tsl()], ids=["declared", "open"])
+def test_what_is_no_object_cannot_be_written(thing, given):
+    """The fault names the whole; a list of properties is no write either."""
+    with pytest.raises(InvalidValues) as refused:
+        thing.check_write(given, {})
+    assert refused.value.faults == [Fault("properties", "must be an object")]

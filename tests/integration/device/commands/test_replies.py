@@ -61,7 +61,7 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
         await process.ingest.handle(messages)
     assert (await state(world, 5)).status == "SUCCESS"
     assert [row["p"] for row in await world.stored()] == [{"interval": 5}]
-    assert await world.latest.of(7) == {"interval": 5}
+    assert await world.latest_of(7) == {"interval": 5}
     assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
     assert await world.totals() == Totals(stored=1, rejected=0)
     assert await world.database["outbox"].count_documents({}) == 0
@@ -237,7 +237,7 @@ async def test_a_device_that_comes_back_is_sent_its_commands_at_once(world: Worl
     """Waking makes open commands due, oldest first, whatever their ids."""
     early = now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
-    await world.commands.rest(await world.commands.open_of(7))
+    await world.commands.rest([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     await delivery(world).once()

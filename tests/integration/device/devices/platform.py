@@ -30,6 +30,7 @@ from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.schemas import Credentials
 from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
+from services.device.entities.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
 from services.device.products.service import ProductService
@@ -157,7 +158,7 @@ class Platform:
 async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     """Start the features on a database of their own."""
     mongo = Mongo(mongo_url, database)
-    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *RPS])
+    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *RPS, *ENTITIES])
     for name in ("outbox", "latest"):
         await mongo.database.create_collection(name)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()

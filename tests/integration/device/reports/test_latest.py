@@ -23,11 +23,11 @@ async def test_any_order_of_reports_gives_the_same_latest_values(world: World):
     wanted = {"a": 3, "b": 2, "c": [1, 2], "s": {"x": 3, "y": 2, "n": {"p": 1, "q": 2}}}
     for number, order in enumerate(permutations(reports), 1):
         await world.latest.apply([(number, ts, values) for ts, values in order])
-        found = await world.latest.of(number)
+        found = await world.latest_of(number)
         assert {key: found[key] for key in "abc"} == {key: wanted[key] for key in "abc"}
     for ts, values in reports:
         await world.latest.apply([(1000, ts, values)])
-    assert await world.latest.of(1000) == wanted
+    assert await world.latest_of(1000) == wanted
 
 
 async def test_an_older_report_fills_in_and_never_overwrites(world: World):
@@ -35,7 +35,7 @@ async def test_an_older_report_fills_in_and_never_overwrites(world: World):
     await world.latest.apply([(1, 100, {"a": "new"})])
     await world.latest.apply([(1, 50, {"a": "old", "b": "old"})])
     await world.latest.apply([(1, 40, {"b": "older"})])
-    assert await world.latest.of(1) == {"a": "new", "b": "old"}
+    assert await world.latest_of(1) == {"a": "new", "b": "old"}
     document = await world.database["latest"].find_one({"_id": 1})
     assert (document["t"], document["v"]["a"]["t"], document["v"]["b"]["t"]) == (100, 100, 50)
 
@@ -47,7 +47,7 @@ async def test_a_struct_that_is_reported_in_part_keeps_its_other_members(world: 
     if late:
         await world.latest.apply([(1, 99, {"t": 1})])  # the next one is older than this
     await world.latest.apply([(1, 20, {"s": {"b": 2, "n": {"q": 2}}})])
-    assert (await world.latest.of(1))["s"] == {"a": 1, "b": 2, "n": {"p": 1, "q": 2}}
+    assert (await world.latest_of(1))["s"] == {"a": 1, "b": 2, "n": {"p": 1, "q": 2}}
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -57,7 +57,7 @@ async def test_a_value_may_change_its_type(world: World, late: bool):
     if late:
         await world.latest.apply([(1, 99, {"t": 1})])
     await world.latest.apply([(1, 20, {"a": {"x": 1}, "b": 2, "c": {"y": 1}, "d": {"z": 1}})])
-    found = await world.latest.of(1)
+    found = await world.latest_of(1)
     assert [found[key] for key in "abcd"] == [{"x": 1}, 2, {"y": 1}, {"z": 1}]
 
 
@@ -68,7 +68,7 @@ async def test_an_empty_object_takes_nothing_away(world: World, late: bool):
     if late:
         await world.latest.apply([(1, 99, {"t": 1})])
     await world.latest.apply([(1, 20, {"s": {"a": {}}, "n": {}})])
-    found = await world.latest.of(1)
+    found = await world.latest_of(1)
     assert (found["s"], found["n"]) == ({"a": {"b": 1}}, {})
 
 
@@ -76,7 +76,7 @@ async def test_values_that_look_like_expressions_are_values(world: World):
     """Text that begins with a dollar is never computed."""
     await world.latest.apply([(1, 99, {"z": 1})])
     await world.latest.apply([(1, 10, {"a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}})])
-    assert await world.latest.of(1) == {"z": 1, "a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}}
+    assert await world.latest_of(1) == {"z": 1, "a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}}
 
 
 async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
@@ -85,9 +85,9 @@ async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
     await world.latest.apply(
         [(1, 10, {"a": 0, "b": 1}), (2, 20, {"a": {"x": 1}}), (3, 5, {"a": 7})]
     )
-    assert await world.latest.of(1) == {"a": 1, "b": 1}
-    assert await world.latest.of(2) == {"a": {"x": 1}}
-    assert await world.latest.of(3) == {"a": 7}
+    assert await world.latest_of(1) == {"a": 1, "b": 1}
+    assert await world.latest_of(2) == {"a": {"x": 1}}
+    assert await world.latest_of(3) == {"a": 7}
 
 
 async def test_a_thing_whose_values_outgrow_a_document_does_not_stop_its_batch(world: World):
@@ -95,8 +95,8 @@ async def test_a_thing_whose_values_outgrow_a_document_does_not_stop_its_batch(w
     large = "x" * 1_000_000
     for number in range(17):
         await world.latest.apply([(1, number, {f"k{number}": large}), (2, number, {"a": number})])
-    assert await world.latest.of(2) == {"a": 16}
-    assert 10 < len(await world.latest.of(1)) < 17
+    assert await world.latest_of(2) == {"a": 16}
+    assert 10 < len(await world.latest_of(1)) < 17
 
 
 async def test_two_writers_at_once_leave_the_newest(world: World):
@@ -107,4 +107,4 @@ async def test_two_writers_at_once_leave_the_newest(world: World):
             world.latest.apply([(number, 10, {"a": 1, "b": 1})]),
             other.apply([(number, 20, {"a": 2, "c": 2})]),
         )
-        assert await world.latest.of(number) == {"a": 2, "b": 1, "c": 2}
+        assert await world.latest_of(number) == {"a": 2, "b": 1, "c": 2}

@@ -95,7 +95,7 @@ async def test_an_open_device_may_report_anything_and_never_stops_ingest(world: 
     assert totals.stored + totals.rejected == 3 * len(OPEN)
     await world.drained()
     for number in range(1, len(OPEN) + 1):
-        await world.latest.of(number)
+        await world.latest_of(number)
 
 
 async def test_a_message_that_breaks_ingest_is_alone_in_dead_after_some_tries(

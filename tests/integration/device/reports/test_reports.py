@@ -22,7 +22,7 @@ async def test_a_report_is_stored_shown_and_announced_before_it_is_acknowledged(
     await world.deal(1)
     (row,) = await world.stored()
     assert row["p"] == {"temperature": 20.0}
-    assert await world.latest.of(7) == {"temperature": 20.0}
+    assert await world.latest_of(7) == {"temperature": 20.0}
     ((subject, body),) = await world.said()
     assert subject == "event.default.device.7.reported"
     assert (body["ts"], body["properties"]) == (ts, {"temperature": 20.0})
@@ -149,7 +149,7 @@ async def test_data_storage_off_keeps_latest_values_only(world: World):
     await world.say(sn, {"properties": {"temperature": 3}})
     await world.deal(1)
     assert await world.stored() == []
-    assert await world.latest.of(7) == {"temperature": 3.0}
+    assert await world.latest_of(7) == {"temperature": 3.0}
     assert await world.totals() == Totals(stored=1, rejected=0)
 
 

@@ -18,6 +18,7 @@ from libs.common.store.mongo import Mongo
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
 from services.device.commands.writer import CommandWriter
+from services.device.entities.keeper import ShapeKeeper
 from services.device.history.partitions import DAY_MS, Partitions
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
@@ -121,6 +122,7 @@ class World:
             store=ReportStore(self.mongo, partitions, ledger),
             latest=self.latest,
             facts=Facts(self.database),
+            shapes=ShapeKeeper(self.database),
             replies=replies,
             retention_ms=RETENTION_MS,
         )
@@ -169,6 +171,10 @@ class World:
     async def deal(self, count: int) -> None:
         """Let the first process deal with the next `count` messages."""
         await self.first.ingest.handle(await self.fetch(count))
+
+    async def latest_of(self, number: int) -> dict[str, Any]:
+        """The latest values of one device."""
+        return (await self.latest.of([number])).get(number, {})
 
     async def waiting(self) -> int:
         """How many messages `UPLINK` still holds, once acknowledgements have arrived."""

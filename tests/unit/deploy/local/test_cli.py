@@ -20,10 +20,12 @@ def write(path: Path, content: object) -> Path:
 def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ports 8080, 1883 and 4222 on the loopback, data in `./.data`."""
     monkeypatch.delenv("THINGWAY_DATA", raising=False)
+    monkeypatch.delenv("THINGWAY_ADMIN_EMAIL", raising=False)
     monkeypatch.chdir(tmp_path)
     given = parser().parse_args(["up"])
     assert (given.port, given.mqtt_port, given.nats_port) == (8080, 1883, 4222)
     assert (given.host, given.workers, given.data) == ("127.0.0.1", 1, tmp_path / ".data")
+    assert given.admin_email == "admin@thingway.local"
 
 
 def test_the_data_directory_comes_from_the_environment(
@@ -56,7 +58,15 @@ def test_senseless_arguments_are_refused(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["up"], ["simulate"], ["app"], ["app", "create"], ["product", "import"], ["doctor"]],
+    [
+        ["up"],
+        ["simulate"],
+        ["app"],
+        ["app", "create"],
+        ["user", "reset-password"],
+        ["product", "import"],
+        ["doctor"],
+    ],
 )
 def test_every_command_has_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` explains the command."""

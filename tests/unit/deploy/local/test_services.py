@@ -27,6 +27,7 @@ def environments(state: State) -> dict[str, dict[str, str]]:
     [
         ("THINGWAY_INTERNAL_PRIVATE_KEY", "gateway"),
         ("THINGWAY_CALLOUT_SEED", "auth"),
+        ("THINGWAY_CONSOLE_CLIENT_SECRET", "auth"),
         ("THINGWAY_SYS_NATS_PASSWORD", "device"),
         ("THINGWAY_UPSTREAMS", "gateway"),
     ],
@@ -72,7 +73,16 @@ def test_the_acl_knows_nobody_else(state: State) -> None:
     users = services.redis_users(state)
     lines = render_acl(users).splitlines()
     assert lines[0].startswith("user default off")
-    assert {line.split()[1] for line in lines[1:]} == {"auth", "device", "gateway"}
+    assert {line.split()[1] for line in lines[1:]} == {"auth", "device", "gateway", "management"}
     for line, user in zip(lines[1:], users, strict=True):
         assert user.password not in line
-        assert line.endswith("+@all -@admin -@dangerous")
+        rights = "+@read +@connection -@dangerous" if user.reads else "+@all -@admin -@dangerous"
+        assert line.endswith(rights)
+
+
+def test_live_updates_read_tokens_and_write_nothing(state: State) -> None:
+    """`management` looks at the state of tokens; only who issues them may change it."""
+    (reader,) = (user for user in services.redis_users(state) if user.reads)
+    assert reader.name == "management"
+    (line,) = (one for one in render_acl([reader]).splitlines() if "management" in one)
+    assert "%R~tw:*" in line.split()

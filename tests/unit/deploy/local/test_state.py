@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import lock, ports, ready
+from deploy.local import console, lock, ports, ready
 from deploy.local import state as states
 from deploy.local.errors import CommandError, Exit, LauncherError
-from deploy.local.state import Addresses, Application, Device, State
+from deploy.local.state import Addresses, Application, Device, State, User
 
 ADDRESSES = Addresses("http://127.0.0.1:8080", "mqtt://127.0.0.1:1883", "nats://127.0.0.1:4222")
 
@@ -104,12 +104,14 @@ def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
 
 
 def test_ready_file_follows_the_state(tmp_path: Path) -> None:
-    """The file carries the application's credentials in the NATS address, and the pids."""
+    """The file carries all credentials, the application's in the NATS address too, and the pids."""
     states.save(
         tmp_path,
         State(
             addresses=ADDRESSES,
+            secrets={console.CLIENT_ID: "console", console.CLIENT_SECRET: "its secret"},
             application=Application(1, "id", "secret"),
+            user=User("admin@example.com", "Passw0rd"),
             device=Device("DEMO1", 7, "key"),
         ),
     )
@@ -117,6 +119,8 @@ def test_ready_file_follows_the_state(tmp_path: Path) -> None:
     found = ready.read(tmp_path)
     assert found is not None
     assert found.nats_url == "nats://id:secret@127.0.0.1:4222"
+    assert found.user == ready.ReadyUser("admin@example.com", "Passw0rd")
+    assert found.console_client == ready.ReadyClient("console", "its secret")
     assert found.pids == {"mongod": 42}
     assert (tmp_path / ready.FILE_NAME).stat().st_mode & 0o777 == 0o600
     ready.remove(tmp_path)

@@ -3,17 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from libs.common.bus import OutboxEntry
-from libs.common.errors import InvalidInput, NotFound, TooLarge
+from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
+from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.model import Command
 from services.device.commands.schemas import Config, CreateTasks, ProfileValue
-from services.device.commands.service import CommandService, describe, read_device_ids
+from services.device.commands.service import (
+    READ_AT_ONCE,
+    CommandService,
+    describe,
+    read_device_ids,
+)
 from services.device.things import Thing
+from services.device.things.access import device_not_found
+from tests.integration.device.reports.world import TSL
 from tests.unit.device.things.examples import thing
 
 ME = Principal(Kind.APPLICATION, "default", "1")
@@ -24,6 +33,8 @@ class World:
     """Stands for every collaborator of the service."""
 
     mine: Thing = field(default_factory=thing)
+    others: list[Thing] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
     latest: dict[str, Any] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     entries: list[OutboxEntry] = field(default_factory=list)
@@ -31,11 +42,17 @@ class World:
     number: int = 100
 
     async def of(self, first: Any, device_id: int | None = None) -> Any:
+        """Latest values of things, or the thing of an id."""
         if device_id is None:
-            return dict(self.latest)
-        if device_id != self.mine.id:
-            raise NotFound("no")
-        return self.mine
+            return {one: dict(self.latest) for one in first}
+        found = await self.all_of(first, [device_id])
+        if not found:
+            raise device_not_found(device_id)
+        return found[device_id]
+
+    async def all_of(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
+        self.reads.append(len(ids))
+        return {one.id: one for one in [self.mine, *self.others] if one.id in ids}
 
     async def take(self) -> int:
         self.number += 1
@@ -48,8 +65,12 @@ class World:
     async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         return next((one for one in self.commands if one.id == command_id), None)
 
-    async def open_of(self, thing_id: int) -> list[Command]:
-        return self.commands
+    async def pending(self, ids: Sequence[int], kind: str) -> dict[int, dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {one: {} for one in ids}
+        for command in self.commands:
+            if command.kind == kind and command.thing_id in found:
+                found[command.thing_id].update(command.settings())
+        return found
 
     async def profile(self, thing_id: int) -> dict[str, Any]:
         return dict(self.confirmed)
@@ -154,6 +175,53 @@ async def test_a_task_for_a_device_that_is_not_mine_creates_none(world: World):
     with pytest.raises(NotFound):
         await world.service().create_tasks(ME, CreateTasks("TSL", "7;8", config))
     assert world.commands == []
+
+
+async def _refusal(world: World, ids: list[int], config: Config) -> tuple[Any, ...] | None:
+    """How tasks for `ids` are refused, or None; what is written is forgotten."""
+    kind = "PROFILE" if config.values else "TSL"
+    try:
+        await world.service().create_tasks(ME, CreateTasks(kind, list(ids), config))
+    except ThingwayError as error:
+        return type(error), error.code, error.field, error.text
+    finally:
+        world.commands.clear()
+    return None
+
+
+@pytest.mark.parametrize("ids", list(permutations([7, 8, 9])), ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(),
+        Config(properties={"interval": 1}),
+        Config(properties={"interval": "x", "nope": 1}),
+        Config(values=[ProfileValue("a", 1)]),
+        Config(values=[ProfileValue("a", 2**64)]),
+    ],
+    ids=["empty", "good for one", "bad", "profile", "bad profile"],
+)
+async def test_devices_read_together_are_refused_as_one_by_one(
+    world: World, ids: tuple[int, ...], config: Config
+):
+    """A TSL with `interval`, one without, and a device that is not mine: the first counts."""
+    empty = compile_tsl(parse_document({**TSL, "properties": TSL["properties"][:1]}))
+    world.others = [thing(id=9, tsl=empty)]
+    alone = [await _refusal(world, [one], config) for one in ids]
+    assert await _refusal(world, list(ids), config) == next(filter(None, alone))
+
+
+async def test_a_thousand_devices_are_read_in_batches(world: World):
+    """Neither one by one nor all in memory; every device gets its own command, in order."""
+    world.others = [thing(id=number) for number in range(8, 1007)]
+    ids = list(range(1006, 6, -1))
+    config = Config(properties={"limits": {"low": 3}})
+    world.latest = {"limits": {"low": 1, "high": 9}}
+    created = await world.service().create_tasks(ME, CreateTasks("TSL", ids, config))
+    assert [one.device_id for one in created] == ids
+    assert world.reads == [READ_AT_ONCE] * (1000 // READ_AT_ONCE)
+    payload = {"properties": {"limits": {"low": 3, "high": 9}}}
+    assert [command.payload for command in world.commands] == [payload] * 1000
 
 
 async def test_a_command_that_no_message_can_carry_is_refused(world: World):

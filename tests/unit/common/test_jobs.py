@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from services.device.wiring import running
+from libs.common.jobs import running
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,162 @@
+"""What entities cost that nobody stores: a search over all of them, and adding a device.
+
+`device` runs on servers without logins and is called as the gateway calls it. Devices are
+written past it, `DEVICES` of a product with `MEMBERS` members. Rounds alternate; medians
+count.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from pymongo import MongoClient
+
+from bench.stack import ready, stack
+from bench.table import Row, middle
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+
+DEVICES, MEMBERS = 100_000, 50
+SMALL_TSL, LARGE_TSL = 10, 1_000
+SEARCHES, ADDED = 60, 200
+TENANT = "default"
+PRODUCT = "/device/openapi/v1/products"
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Running:
+    """The running service."""
+
+    http: aiohttp.ClientSession
+    signer: HeaderSigner
+    mongo: MongoClient[Json]
+
+    async def call(self, kind: Kind, method: str, path: str, body: Json) -> float:
+        """Call an operation; return the seconds it took."""
+        principal = Principal(kind, TENANT, "1", super_admin=kind is Kind.USER)
+        headers = {PRINCIPAL_HEADER: self.signer.sign(principal)}
+        started = time.perf_counter()
+        async with self.http.request(method, path, json=body, headers=headers) as answer:
+            content = await answer.read()
+            seconds = time.perf_counter() - started
+        if not answer.ok:
+            raise RuntimeError(f"{method} {path}: {answer.status} {content[:500]!r}")
+        return seconds
+
+    async def put_product(self, model: str, members: int) -> None:
+        """A product with this many properties."""
+        properties = [
+            {"id": f"value_{number}", "accessMode": "R", "dataSpec": {"dataType": "FLOAT"}}
+            for number in range(members)
+        ]
+        tsl = {"version": "v1", "properties": properties}
+        body = {"name": model, "tsl": tsl}
+        await self.call(Kind.APPLICATION, "PUT", f"{PRODUCT}/{model}", body)
+
+
+@asynccontextmanager
+async def _running() -> AsyncIterator[Running]:
+    private, public = make_keys()
+    async with stack() as servers:
+        _, port = servers.start(
+            "services.device", THINGWAY_INTERNAL_PUBLIC_KEY=public, THINGWAY_LOG_LEVEL="WARNING"
+        )
+        await ready(port)
+        mongo: MongoClient[Json] = MongoClient(servers.mongo_url)
+        with mongo:
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
+                yield Running(http, HeaderSigner(private), mongo)
+
+
+def _fill(running: Running) -> None:
+    """Devices as `device` would have written them."""
+    devices = running.mongo["bench"]["devices"]
+    now = datetime.now(UTC)
+    for first in range(0, DEVICES, 10_000):
+        devices.insert_many(
+            {
+                "_id": number,
+                "tenant": TENANT,
+                "sn": f"BENCH{number}",
+                "snKey": f"BENCH{number}",
+                "integration": "direct",
+                "identifier": f"BENCH{number}",
+                "name": f"device {number}",
+                "model": "FIFTY",
+                "tslVersion": "v1",
+                "createdAt": now,
+                "updatedAt": now,
+            }
+            for number in range(first + 1, min(first + 10_000, DEVICES) + 1)
+        )
+
+
+async def searches(running: Running) -> list[Row]:
+    """The first page of entities against the first page of devices."""
+    await running.put_product("FIFTY", MEMBERS)
+    await asyncio.to_thread(_fill, running)
+    page = {"page_size": 10, "page_number": 1}
+    by_key = {**page, "sorts": [{"direction": "ASC", "property": "key"}]}
+    asked: dict[str, tuple[str, Json]] = {
+        "devices": ("/device/search", page),
+        "entities": ("/entity/search", page),
+        "entities by key": ("/entity/search", by_key),
+        "entities by keyword": ("/entity/search", {**page, "keyword": "value_7"}),
+    }
+    times: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(SEARCHES):
+        for name, (path, body) in asked.items():
+            times[name].append(await running.call(Kind.USER, "POST", path, body))
+    found = {name: middle(some) * 1000 for name, some in times.items()}
+    devices = found.pop("devices")
+    return [
+        Row(
+            f"first page of {name}, {DEVICES:,} devices of {MEMBERS}, ms",
+            f"{ms:.1f}",
+            f"{devices:.1f} devices",
+            ms / devices,
+            "<= 5.0",
+            ms <= 5 * devices,
+        )
+        for name, ms in found.items()
+    ]
+
+
+async def additions(running: Running) -> list[Row]:
+    """Adding a device of a product with many members against one with few."""
+    times: dict[str, list[float]] = {"SMALL": [], "LARGE": []}
+    await running.put_product("SMALL", SMALL_TSL)
+    await running.put_product("LARGE", LARGE_TSL)
+    for number in range(ADDED):
+        for model, some in times.items():
+            body = {"snDevEUI": f"{model}{number}", "name": "added", "model": model}
+            path = "/device/openapi/v1/devices"
+            some.append(await running.call(Kind.APPLICATION, "POST", path, body))
+    small, large = (middle(some) * 1000 for some in times.values())
+    return [
+        Row(
+            f"adding a device, TSL of {LARGE_TSL:,} members, ms",
+            f"{large:.2f}",
+            f"{small:.2f} with {SMALL_TSL}",
+            large / small,
+            "<= 1.2",
+            large <= 1.2 * small,
+        )
+    ]
+
+
+async def run() -> list[Row]:
+    """All rows."""
+    async with _running() as running:
+        return [*await additions(running), *await searches(running)]
+
+
+if __name__ == "__main__":
+    for row in asyncio.run(run()):
+        print(row)

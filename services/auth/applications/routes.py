@@ -1,0 +1,117 @@
+"""`/application`: applications of the device open API, for super-admins."""
+
+from typing import Any
+
+from litestar import Request, delete, get, post, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.contracts.auth import ApplicationSecret
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http.guards import super_admins
+from libs.common.http.request import caller_of
+from services.auth.applications.schemas import (
+    AllowedAddresses,
+    ApplicationSearch,
+    ApplicationUpdate,
+    NewApplication,
+    ShownApplication,
+    ShownSecret,
+)
+from services.auth.applications.service import ApplicationService
+
+HttpRequest = Request[Any, Any, Any]
+Applications = NamedDependency[ApplicationService]
+
+_SHARED: dict[str, Any] = {
+    "guards": [super_admins],
+    "responses": CONSOLE_REFUSALS,
+    "status_code": 200,
+    "tags": ["Applications"],
+}
+
+
+@post("/application", **_SHARED)
+async def create_application(
+    request: HttpRequest, applications: Applications, data: JSONBody[NewApplication]
+) -> Answer[ShownSecret]:
+    """Create an application; its secret is shown only here."""
+    return answer(request, _secret(await applications.create(caller_of(request), data)))
+
+
+@post("/application/search", **_SHARED)
+async def search_applications(
+    request: HttpRequest, applications: Applications, data: JSONBody[ApplicationSearch]
+) -> Answer[list[ShownApplication] | Page[ShownApplication]]:
+    """Search applications by part of their name or client id."""
+    found, total = await applications.search(caller_of(request), data)
+    return answer(request, data.listed([application.shown for application in found], total))
+
+
+@get("/application/{application_id:str}", **_SHARED)
+async def get_application(
+    request: HttpRequest, applications: Applications, application_id: PathId
+) -> Answer[ShownApplication]:
+    """Get an application, without its secret."""
+    return answer(request, (await applications.get(caller_of(request), application_id)).shown)
+
+
+@put("/application/{application_id:str}", **_SHARED)
+async def update_application(
+    request: HttpRequest,
+    applications: Applications,
+    application_id: PathId,
+    data: JSONBody[ApplicationUpdate],
+) -> Answer[None]:
+    """Rename an application, and say whether it may read events."""
+    await applications.update(caller_of(request), application_id, data)
+    return answer(request)
+
+
+@delete("/application/{application_id:str}", **_SHARED)
+async def delete_application(
+    request: HttpRequest, applications: Applications, application_id: PathId
+) -> Answer[None]:
+    """Delete an application; its tokens end at once."""
+    await applications.delete(caller_of(request), application_id)
+    return answer(request)
+
+
+@post("/application/{application_id:str}/secret", **_SHARED)
+async def regenerate_secret(
+    request: HttpRequest, applications: Applications, application_id: PathId
+) -> Answer[ShownSecret]:
+    """Make a new secret, shown only here; the old one and all tokens end at once."""
+    return answer(request, _secret(await applications.rotate(caller_of(request), application_id)))
+
+
+@put("/application/{application_id:str}/allowed-addresses", **_SHARED)
+async def set_allowed_addresses(
+    request: HttpRequest,
+    applications: Applications,
+    application_id: PathId,
+    data: JSONBody[AllowedAddresses],
+) -> Answer[AllowedAddresses]:
+    """Set the addresses and networks that the application may call from; its tokens end."""
+    changed = await applications.allow(caller_of(request), application_id, data.allowed_addresses)
+    return answer(request, AllowedAddresses(allowed_addresses=list(changed.allowed_addresses)))
+
+
+def _secret(made: ApplicationSecret) -> ShownSecret:
+    return ShownSecret(
+        application_id=str(made.application_id),
+        name=made.name,
+        client_id=made.client_id,
+        client_secret=made.client_secret,
+    )
+
+
+ROUTES = (
+    create_application,
+    search_applications,
+    get_application,
+    update_application,
+    delete_application,
+    regenerate_secret,
+    set_allowed_addresses,
+)

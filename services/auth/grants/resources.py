@@ -1,0 +1,47 @@
+"""Reads the resources of requests."""
+
+from collections.abc import Iterable, Sequence
+
+from libs.common.contracts.access import ResourceRef, ResourceType
+from libs.common.errors import InvalidInput
+from libs.common.http.console import MAX_ID
+from services.auth.grants.schemas import Resource, SentResource
+
+MAX_INTEGRATION = 127
+"""Most characters of an integration's id."""
+MAX_DIGITS = 16
+
+
+def resources_of(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
+    """The resources, each once, in the order they came; raise `InvalidInput` that names one."""
+    if not sent:
+        raise InvalidInput("resources is empty", field="resources", code="parameter_syntax_error")
+    found = (
+        Resource(each.type, _id(each.type, each.id, f"resources[{at}].id"))
+        for at, each in enumerate(sent)
+    )
+    return list(dict.fromkeys(found))
+
+
+def shown_ids(resources: Iterable[Resource]) -> list[str]:
+    """Resources as the audit log has them, such as `DEVICE 1000000`."""
+    return [f"{resource.type.value} {resource.id}" for resource in resources]
+
+
+def _id(kind: ResourceType, sent: int | str, field: str) -> int | str:
+    if kind is ResourceType.INTEGRATION:
+        return _integration(sent, field)
+    text = str(sent)
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise InvalidInput(f"the id of a {kind.value} is a decimal number", field=field)
+    if not 1 <= int(text) <= MAX_ID:
+        raise InvalidInput(f"must be from 1 to {MAX_ID}", field=field)
+    return int(text)
+
+
+def _integration(sent: int | str, field: str) -> str:
+    if not isinstance(sent, str) or not sent.strip() or not sent.isprintable():
+        raise InvalidInput("the id of an INTEGRATION is its name", field=field)
+    if len(sent) > MAX_INTEGRATION:
+        raise InvalidInput(f"must have at most {MAX_INTEGRATION} characters", field=field)
+    return sent

@@ -1,0 +1,188 @@
+"""`/user/roles/{role_id}`: the resources of roles, for super-admins."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Request, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.contracts.names import DescribedDashboard
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http.guards import super_admins
+from libs.common.http.request import caller_of
+from services.auth.grants.listings import DeviceRow, Listings
+from services.auth.grants.resources import resources_of
+from services.auth.grants.schemas import (
+    CandidateDevice,
+    CandidateIntegration,
+    ResourceList,
+    ResourceSearch,
+    ShownDashboard,
+    ShownDevice,
+    ShownIntegration,
+    ShownResource,
+)
+from services.auth.grants.service import GrantService
+from services.auth.roles.schemas import Person, Search
+
+HttpRequest = Request[Any, Any, Any]
+Grants = NamedDependency[GrantService]
+Lists = NamedDependency[Listings]
+SearchBody = JSONBody[Search | None]
+"""Lists of everything come without a body as well."""
+
+_SHARED: dict[str, Any] = {
+    "guards": [super_admins],
+    "responses": CONSOLE_REFUSALS,
+    "status_code": 200,
+    "tags": ["Roles"],
+}
+_ONE = "/user/roles/{role_id:str}"
+
+
+@post(f"{_ONE}/resources", **_SHARED)
+async def list_resources(
+    request: HttpRequest,
+    grants: Grants,
+    role_id: PathId,
+    data: JSONBody[ResourceSearch | None] = None,
+) -> Answer[list[ShownResource] | Page[ShownResource]]:
+    """What a role is granted, of one type or of all."""
+    wanted = data or ResourceSearch()
+    found, total = await grants.search(caller_of(request), role_id, wanted)
+    shown = [ShownResource(resource_id=str(each.id), resource_type=each.type) for each in found]
+    return answer(request, wanted.listed(shown, total))
+
+
+@post(f"{_ONE}/associate-resource", **_SHARED)
+async def add_resources(
+    request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+) -> Answer[dict[str, str]]:
+    """Grant resources to a role."""
+    await grants.add(caller_of(request), role_id, resources_of(data.resources))
+    return answer(request, {})
+
+
+@post(f"{_ONE}/disassociate-resource", **_SHARED)
+async def remove_resources(
+    request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+) -> Answer[dict[str, str]]:
+    """Take resources of exactly these types and ids from a role."""
+    await grants.remove(caller_of(request), role_id, resources_of(data.resources))
+    return answer(request, {})
+
+
+@post(f"{_ONE}/integrations", **_SHARED)
+async def list_role_integrations(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
+    """The integrations that a role is granted."""
+    wanted = data or Search()
+    found = await listings.integrations(caller_of(request), role_id, wanted)
+    shown = [
+        ShownIntegration(
+            integration_id=each.id,
+            integration_name=each.name,
+            device_num=each.devices,
+            entity_num=each.entities,
+        )
+        for each in found
+    ]
+    return answer(request, wanted.cut(shown))
+
+
+@post(f"{_ONE}/undistributed-integrations", **_SHARED)
+async def list_other_integrations(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[CandidateIntegration] | Page[CandidateIntegration]]:
+    """The integrations that a role is not granted."""
+    wanted = data or Search()
+    found = await listings.other_integrations(caller_of(request), role_id, wanted)
+    shown = [
+        CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
+    ]
+    return answer(request, wanted.cut(shown))
+
+
+@post(f"{_ONE}/devices", **_SHARED)
+async def list_role_devices(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownDevice] | Page[ShownDevice]]:
+    """The devices that a role shows, by themselves or through their integration."""
+    wanted = data or Search()
+    rows, total = await listings.devices(caller_of(request), role_id, wanted)
+    shown = [ShownDevice(**_device(row), role_integration=row.through_integration) for row in rows]
+    return answer(request, wanted.listed(shown, total))
+
+
+@post(f"{_ONE}/undistributed-devices", **_SHARED)
+async def list_other_devices(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[CandidateDevice] | Page[CandidateDevice]]:
+    """The devices that a role does not show."""
+    wanted = data or Search()
+    rows, total = await listings.other_devices(caller_of(request), role_id, wanted)
+    return answer(request, wanted.listed([CandidateDevice(**_device(row)) for row in rows], total))
+
+
+@post(f"{_ONE}/dashboards", **_SHARED)
+async def list_role_dashboards(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
+    """The dashboards that a role is granted."""
+    wanted = data or Search()
+    found, makers = await listings.dashboards(caller_of(request), role_id, wanted)
+    return answer(request, wanted.cut([_dashboard(each, makers) for each in found]))
+
+
+@post(f"{_ONE}/undistributed-dashboards", **_SHARED)
+async def list_other_dashboards(
+    request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
+    """The dashboards that a role is not granted."""
+    wanted = data or Search()
+    found, makers = await listings.other_dashboards(caller_of(request), role_id, wanted)
+    return answer(request, wanted.cut([_dashboard(each, makers) for each in found]))
+
+
+def _device(row: DeviceRow) -> dict[str, Any]:
+    device = row.device
+    return {
+        "device_id": str(device.id),
+        "device_name": device.name,
+        "created_at": str(device.created_at),
+        "integration_id": device.integration,
+        "integration_name": row.integration_name,
+        **_maker(device.user_id, row.person),
+    }
+
+
+def _dashboard(dashboard: DescribedDashboard, makers: Mapping[int, Person]) -> ShownDashboard:
+    return ShownDashboard(
+        dashboard_id=str(dashboard.id),
+        dashboard_name=dashboard.name,
+        created_at=str(dashboard.created_at),
+        **_maker(dashboard.user_id, makers.get(dashboard.user_id or 0)),
+    )
+
+
+def _maker(user_id: int | None, person: Person | None) -> dict[str, str | None]:
+    return {
+        "user_id": None if user_id is None else str(user_id),
+        "user_email": person.email if person else None,
+        "user_nickname": person.nickname if person else None,
+    }
+
+
+ROUTES = (
+    list_resources,
+    add_resources,
+    remove_resources,
+    list_role_integrations,
+    list_other_integrations,
+    list_role_devices,
+    list_other_devices,
+    list_role_dashboards,
+    list_other_dashboards,
+)

@@ -1,0 +1,149 @@
+"""Grants resources to roles and takes them back."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from libs.common.contracts.access import ForgetResources, ShareWithRoles
+from libs.common.contracts.auth import Done
+from libs.common.errors import Conflict
+from libs.common.identity import Caller, Kind, Principal
+from services.auth.audit.schemas import Deed, Subject
+from services.auth.changes import Change, Changes, operator
+from services.auth.grants.resources import resources_of, shown_ids
+from services.auth.grants.schemas import Resource, ResourceSearch
+from services.auth.roles.service import RoleService, listed, record
+
+MAX_GRANTS = 20_000
+"""Most resources of one role. A user's grants have to fit into one message of the bus; a role
+that shows more is granted the integration."""
+
+
+class Store(Protocol):
+    """Where grants are kept."""
+
+    async def search(
+        self, tenant: str, role_id: int, wanted: ResourceSearch
+    ) -> tuple[list[Resource], int]:
+        """The page of a role's resources, and how many there are."""
+
+    async def count(self, tenant: str, role_id: int, change: Change) -> int:
+        """How many resources a role is granted."""
+
+    async def add(
+        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
+    ) -> list[Resource]:
+        """Grant resources to a role; return those that it had not."""
+
+    async def remove(
+        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
+    ) -> list[Resource]:
+        """Take resources from a role; return those that it had."""
+
+    async def forget(
+        self, tenant: str, resources: Sequence[Resource], change: Change
+    ) -> dict[int, list[Resource]]:
+        """Take resources from every role of a tenant; return which roles had which."""
+
+    async def granted(self, tenant: str, resources: Sequence[Resource]) -> bool:
+        """Tell whether any of `resources` is granted to any role."""
+
+    async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
+        """The ids of a user's roles; none for an unknown user."""
+
+
+class GrantService:
+    """The grants of the roles of a tenant."""
+
+    def __init__(self, changes: Changes, roles: RoleService, store: Store) -> None:
+        self._changes = changes
+        self._roles = roles
+        self._store = store
+
+    async def search(
+        self, caller: Caller, role_id: int, wanted: ResourceSearch
+    ) -> tuple[list[Resource], int]:
+        """The page of a role's resources, and how many match; raise `NotFound`."""
+        await self._roles.get(caller, role_id)
+        return await self._store.search(caller.principal.tenant, role_id, wanted)
+
+    async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
+        """Grant resources; raise `NotFound`, or `Conflict` when they are too many."""
+        tenant = caller.principal.tenant
+
+        async def work(change: Change) -> None:
+            role = await self._roles.get(caller, role_id, change)
+            added = await self._store.add(tenant, role_id, resources, change)
+            if not added:
+                return
+            if await self._store.count(tenant, role_id, change) > MAX_GRANTS:
+                raise Conflict(
+                    f"a role has at most {MAX_GRANTS} resources; grant it their integration",
+                    field="resources",
+                )
+            told = {"resources": listed(shown_ids(added))}
+            record(change, "resources_added", role, after=told)
+
+        await self._changes.run(caller, work)
+
+    async def remove(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
+        """Take resources back; those that the role has not are passed over; raise `NotFound`."""
+        tenant = caller.principal.tenant
+
+        async def work(change: Change) -> None:
+            role = await self._roles.get(caller, role_id, change)
+            removed = await self._store.remove(tenant, role_id, resources, change)
+            if removed:
+                told = {"resources": listed(shown_ids(removed))}
+                record(change, "resources_removed", role, before=told)
+
+        await self._changes.run(caller, work)
+
+    async def share(self, wanted: ShareWithRoles) -> Done:
+        """Grant what a user made to all of its roles; nothing happens without any."""
+        resources = resources_of(wanted.resources)
+        user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
+
+        async def work(change: Change) -> None:
+            for role_id in await self._store.roles_of(wanted.tenant, wanted.user_id, change):
+                added = await self._store.add(wanted.tenant, role_id, resources, change)
+                _record(change, "resources_added", role_id, after=added)
+
+        await self._changes.run(Caller(user), work)
+        return Done()
+
+    async def forget(self, wanted: ForgetResources) -> Done:
+        """Remove the grants of resources that are gone."""
+        await self.forget_all(wanted.tenant, resources_of(wanted.resources))
+        return Done()
+
+    async def forget_all(self, tenant: str, resources: Sequence[Resource]) -> None:
+        """Remove the grants of resources from every role; mostly there are none."""
+        if not await self._store.granted(tenant, resources):
+            return
+
+        async def work(change: Change) -> None:
+            forgotten = await self._store.forget(tenant, resources, change)
+            for role_id, removed in forgotten.items():
+                _record(change, "resources_removed", role_id, before=removed)
+
+        await self._changes.run(operator(tenant), work)
+
+
+def _record(
+    change: Change,
+    action: str,
+    role_id: int,
+    before: Sequence[Resource] = (),
+    after: Sequence[Resource] = (),
+) -> None:
+    if not before and not after:
+        return
+    change.record(
+        Deed(
+            action=action,
+            subject=Subject("role", str(role_id)),
+            before={"resources": listed(shown_ids(before))} if before else None,
+            after={"resources": listed(shown_ids(after))} if after else None,
+        )
+    )
+    change.changes_access()

@@ -1,0 +1,109 @@
+"""What a user may do and see, read as of one moment.
+
+A snapshot session reads everything at one point in time that is committed by a majority, so the
+version belongs to exactly the content it is read with, and what was answered to a caller is in
+it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from libs.common.contracts.access import ResourceType
+from libs.common.store.mongo import Mongo, Session, SyncDatabase
+from services.auth.tenants.seed import SUPER_ADMIN
+
+_SHORTEST = {"type": 1, "id": 1, "_id": 0}
+"""Fields that the index of grants has, so that no document is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAccess:
+    """A user's functions at a version."""
+
+    version: int
+    super_admin: bool
+    codes: frozenset[str]
+    """Of the FUNCTION menus of its roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGrants:
+    """A user's grants at a version, the union over its roles."""
+
+    version: int
+    ids: dict[ResourceType, frozenset[Any]]
+
+
+class AccessSnapshots:
+    """Reads `tenants`, `users`, `roles`, `menus` and `grants` together."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
+        """What a user may do; None when it is gone or disabled."""
+        return await self._mongo.read(partial(_access, tenant=tenant, user_id=user_id))
+
+    async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
+        """What a user's roles are granted; None when it is gone or disabled."""
+        return await self._mongo.read(partial(_grants, tenant=tenant, user_id=user_id))
+
+
+def _access(database: SyncDatabase, tenant: str, user_id: int) -> HeldAccess | None:
+    with database.client.start_session(snapshot=True) as session:
+        roles = _roles(database, session, tenant, user_id)
+        if roles is None:
+            return None
+        menus = {menu for role in roles for menu in role["menus"]}
+        codes = database["menus"].find(
+            {"_id": {"$in": list(menus)}, "tenant": tenant, "type": "FUNCTION"},
+            {"code": 1},
+            session=session,
+        )
+        return HeldAccess(
+            version=_version(database, session, tenant),
+            super_admin=any(role["name"] == SUPER_ADMIN for role in roles),
+            codes=frozenset(menu["code"] for menu in codes),
+        )
+
+
+def _grants(database: SyncDatabase, tenant: str, user_id: int) -> HeldGrants | None:
+    with database.client.start_session(snapshot=True) as session:
+        roles = _roles(database, session, tenant, user_id)
+        if roles is None:
+            return None
+        query = {"tenant": tenant, "role": {"$in": [role["_id"] for role in roles]}}
+        found = database["grants"].find(query, _SHORTEST, session=session, batch_size=10_000)
+        return HeldGrants(_version(database, session, tenant), _by_type(found))
+
+
+def _roles(
+    database: SyncDatabase, session: Session, tenant: str, user_id: int
+) -> list[dict[str, Any]] | None:
+    """The roles of a user, None when it is gone or disabled."""
+    user = database["users"].find_one(
+        {"_id": user_id, "tenant": tenant, "enabled": True}, {"roles": 1}, session=session
+    )
+    if user is None:
+        return None
+    query = {"_id": {"$in": user["roles"]}, "tenant": tenant}
+    return list(database["roles"].find(query, {"name": 1, "menus": 1}, session=session))
+
+
+def _version(database: SyncDatabase, session: Session, tenant: str) -> int:
+    document = database["tenants"].find_one({"_id": tenant}, {"access": 1}, session=session)
+    return int(document["access"]) if document else 0
+
+
+def _by_type(found: Iterable[dict[str, Any]]) -> dict[ResourceType, frozenset[Any]]:
+    ids: dict[str, set[Any]] = {kind.value: set() for kind in ResourceType}
+    for grant in found:
+        ids[grant["type"]].add(grant["id"])
+    return {ResourceType(kind): frozenset(map(_plain, held)) for kind, held in ids.items()}
+
+
+def _plain(resource: int | str) -> int | str:
+    """Large numbers come as BSON's own kind of int, which nothing else encodes."""
+    return resource if isinstance(resource, str) else int(resource)

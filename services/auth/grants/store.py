@@ -1,0 +1,124 @@
+"""Grants in MongoDB.
+
+`grants`: `{_id, tenant, role, type, id, at}`; the id of an INTEGRATION is a string, all others are
+numbers. One per role and resource.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.common.contracts.access import ResourceType
+from libs.common.store.mongo import Database
+from services.auth.changes import Change
+from services.auth.grants.schemas import Resource, ResourceSearch
+
+_COLUMNS = {"id": "id", "resource_id": "id", "resource_type": "type"}
+"""What lists of resources may be sorted by."""
+
+
+class GrantStore:
+    """The collection `grants`."""
+
+    def __init__(self, database: Database) -> None:
+        self._grants = database["grants"]
+        self._users = database["users"]
+
+    async def search(
+        self, tenant: str, role_id: int, wanted: ResourceSearch
+    ) -> tuple[list[Resource], int]:
+        """The page of a role's resources, and how many there are."""
+        query: dict[str, Any] = {"tenant": tenant, "role": role_id}
+        if wanted.resource_type is not None:
+            query["type"] = wanted.resource_type.value
+        page = self._grants.find(
+            query, sort=wanted.order(_COLUMNS), skip=wanted.skip, limit=wanted.limit
+        )
+        found, total = await asyncio.gather(page.to_list(None), self._grants.count_documents(query))
+        return [_resource(document) for document in found], total
+
+    async def of_role(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
+        """The ids of one type that a role is granted, in order."""
+        query = {"tenant": tenant, "role": role_id, "type": kind.value}
+        found = self._grants.find(query, {"type": 1, "id": 1, "_id": 0}).sort("id", 1)
+        return [_resource(document).id async for document in found]
+
+    async def count(self, tenant: str, role_id: int, change: Change) -> int:
+        """How many resources a role is granted."""
+        query = {"tenant": tenant, "role": role_id}
+        return int(await self._grants.count_documents(query, session=change.session))
+
+    async def add(
+        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
+    ) -> list[Resource]:
+        """Grant resources to a role; return those that it had not."""
+        query = {"tenant": tenant, "role": role_id, **_any_of(resources)}
+        found = self._grants.find(query, {"type": 1, "id": 1}, session=change.session)
+        held = {_resource(document) async for document in found}
+        new = [resource for resource in resources if resource not in held]
+        now = datetime.now(UTC)
+        if new:
+            await self._grants.insert_many(
+                [
+                    {
+                        "tenant": tenant,
+                        "role": role_id,
+                        "type": resource.type.value,
+                        "id": resource.id,
+                        "at": now,
+                    }
+                    for resource in new
+                ],
+                session=change.session,
+            )
+        return new
+
+    async def remove(
+        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
+    ) -> list[Resource]:
+        """Take resources from a role; return those that it had."""
+        query = {"tenant": tenant, "role": role_id, **_any_of(resources)}
+        return (await self._remove(query, change)).get(role_id, [])
+
+    async def forget(
+        self, tenant: str, resources: Sequence[Resource], change: Change
+    ) -> dict[int, list[Resource]]:
+        """Take resources from every role of a tenant; return which roles had which."""
+        return await self._remove({"tenant": tenant, **_any_of(resources)}, change)
+
+    async def granted(self, tenant: str, resources: Sequence[Resource]) -> bool:
+        """Tell whether any of `resources` is granted to any role."""
+        query = {"tenant": tenant, **_any_of(resources)}
+        return await self._grants.find_one(query, {"_id": 1}) is not None
+
+    async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
+        """The ids of a user's roles; none for an unknown user."""
+        user = await self._users.find_one(
+            {"_id": user_id, "tenant": tenant}, {"roles": 1}, session=change.session
+        )
+        return [int(role) for role in user["roles"]] if user else []
+
+    async def _remove(self, query: dict[str, Any], change: Change) -> dict[int, list[Resource]]:
+        removed: dict[int, list[Resource]] = defaultdict(list)
+        ids = []
+        async for document in self._grants.find(query, session=change.session):
+            ids.append(document["_id"])
+            removed[int(document["role"])].append(_resource(document))
+        if ids:
+            await self._grants.delete_many({"_id": {"$in": ids}}, session=change.session)
+        return removed
+
+
+def _any_of(resources: Iterable[Resource]) -> dict[str, Any]:
+    ids: dict[str, list[int | str]] = defaultdict(list)
+    for resource in resources:
+        ids[resource.type.value].append(resource.id)
+    return {"$or": [{"type": kind, "id": {"$in": held}} for kind, held in ids.items()]}
+
+
+def _resource(document: dict[str, Any]) -> Resource:
+    """Large numbers come as BSON's own kind of int, which nothing else encodes."""
+    held = document["id"]
+    return Resource(ResourceType(document["type"]), held if isinstance(held, str) else int(held))

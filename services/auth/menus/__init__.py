@@ -1,0 +1,1 @@
+"""Menus: the tree of pages and functions that roles are given."""

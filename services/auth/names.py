@@ -1,0 +1,15 @@
+"""Names that people give: of roles and menus."""
+
+from libs.common.errors import InvalidInput
+
+
+def checked_name(text: str, field: str, most: int) -> str:
+    """The name without blanks around it; raise `InvalidInput` when it is empty or overlong."""
+    name = text.strip()
+    if not name:
+        raise InvalidInput(f"{field} is empty", field=field, code="parameter_syntax_error")
+    if len(name) > most:
+        raise InvalidInput(f"must have at most {most} characters", field=field)
+    if not name.isprintable():
+        raise InvalidInput("must not have control characters", field=field)
+    return name

@@ -1,0 +1,1 @@
+"""Passwords of people: the rule they obey, and how they are kept."""

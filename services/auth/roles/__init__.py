@@ -1,0 +1,1 @@
+"""Roles: which users may call which functions, and what they see."""

@@ -1,0 +1,217 @@
+"""`/user/roles`: roles, their menus and their users, for super-admins."""
+
+from typing import Annotated, Any
+
+from litestar import Request, delete, get, post, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, QueryParameter
+
+from libs.common.http.console import (
+    CONSOLE_REFUSALS,
+    LARGEST_PAGE,
+    Answer,
+    Page,
+    PathId,
+    answer,
+    ids_of,
+)
+from libs.common.http.guards import super_admins
+from libs.common.http.request import caller_of
+from services.auth.menus.schemas import ShownMenu
+from services.auth.menus.tree import flat
+from services.auth.roles.members import MemberService
+from services.auth.roles.schemas import (
+    MenuIds,
+    Person,
+    Role,
+    RoleBody,
+    RoleCounts,
+    RoleMade,
+    Search,
+    ShownCandidate,
+    ShownMember,
+    ShownRole,
+    UserIds,
+)
+from services.auth.roles.service import RoleService
+
+HttpRequest = Request[Any, Any, Any]
+Roles = NamedDependency[RoleService]
+Members = NamedDependency[MemberService]
+SearchBody = JSONBody[Search | None]
+"""Searches for everything come without a body as well."""
+
+Keyword = Annotated[str | None, QueryParameter(max_length=255)]
+PageSize = Annotated[int | None, QueryParameter(ge=1, le=LARGEST_PAGE)]
+PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
+
+_SHARED: dict[str, Any] = {
+    "guards": [super_admins],
+    "responses": CONSOLE_REFUSALS,
+    "status_code": 200,
+    "tags": ["Roles"],
+}
+_ONE = "/user/roles/{role_id:str}"
+
+
+@post("/user/roles", **_SHARED)
+async def create_role(
+    request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]
+) -> Answer[RoleMade]:
+    """Create a role that has no users, menus and resources yet."""
+    return answer(request, RoleMade(str(await roles.create(caller_of(request), data))))
+
+
+@put(_ONE, **_SHARED)
+async def update_role(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
+) -> Answer[dict[str, str]]:
+    """Change the name and description of a role."""
+    await roles.update(caller_of(request), role_id, data)
+    return answer(request, {})
+
+
+@delete(_ONE, **_SHARED)
+async def delete_role(
+    request: HttpRequest, roles: Roles, role_id: PathId
+) -> Answer[dict[str, str]]:
+    """Delete a role without users, and what it grants."""
+    await roles.delete(caller_of(request), role_id)
+    return answer(request, {})
+
+
+@post("/user/roles/search", **_SHARED)
+async def search_roles(
+    request: HttpRequest, roles: Roles, data: SearchBody = None
+) -> Answer[list[ShownRole] | Page[ShownRole]]:
+    """Search roles by part of their name."""
+    wanted = data or Search()
+    found, total = await roles.search(caller_of(request), wanted)
+    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
+
+
+@get("/user/roles/search", **_SHARED)
+async def search_roles_by_get(
+    request: HttpRequest,
+    roles: Roles,
+    keyword: Keyword = None,
+    page_size: PageSize = None,
+    page_number: PageNumber = None,
+) -> Answer[list[ShownRole] | Page[ShownRole]]:
+    """The same search, as one reference has it."""
+    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    found, total = await roles.search(caller_of(request), wanted)
+    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
+
+
+@get(f"{_ONE}/menus", **_SHARED)
+async def list_role_menus(
+    request: HttpRequest, roles: Roles, role_id: PathId
+) -> Answer[list[ShownMenu]]:
+    """The menus that a role was given, one by one."""
+    return answer(request, flat(await roles.menus(caller_of(request), role_id)))
+
+
+@post(f"{_ONE}/associate-menu", **_SHARED)
+async def set_role_menus(
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
+) -> Answer[dict[str, str]]:
+    """Set the complete set of menus of a role."""
+    await roles.set_menus(caller_of(request), role_id, ids_of(data.menu_ids))
+    return answer(request, {})
+
+
+@post(f"{_ONE}/members", **_SHARED)
+async def list_role_members(
+    request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownMember] | Page[ShownMember]]:
+    """The users of a role, searched by part of their e-mail or nickname."""
+    wanted = data or Search()
+    found, total = await members.members(caller_of(request), role_id, wanted)
+    return answer(request, wanted.listed(_shown_members(role_id, found), total))
+
+
+@get(f"{_ONE}/members", **_SHARED)
+async def list_role_members_by_get(
+    request: HttpRequest,
+    members: Members,
+    role_id: PathId,
+    keyword: Keyword = None,
+    page_size: PageSize = None,
+    page_number: PageNumber = None,
+) -> Answer[list[ShownMember] | Page[ShownMember]]:
+    """The same list, as one reference has it."""
+    wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
+    found, total = await members.members(caller_of(request), role_id, wanted)
+    return answer(request, wanted.listed(_shown_members(role_id, found), total))
+
+
+@post(f"{_ONE}/undistributed-users", **_SHARED)
+async def list_candidates(
+    request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
+) -> Answer[list[ShownCandidate] | Page[ShownCandidate]]:
+    """The users who do not have a role."""
+    wanted = data or Search()
+    found, total = await members.candidates(caller_of(request), role_id, wanted)
+    shown = [
+        ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
+        for person in found
+    ]
+    return answer(request, wanted.listed(shown, total))
+
+
+@post(f"{_ONE}/associate-user", **_SHARED)
+async def add_members(
+    request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
+) -> Answer[dict[str, str]]:
+    """Give a role to users."""
+    await members.add(caller_of(request), role_id, ids_of(data.user_ids))
+    return answer(request, {})
+
+
+@post(f"{_ONE}/disassociate-user", **_SHARED)
+async def remove_members(
+    request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
+) -> Answer[dict[str, str]]:
+    """Take a role from users."""
+    await members.remove(caller_of(request), role_id, ids_of(data.user_ids))
+    return answer(request, {})
+
+
+def _shown(role: Role, counts: RoleCounts) -> ShownRole:
+    return ShownRole(
+        role_id=str(role.id),
+        name=role.name,
+        description=role.description,
+        created_at=str(int(role.created_at.timestamp() * 1000)),
+        user_role_count=str(counts.users),
+        role_integration_count=str(counts.integrations),
+    )
+
+
+def _shown_members(role_id: int, found: list[Person]) -> list[ShownMember]:
+    return [
+        ShownMember(
+            role_id=str(role_id),
+            user_id=str(person.id),
+            user_nickname=person.nickname,
+            user_email=person.email,
+        )
+        for person in found
+    ]
+
+
+ROUTES = (
+    create_role,
+    update_role,
+    delete_role,
+    search_roles,
+    search_roles_by_get,
+    list_role_menus,
+    set_role_menus,
+    list_role_members,
+    list_role_members_by_get,
+    list_candidates,
+    add_members,
+    remove_members,
+)

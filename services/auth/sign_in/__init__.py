@@ -1,0 +1,1 @@
+"""`POST /oauth2/token`: people sign in at the console and stay signed in."""

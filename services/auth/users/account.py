@@ -1,0 +1,178 @@
+"""How a tenant gets its first users, and what people do with their own account."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenticated
+from libs.common.identity import Caller
+from services.auth.changes import Change, Changes, operator
+from services.auth.passwords.rule import checked_password, new_password
+from services.auth.users.rules import checked_email
+from services.auth.users.schemas import RegisterUser, StoredUser
+from services.auth.users.service import Hashes, Store, UserService, created, replace_password
+
+
+class Accounts(Store, Protocol):
+    """Where users are kept, as far as it is needed here."""
+
+    async def by_email(self, tenant: str, email: str, session: Any = None) -> StoredUser | None:
+        """The user with an e-mail address, in any case."""
+
+    async def any(self, tenant: str, session: Any = None) -> bool:
+        """Tell whether a tenant has a user."""
+
+    async def super_admin_role(self, tenant: str, session: Any = None) -> int | None:
+        """The id of a tenant's role `super_admin`."""
+
+
+class CheckedHashes(Hashes, Protocol):
+    """Makes and checks hashes of passwords."""
+
+    async def matches(self, password: str, stored: str | None) -> bool:
+        """Tell whether a password has a hash."""
+
+
+class Attempt(Protocol):
+    """An attempt in the making."""
+
+    right: bool
+
+
+class Throttle(Protocol):
+    """Slows down whoever guesses a user's password."""
+
+    def attempt(
+        self, tenant: str, email: str, address: str
+    ) -> AbstractAsyncContextManager[Attempt]:
+        """Make an attempt inside the block; raise `TooManyRequests` or `Unavailable`."""
+
+
+class AccountService:
+    """Registration, one's own password, and the operator's commands."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        store: Accounts,
+        hashes: CheckedHashes,
+        users: UserService,
+        throttle: Throttle,
+    ) -> None:
+        self._changes = changes
+        self._store = store
+        self._hashes = hashes
+        self._users = users
+        self._throttle = throttle
+
+    async def has_users(self, tenant: str) -> bool:
+        """Tell whether a tenant's registration is closed; raise `NotFound` without the tenant."""
+        await self._super_admins(tenant)
+        return await self._store.any(tenant)
+
+    async def register(
+        self, tenant: str, wanted: RegisterUser, address: str, request_id: str
+    ) -> None:
+        """Add a tenant's first user, its super-admin.
+
+        Raises `Forbidden` when there is a user, `InvalidInput`, and `NotFound` without the tenant.
+        """
+        roles = await self._super_admins(tenant)
+        if await self._store.any(tenant):
+            raise _closed()
+        user = await self._users.make(tenant, wanted)
+        user = msgspec.structs.replace(user, roles=tuple(roles))
+
+        async def work(change: Change) -> None:
+            if await self._store.any(tenant, change.session):
+                raise _closed()
+            await self._add(user, change)
+
+        await self._changes.run(Caller(user.principal, address, request_id), work)
+
+    async def change_password(self, caller: Caller, old: str, new: str) -> None:
+        """Set one's own password, which ends all of one's tokens, the caller's too.
+
+        Raises `InvalidInput` for a wrong old one or a weak new one, `TooManyRequests`, and
+        `Unavailable` under a storm of log-ins.
+        """
+        checked_password(new, "new_password")
+        user = await self._own(caller)
+        async with self._throttle.attempt(user.tenant, user.email, caller.address) as attempt:
+            attempt.right = await self._hashes.matches(old, user.password_hash)
+        if not attempt.right:
+            raise _wrong_old()
+        hashed = await self._hashes.hash(new)
+
+        async def work(change: Change) -> None:
+            current = await self._store.get(user.tenant, user.id, change.session)
+            if current is None or current.password_hash != user.password_hash:
+                raise _wrong_old()
+            await replace_password(self._store, change, current, hashed)
+
+        await self._changes.run(caller, work)
+
+    async def create(self, wanted: CreateUser) -> UserPassword:
+        """Add a user by the operator's command; raise `InvalidInput`, `Conflict`, `NotFound`."""
+        roles = await self._super_admins(wanted.tenant)
+        password = new_password()
+        fields = RegisterUser(email=wanted.email, nickname=wanted.nickname, password=password)
+        user = await self._users.make(wanted.tenant, fields)
+        if wanted.super_admin:
+            user = msgspec.structs.replace(user, roles=tuple(roles))
+
+        async def work(change: Change) -> None:
+            await self._add(user, change)
+
+        await self._changes.run(operator(wanted.tenant), work)
+        return UserPassword(user.id, user.email, password)
+
+    async def reset_password(self, wanted: UserRefByEmail) -> UserPassword:
+        """Give a user a new password by the operator's command; raise `NotFound`."""
+        checked_email(wanted.email)
+        password = new_password()
+        hashed = await self._hashes.hash(password)
+
+        async def work(change: Change) -> StoredUser:
+            user = await self._store.by_email(wanted.tenant, wanted.email, change.session)
+            if user is None:
+                raise NotFound(f"there is no user {wanted.email}", field="email")
+            await replace_password(self._store, change, user, hashed)
+            return user
+
+        user = await self._changes.run(operator(wanted.tenant), work)
+        return UserPassword(user.id, user.email, password)
+
+    async def _add(self, user: StoredUser, change: Change) -> None:
+        """Add a user.
+
+        The raised version makes two of these conflict in MongoDB, so that the second one's
+        look at the tenant's users sees the first one's.
+        """
+        await self._store.insert(user, change.session)
+        change.record(created(user))
+        change.changes_access()
+
+    async def _super_admins(self, tenant: str) -> Sequence[int]:
+        role = await self._store.super_admin_role(tenant)
+        if role is None:
+            raise NotFound(f"there is no tenant {tenant}", field="TENANT_ID")
+        return [role]
+
+    async def _own(self, caller: Caller) -> StoredUser:
+        principal = caller.principal
+        user = await self._store.get(principal.tenant, principal.user_id)
+        if user is None:
+            raise Unauthenticated("the user is gone")
+        return user
+
+
+def _closed() -> Forbidden:
+    return Forbidden("registration is closed: the tenant has its first user")
+
+
+def _wrong_old() -> MalformedRequest:
+    return MalformedRequest("old password is not correct", field="old_password")

@@ -1,0 +1,145 @@
+"""A user as this service keeps it, and users on the wire of the management API."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from libs.common.contracts.access import ResourceType
+from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.identity import Kind, Principal
+from services.auth.audit.schemas import Subject
+from services.auth.menus.schemas import MenuNode
+
+Keyword = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user with the hash of its password."""
+
+    id: int
+    tenant: str
+    email: str
+    nickname: str
+    password_hash: str
+    generation: int
+    """Counts what ended the user's tokens; tokens of an earlier one are void."""
+    enabled: bool = True
+    roles: tuple[int, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def principal(self) -> Principal:
+        """The principal that its tokens stand for; what it may do is added to each request."""
+        return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
+
+    @property
+    def subject(self) -> Subject:
+        """The user in the audit log."""
+        return Subject("user", str(self.id), self.email)
+
+
+class RegisterUser(msgspec.Struct, kw_only=True):
+    """`POST /user/register` and `POST /user/members`."""
+
+    email: str
+    """5 to 255 characters."""
+    nickname: str
+    """1 to 127 characters."""
+    password: str
+    """8 to 63 printable ASCII characters with an upper-case and a lower-case letter and a digit."""
+
+
+class EditUser(msgspec.Struct, kw_only=True):
+    """`PUT /user/members/{id}`."""
+
+    email: str
+    nickname: str
+
+
+class ChangeOwnPassword(msgspec.Struct, kw_only=True):
+    """`PUT /user/password`."""
+
+    old_password: str
+    new_password: str
+
+
+class ChangePassword(msgspec.Struct, kw_only=True):
+    """`PUT /user/members/{id}/change-password`."""
+
+    password: str
+
+
+class SetStatus(msgspec.Struct, kw_only=True):
+    """`PUT /user/members/{id}/status`."""
+
+    enabled: bool
+
+
+class DeleteUsers(msgspec.Struct, kw_only=True):
+    """`POST /user/batch-delete`; unknown ids are passed over."""
+
+    user_id_list: Ids
+
+
+class AskPermission(msgspec.Struct, kw_only=True):
+    """`POST /user/members/{id}/permission`."""
+
+    resource_type: ResourceType
+    resource_id: Annotated[str, msgspec.Meta(min_length=1, max_length=255)] | int
+
+
+class UserSearch(PageRequest):
+    """`POST /user/members/search`."""
+
+    keyword: Keyword | None = None
+    """Part of the nickname or of the e-mail address, in any case."""
+
+
+class ShownRole(msgspec.Struct):
+    """A role of a user."""
+
+    role_id: str
+    role_name: str
+
+
+class ShownUser(Shown):
+    """A user in lists."""
+
+    tenant_id: str
+    user_id: str
+    nickname: str
+    email: str
+    created_at: str
+    """ms."""
+    enabled: bool
+    roles: list[ShownRole] | None = None
+    """Absent without any."""
+
+
+class Profile(msgspec.Struct, kw_only=True):
+    """`GET /user`: who is logged in, and the pages and functions that are open to it."""
+
+    tenant_id: str
+    user_id: str
+    nickname: str
+    email: str
+    created_at: str
+    roles: list[ShownRole]
+    menus: list[MenuNode]
+    super_admin: bool
+    is_super_admin: bool
+    """The same under the name that existing consoles read."""
+
+
+class TenantStatus(msgspec.Struct):
+    """`GET /user/status`: whether the tenant has its first user, and registration is closed."""
+
+    init: bool
+
+
+class Permission(msgspec.Struct):
+    """Whether a user has a resource."""
+
+    has_permission: bool

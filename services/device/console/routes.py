@@ -1,0 +1,93 @@
+"""`/device`: devices on the console."""
+
+from typing import Any
+
+from litestar import Request, Router, get, post, put
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import principal_of
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.device.console.schemas import (
+    DeviceDetail,
+    RenameDevice,
+    SearchDevices,
+    ShownCredentials,
+    ShownDevice,
+)
+from services.device.console.service import ConsoleDevices
+
+
+@post(
+    "/search",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_VIEW)],
+    status_code=200,
+    summary="Search devices",
+)
+async def search_devices(
+    request: Request[Any, Any, Any],
+    console_devices: NamedDependency[ConsoleDevices],
+    data: JSONBody[SearchDevices],
+) -> Answer[Page[ShownDevice]]:
+    """The devices that the caller sees, the newest first; always a page."""
+    return answer(request, await console_devices.search(principal_of(request), data))
+
+
+@get(
+    "/{device_id:str}",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Get a device",
+)
+async def get_device(
+    request: Request[Any, Any, Any],
+    console_devices: NamedDependency[ConsoleDevices],
+    device_id: PathId,
+) -> Answer[DeviceDetail]:
+    """A device with its entities."""
+    return answer(request, await console_devices.get(principal_of(request), device_id))
+
+
+@put(
+    "/{device_id:str}",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Rename a device",
+)
+async def rename_device(
+    request: Request[Any, Any, Any],
+    console_devices: NamedDependency[ConsoleDevices],
+    device_id: PathId,
+    data: JSONBody[RenameDevice],
+) -> Answer[None]:
+    """Give a device another name."""
+    await console_devices.rename(principal_of(request), device_id, data)
+    return answer(request)
+
+
+@post(
+    "/{device_id:str}/credentials",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_EDIT)],
+    status_code=200,
+    summary="Issue device credentials",
+)
+async def issue_device_credentials(
+    request: Request[Any, Any, Any],
+    console_devices: NamedDependency[ConsoleDevices],
+    device_id: PathId,
+) -> Answer[ShownCredentials]:
+    """Make a new key for a device, shown only here; the old one dies."""
+    return answer(
+        request, await console_devices.issue_credentials(principal_of(request), device_id)
+    )
+
+
+ROUTER = Router(
+    "/device",
+    route_handlers=[search_devices, get_device, rename_device, issue_device_credentials],
+    tags=["Devices"],
+)

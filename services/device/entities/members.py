@@ -1,0 +1,206 @@
+"""What a TSL has for entities: its members, two levels deep, each with a number of its own.
+
+A STRUCT is an OBJECT whose children are its leaves, however deep (`wifi` and `wifi.ap.ssid`);
+a service is an OBJECT with its inputs for children, an event one with its outputs. An ARRAY
+is one entity, an OBJECT whose value is the array. Where an event or a service has the id of a
+property, `@event` or `@service` behind it keeps their keys apart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from libs.common.things import AccessMod, EntityType, ValueType
+from libs.common.tsl import DataSpec, MemberSpec, ParamSpec, PropertySpec, TslDocument
+
+_TYPES: dict[str, ValueType] = {
+    "INT": "LONG",
+    "LONG": "LONG",
+    "DATE": "LONG",
+    "FLOAT": "DOUBLE",
+    "DOUBLE": "DOUBLE",
+    "BOOL": "BOOLEAN",
+    "STRING": "STRING",
+    "STRUCT": "OBJECT",
+    "ARRAY": "OBJECT",
+}
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a thing, as its entity shows it."""
+
+    number: int
+    path: str
+    """Below the thing's key; empty for a custom entity itself."""
+    type: EntityType
+    name: str
+    value_type: ValueType
+    access_mod: AccessMod | None = None
+    attribute: dict[str, Any] = {}
+    """`value_attribute` (notes, section 4)."""
+    parent: str | None = None
+    """Path of the OBJECT that it is a child of."""
+    description: str | None = None
+    visible: bool = True
+
+    @property
+    def mark(self) -> str:
+        """What its number is kept under, whether a property of its id comes or goes."""
+        return f"{self.type}:{self.path.replace(f'@{self.type.lower()}', '', 1)}"
+
+    @property
+    def writable(self) -> bool:
+        """Whether it is a property that can be written."""
+        return self.type == "PROPERTY" and self.access_mod in ("W", "RW")
+
+
+class MemberSet:
+    """The members of a thing; treat it as read-only, it is shared by many things."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self.members = tuple(sorted(members, key=lambda member: member.path))
+        """By path, which puts a parent right before its children or near it."""
+        self.by_number = {member.number: member for member in self.members}
+        self.by_path = {member.path: member for member in self.members}
+
+    def children(self, path: str) -> list[Member]:
+        """The children of a member, by path."""
+        return [member for member in self.members if member.parent == path]
+
+    def families(self) -> list[Member]:
+        """All of them, each parent followed by its children, otherwise by number."""
+        children: dict[str | None, list[Member]] = defaultdict(list)
+        for member in sorted(self.members, key=lambda member: member.number):
+            children[member.parent].append(member)
+        return [one for top in children[None] for one in (top, *children[top.path])]
+
+
+def marks_of(document: TslDocument) -> list[str]:
+    """What the members of a document are numbered by, in its order."""
+    return [member.mark for member in _declared(document)]
+
+
+def members_of(document: TslDocument, numbers: Mapping[str, int]) -> MemberSet:
+    """The members of a document with their numbers; one without a number is left out."""
+    return MemberSet(
+        msgspec.structs.replace(member, number=numbers[member.mark])
+        for member in _declared(document)
+        if member.mark in numbers
+    )
+
+
+def _declared(document: TslDocument) -> Iterator[Member]:
+    """The members of a document, all with number 0."""
+    yield from map(_property, _entities(document.properties))
+    taken = {entry.id for entry in document.properties}
+    for event in document.events:
+        path = f"{event.id}@event" if event.id in taken else event.id
+        yield _owner("EVENT", path, event.name or event.id, event.description)
+        yield from _params("EVENT", event.id, path, event.outputs)
+    taken |= {event.id for event in document.events}
+    for service in document.services:
+        path = f"{service.id}@service" if service.id in taken else service.id
+        yield _owner("SERVICE", path, service.name or service.id, service.description)
+        yield from _params("SERVICE", service.id, path, service.inputs)
+
+
+def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
+    """Those that have an entity: none below the top that is a STRUCT, none inside an ARRAY."""
+    arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
+    for entry in entries:
+        parts = entry.id.split(".")
+        above = {".".join(parts[:end]) for end in range(1, len(parts))}
+        top = not above - {owner}
+        inner = entry.data_spec.data_type == "STRUCT" and (owner or not top)
+        if not inner and arrays.isdisjoint(above):
+            yield entry
+
+
+def _property(entry: PropertySpec) -> Member:
+    parent, _, _ = entry.id.partition(".")
+    access: Any = entry.access_mode
+    return Member(
+        number=0,
+        path=entry.id,
+        type="PROPERTY",
+        name=entry.name or entry.id.rpartition(".")[2],
+        value_type=value_type_of(entry.data_spec),
+        access_mod=access or None,
+        attribute=attribute_of(entry.data_spec),
+        parent=parent if parent != entry.id else None,
+        description=entry.description,
+    )
+
+
+def _owner(kind: EntityType, path: str, name: str, description: str | None) -> Member:
+    return Member(
+        number=0, path=path, type=kind, name=name, value_type="OBJECT", description=description
+    )
+
+
+def _params(
+    kind: EntityType, owner: str, path: str, params: Sequence[ParamSpec]
+) -> Iterator[Member]:
+    asked = kind == "SERVICE"
+    for entry in _entities(params, owner):
+        attribute = attribute_of(entry.data_spec)
+        rules = entry.data_spec.validator
+        if asked and not (rules and rules.required):
+            attribute["optional"] = True
+        yield Member(
+            number=0,
+            path=path + entry.id.removeprefix(owner),
+            type=kind,
+            name=entry.name or entry.id.rpartition(".")[2],
+            value_type=value_type_of(entry.data_spec),
+            access_mod="W" if asked else None,
+            attribute=attribute,
+            parent=path,
+            description=entry.description,
+        )
+
+
+def value_type_of(spec: DataSpec) -> ValueType:
+    """The value type of an entity, by what its values are."""
+    if spec.data_type == "ENUM":
+        return "LONG" if all(map(_is_whole, spec.mapping or {})) else "STRING"
+    if spec.data_type == "STRING" and spec.encoding == "BASE64":
+        return "BINARY"
+    return _TYPES[spec.data_type]
+
+
+def _is_whole(key: str) -> bool:
+    """Whether the key of an ENUM is a number in its only spelling."""
+    return key.removeprefix("-").isdecimal() and key == str(int(key)) and len(key) < 16  # noqa: PLR2004 - below 2^53
+
+
+def attribute_of(spec: DataSpec) -> dict[str, Any]:
+    """`value_attribute`, as far as the TSL says it."""
+    rules = spec.validator
+    text = spec.data_type == "STRING"
+    found = {
+        "unit": spec.unit_name or None,
+        "min": rules.min if rules else None,
+        "max": rules.max if rules else None,
+        "min_length": rules.min_size if rules and text else None,
+        "max_length": rules.max_size if rules and text else None,
+        "enum": spec.mapping if spec.data_type == "ENUM" else None,
+        "format": spec.encoding if spec.encoding == "HEX" else None,
+        "fraction_digits": spec.fraction_digits,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def shown_value(member: Member, value: Any) -> Any:
+    """A stored value as its value type has it.
+
+    The keys of an ENUM are stored as texts; what a device of the open product sent with
+    different types is text.
+    """
+    if member.value_type == "LONG" and isinstance(value, str):
+        return int(value)
+    if member.value_type == "STRING" and not isinstance(value, str):
+        return msgspec.json.encode(value).decode()
+    return value

@@ -1,0 +1,22 @@
+"""Collections and indexes of entities."""
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, create_missing
+
+BY_MODEL = ("tenant", "model", "tslVersion", "shape", "integration", "snKey", "name")
+"""What devices are counted by, and what keywords look at: so that no document is read."""
+
+
+async def _make_collections(database: Database) -> None:
+    for name in ("members", "shapes", "things"):  # some are written in transactions
+        await create_missing(database, name)
+    await database["things"].create_index(
+        [("tenant", 1), ("integration", 1), ("identifier", 1)], name="thing", unique=True
+    )
+    devices = database["devices"]
+    await devices.create_index([(field, 1) for field in BY_MODEL], name="model")
+    if "product" in await devices.index_information():  # which is a part of that one
+        await devices.drop_index("product")
+
+
+MIGRATIONS = [Migration(400, "members, shapes and things", _make_collections)]

@@ -1,0 +1,97 @@
+"""Models: the members that devices have in common, by product and version, or by shape."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from libs.common.store.mongo import Database
+from libs.common.tsl import TslDocument
+from services.device.entities.members import MemberSet, marks_of, members_of
+from services.device.entities.registry import MemberRegistry, owner_of
+from services.device.entities.shapes import members_of_shape
+from services.device.things.directory import GENERIC
+
+ModelKey = tuple[str, str, str]
+"""Product, TSL version, and the shape of devices of the open product."""
+
+KEPT = 2000
+"""Most models that are kept; one of 50 members takes some 40 KiB."""
+
+_DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
+_NONE = MemberSet(())
+
+
+def model_of(device: Mapping[str, Any]) -> ModelKey:
+    """The model that a device is of."""
+    if device["model"] == GENERIC:
+        return GENERIC, "", device.get("shape") or ""
+    return device["model"], device["tslVersion"], ""
+
+
+class Models:
+    """Gives members of models; those of a version are read once, for as long as it stays."""
+
+    def __init__(self, database: Database) -> None:
+        self._tsls = database["tsls"]
+        self._shapes = database["shapes"]
+        self._registry = MemberRegistry(database)
+        self._known: OrderedDict[tuple[str, str, str], MemberSet] = OrderedDict()
+
+    async def of(self, tenant: str, keys: Iterable[ModelKey]) -> dict[ModelKey, MemberSet]:
+        """The members of each model; none for what is gone."""
+        wanted = set(keys)
+        found = dict.fromkeys(wanted, _NONE)
+        shapes = {shape for model, _, shape in wanted if model == GENERIC and shape}
+        for shape, members in (await self._of_shapes(shapes)).items():
+            found[GENERIC, "", shape] = members
+        versions = [(model, version) for model, version, _ in wanted if model != GENERIC]
+        if versions:
+            found |= await self._of_versions(tenant, versions)
+        return found
+
+    async def _of_versions(
+        self, tenant: str, versions: list[tuple[str, str]]
+    ) -> dict[ModelKey, MemberSet]:
+        """Look which content each version has now, and read what is not known."""
+        ids = [{"tenant": tenant, "model": one, "version": two} for one, two in versions]
+        heads = await self._tsls.find({"_id": {"$in": ids}}, {"hash": 1}).to_list(None)
+        found: dict[ModelKey, MemberSet] = {}
+        for head in heads:
+            model, version = head["_id"]["model"], head["_id"]["version"]
+            key = (tenant, model, head["hash"])
+            members = self._known.get(key) or await self._read(key, head["_id"])
+            self._keep(key, members)
+            found[model, version, ""] = members
+        return found
+
+    async def _read(self, key: tuple[str, str, str], identity: dict[str, str]) -> MemberSet:
+        stored = await self._tsls.find_one({"_id": identity, "hash": key[2]})
+        if stored is None:  # replaced or deleted this moment: no device can have it
+            return _NONE
+        document = _DOCUMENT.decode(stored["document"])
+        numbers = await self._registry.numbers(owner_of(*key[:2]), marks_of(document))
+        return members_of(document, numbers)
+
+    async def _of_shapes(self, shapes: set[str]) -> dict[str, MemberSet]:
+        found: dict[str, MemberSet] = {}
+        missing: list[str] = []
+        for shape in shapes:
+            known = self._known.get((GENERIC, "", shape))
+            if known is None:
+                missing.append(shape)
+            else:
+                found[shape] = known
+        if missing:
+            async for stored in self._shapes.find({"_id": {"$in": missing}}):
+                members = members_of_shape(dict(stored["members"]))
+                found[stored["_id"]] = members
+                self._keep((GENERIC, "", stored["_id"]), members)
+        return found
+
+    def _keep(self, key: tuple[str, str, str], members: MemberSet) -> None:
+        self._known[key] = members
+        self._known.move_to_end(key)
+        if len(self._known) > KEPT:
+            self._known.popitem(last=False)

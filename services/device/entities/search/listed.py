@@ -1,0 +1,91 @@
+"""Entities that are listed one by one, because no number of devices counts them.
+
+These are the entities of integrations, custom entities, those that are granted by
+themselves, and those of a search for certain ids.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.grants import Grants
+from libs.common.things import SYSTEM, thing_of
+from services.device.entities.ports import Entities, SearchStore
+from services.device.entities.search.filters import MemberFilter
+from services.device.entities.search.keyword import Keyword
+from services.device.entities.things import Entity, EntityThing
+
+
+class Listed:
+    """Lists what one user sees of what one search wants."""
+
+    def __init__(
+        self,
+        store: SearchStore,
+        entities: Entities,
+        principal: Principal,
+        grants: Grants,
+        wants: MemberFilter,
+        keyword: Keyword | None,
+        *,
+        customized: bool | None,
+    ) -> None:
+        self._store = store
+        self._entities = entities
+        self._tenant = principal.tenant
+        self._customs = principal.may(Function.ENTITY_CUSTOM_VIEW)
+        self._grants = grants
+        self._wants = wants
+        self._keyword = keyword
+        self._customized = customized
+
+    async def among(self, ids: Sequence[int]) -> list[Entity]:
+        """Those of `ids`."""
+        found = await self._entities.by_ids(self._tenant, ids)
+        rows = [one for one in found.values() if self._customized in (None, one.customized)]
+        things = {one.thing.id: one.thing for one in rows}
+        wanted = set(found)
+        return [one for one in self._matching(things.values()) if one.id in wanted]
+
+    async def others(self) -> list[Entity]:
+        """Those of things that are no devices, and those that are granted by themselves."""
+        condition = self._condition()
+        things = await self._store.others(self._tenant, condition) if condition else []
+        if not self._customized and not self._grants.everything:
+            single = {thing_of(one) for one in self._grants.resources.entities}
+            known = await self._entities.things(self._tenant, single) if single else {}
+            things += [
+                thing
+                for thing in known.values()
+                if thing.device and not thing.seen_with(self._grants)
+            ]
+        return self._matching(things)
+
+    def _condition(self) -> dict[str, Any] | None:
+        """Which things to look at; None for none at all."""
+        grants = self._grants.resources
+        custom = {"integration": SYSTEM}
+        seen: list[dict[str, Any]] = []
+        if self._customized is not False and self._customs:
+            seen.append(custom)
+        if not self._customized and self._grants.everything:
+            seen.append({"integration": {"$ne": SYSTEM}})
+        elif not self._customized and (grants.integrations or grants.entities):
+            single = [thing_of(one) for one in grants.entities]
+            mine = [{"integration": {"$in": list(grants.integrations)}}, {"_id": {"$in": single}}]
+            seen.append({"integration": {"$ne": SYSTEM}, "$or": mine})
+        return {"$or": seen} if seen else None
+
+    def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
+        return [
+            Entity(thing, member)
+            for thing in things
+            for member in self._wants(thing.members.members)
+            if self._keyword is None or self._keyword.finds(thing, member)
+            if self._sees(Entity(thing, member))
+        ]
+
+    def _sees(self, entity: Entity) -> bool:
+        """Whether a search shows it: custom entities need a function, and no grant."""
+        return self._customs if entity.customized else entity.seen_with(self._grants)

@@ -1,0 +1,153 @@
+"""Cuts a page out of groups, each a walk over devices with listed entities in between."""
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from libs.common.identity.grants import Grants
+from services.device.entities.members import Member, MemberSet
+from services.device.entities.models import ModelKey, model_of
+from services.device.entities.ports import SearchStore
+from services.device.entities.search.counting import Pools
+from services.device.entities.search.order import Group, Order
+from services.device.entities.search.walk import Condition, Walk, of_models
+from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.things.seen import hint
+
+FEW = 50
+"""Most models that a query for devices names."""
+
+Row = tuple[EntityThing, Sequence[Member]]
+"""A thing, and those of its members that match, in order."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a search: which, and what of their models is wanted."""
+
+    tenant: str
+    grants: Grants
+    conditions: list[Condition]
+    models: Mapping[ModelKey, MemberSet]
+    pools: Pools
+    all_match: bool
+    """Whether all wanted members of every device match: there is no keyword."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """All that a search found; `sizes` counts the entities of devices by group."""
+
+    order: Order
+    listed: Sequence[Entity]
+    devices: Devices
+    sizes: Counter[Group]
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.sizes.total() + len(self.listed)
+
+
+async def cut_page(store: SearchStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
+    """Up to `limit` entities behind the first `skip`."""
+    found: list[Entity] = []
+    listed: dict[Group, list[Entity]] = defaultdict(list)
+    for entity in cut.listed:
+        listed[cut.order.group_of(entity.member)].append(entity)
+    for group in cut.order.sorted_groups(cut.sizes.keys() | listed.keys()):
+        rows = listed.get(group, [])
+        size = cut.sizes[group] + len(rows)
+        if skip >= size:
+            skip -= size
+            continue
+        found += await _Part(store, cut, group).read(rows, skip, limit - len(found))
+        if len(found) == limit:
+            break
+        skip = 0
+    return found
+
+
+class _Part:
+    """One group of a search."""
+
+    def __init__(self, store: SearchStore, cut: Cut, group: Group) -> None:
+        self._store = store
+        self._order = cut.order
+        self._devices = cut.devices
+        self._group = group
+        self._pools = cut.devices.pools.groups.get(group, {})
+
+    async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
+        """Up to `limit` entities behind the first `skip`."""
+        walk, skip = self._walk(skip, limit, alone=not listed)
+        found: list[Entity] = []
+        async with aclosing(self._merged(self._rows(listed), walk)) as rows:
+            async for thing, members in rows:
+                if skip >= len(members):
+                    skip -= len(members)
+                    continue
+                found += (Entity(thing, member) for member in members[skip:])
+                skip = 0
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    def _walk(self, skip: int, limit: int, *, alone: bool) -> tuple[Walk | None, int]:
+        """The walk over devices, and how many entities are left to skip in it.
+
+        When all devices have equally many, MongoDB passes over those that nobody wants.
+        """
+        if not self._pools:
+            return None, skip
+        models = self._pools.keys()
+        conditions, only_these = list(self._devices.conditions), True
+        if models != self._devices.models.keys():
+            only_these = len(models) <= FEW
+            conditions += [of_models(models)] if only_these else []
+        sizes = {len(members) for members in self._pools.values()}
+        passed = 0
+        if alone and only_these and len(sizes) == 1 and self._devices.all_match:
+            passed, skip = divmod(skip, min(sizes))
+        order = self._order.stored()
+        expected = (skip + limit) // min(sizes) + 1
+        return Walk(conditions, order, passed, expected, hint(self._devices.grants, order)), skip
+
+    def _rows(self, listed: Sequence[Entity]) -> list[Row]:
+        """Listed entities by thing, in order."""
+        things: dict[int, tuple[EntityThing, list[Member]]] = {}
+        for entity in listed:
+            things.setdefault(entity.thing.id, (entity.thing, []))[1].append(entity.member)
+        rows: list[Row] = [
+            (thing, self._order.sorted_members(some)) for thing, some in things.values()
+        ]
+        rows.sort(key=lambda row: self._order.place(row[0]), reverse=self._order.falling)
+        return rows
+
+    async def _merged(self, listed: Sequence[Row], walk: Walk | None) -> AsyncGenerator[Row, None]:
+        """Listed things and devices, in one order."""
+        place, falling, at = self._order.place, self._order.falling, 0
+        if walk is not None:
+            async with aclosing(self._of_devices(walk)) as rows:
+                async for row in rows:
+                    here = place(row[0])
+                    while at < len(listed) and (place(listed[at][0]) > here) == falling:
+                        yield listed[at]
+                        at += 1
+                    yield row
+        for row in listed[at:]:
+            yield row
+
+    async def _of_devices(self, walk: Walk) -> AsyncGenerator[Row, None]:
+        """Devices in order, those that have entities that match."""
+        devices = self._devices
+        async with aclosing(self._store.walk(devices.tenant, walk)) as documents:
+            async for document in documents:
+                model = model_of(document)
+                if model not in self._pools:
+                    continue
+                thing = of_device(document, devices.models[model])
+                members = devices.pools.matches(self._group, model, thing)
+                if members:
+                    yield thing, members

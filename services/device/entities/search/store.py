@@ -1,0 +1,72 @@
+"""What a search reads: numbers of devices, and devices in an order."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from libs.common.store.mongo import Database
+from services.device.entities.models import ModelKey, model_of
+from services.device.entities.search.walk import Condition, Walk
+from services.device.entities.things import DEVICE_FIELDS, Document, EntityThing, of_thing
+
+_FIELDS = dict.fromkeys(DEVICE_FIELDS, 1)
+_MODEL = ("model", "tslVersion", "shape")
+BATCH = 1000
+"""Most devices of one answer of MongoDB."""
+
+
+class EntitySearchStore:
+    """Reads devices and other things of a tenant."""
+
+    def __init__(self, database: Database) -> None:
+        self._devices = database["devices"]
+        self._things = database["things"]
+
+    async def count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
+        """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
+        found: Counter[ModelKey] = Counter()
+        model = {name: f"${name}" for name in _MODEL}
+        for conditions in parts:
+            few = any("_id" in condition for condition in conditions)
+            cursor = self._devices.aggregate(
+                [
+                    {"$match": _all_of(tenant, conditions)},
+                    {"$group": {"_id": model, "devices": {"$sum": 1}}},
+                ],
+                **({} if few else {"hint": "model"}),
+            )
+            async for group in cursor:
+                found[model_of(group["_id"])] += group["devices"]
+        return found
+
+    async def integrations(self, tenant: str) -> list[str]:
+        """The integrations that devices of the tenant belong to."""
+        return list(await self._devices.distinct("integration", {"tenant": tenant}))
+
+    async def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[Document, None]:
+        """Devices in order, as many as are asked for."""
+        options: dict[str, Any] = {"hint": walk.hint} if walk.hint else {}
+        cursor = self._devices.find(
+            _all_of(tenant, walk.conditions),
+            _FIELDS,
+            sort=walk.order,
+            skip=walk.skip,
+            batch_size=max(min(walk.expected + 1, BATCH), 2),
+            **options,
+        )
+        try:
+            async for document in cursor:
+                yield document
+        finally:
+            await cursor.close()
+
+    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
+        """The things that are no devices."""
+        cursor = self._things.find({"tenant": tenant, **condition})
+        return [of_thing(document) async for document in cursor]
+
+
+def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
+    """One condition of many; the plain one that indexes know best comes first."""
+    given = [condition for condition in conditions if condition]
+    return {"tenant": tenant, **({"$and": given} if given else {})}

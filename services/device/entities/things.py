@@ -1,0 +1,154 @@
+"""Things with their members: what an entity is an entity of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from libs.common.identity.grants import Grants
+from libs.common.things import (
+    DIRECT,
+    SYSTEM,
+    device_key,
+    entity_id,
+    integration_key,
+    member_key,
+)
+from services.device.entities.members import Member, MemberSet, shown_value
+
+Document = dict[str, Any]
+"""A document of `devices`, or of `things`: see `of_thing`."""
+
+DEVICE_FIELDS = (
+    "tenant",
+    "integration",
+    "identifier",
+    "sn",
+    "name",
+    "model",
+    "tslVersion",
+    "shape",
+    "createdAt",
+    "updatedAt",
+)
+"""What of a device's document a thing is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityThing:
+    """A device, an integration or a custom entity."""
+
+    id: int
+    tenant: str
+    integration: str
+    identifier: str
+    """SN of a device, identifier of a custom entity, empty for an integration."""
+    device: bool
+    name: str | None
+    """Of a device."""
+    created_at: int
+    """ms."""
+    updated_at: int
+    members: MemberSet
+
+    @property
+    def key(self) -> str:
+        """The key that its entities' keys begin with."""
+        if self.device:
+            return device_key(self.integration, self.identifier)
+        own = integration_key(self.integration)
+        return f"{own}.{self.identifier}" if self.identifier else own
+
+    def seen_with(self, grants: Grants) -> bool:
+        """Whether all of its entities are visible."""
+        if self.device:
+            return grants.device(self.id, self.integration)
+        return grants.integration(self.integration) or self.integration == SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A member of a certain thing."""
+
+    thing: EntityThing
+    member: Member
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return entity_id(self.thing.id, self.member.number)
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        return member_key(self.thing.key, self.member.path)
+
+    @property
+    def parent_key(self) -> str | None:
+        """The key of the OBJECT that it is a child of."""
+        parent = self.member.parent
+        return None if parent is None else member_key(self.thing.key, parent)
+
+    @property
+    def reported_path(self) -> list[str]:
+        """Where its values stand among those that its thing reports.
+
+        A custom entity reports itself under its identifier.
+        """
+        path = self.member.path.split(".") if self.member.path else []
+        custom = not self.thing.device and self.thing.identifier
+        return [self.thing.identifier, *path] if custom else path
+
+    @property
+    def customized(self) -> bool:
+        """Whether people made it: it belongs to the hidden integration."""
+        return not self.thing.device and self.thing.integration == SYSTEM
+
+    def seen_with(self, grants: Grants) -> bool:
+        """Whether it is visible, by its thing or by itself."""
+        return self.thing.seen_with(grants) or grants.entity(self.id)
+
+    def value_in(self, values: Mapping[str, Any]) -> Any:
+        """Its value among the values of its thing by top-level key; None when it has none."""
+        found: Any = values
+        for name in self.reported_path:
+            if not isinstance(found, Mapping) or name not in found:
+                return None
+            found = found[name]
+        return None if isinstance(found, Mapping) else shown_value(self.member, found)
+
+
+def of_device(device: Document, members: MemberSet) -> EntityThing:
+    """The thing that a device is."""
+    return EntityThing(
+        id=device["_id"],
+        tenant=device["tenant"],
+        integration=device.get("integration", DIRECT),
+        identifier=device["sn"],
+        device=True,
+        name=device["name"],
+        created_at=int(device["createdAt"].timestamp() * 1000),
+        updated_at=int(device["updatedAt"].timestamp() * 1000),
+        members=members,
+    )
+
+
+def of_thing(document: Document) -> EntityThing:
+    """The thing that a document of `things` is: an integration's own, or a custom entity.
+
+    `{_id, tenant, integration, identifier ("" for an integration's own), createdAt, updatedAt,
+    members: [fields of `Member`]}`. Whoever writes it numbers the members: a custom entity
+    itself is number 0 with an empty path, its children follow from 1 with parent "".
+    """
+    return EntityThing(
+        id=document["_id"],
+        tenant=document["tenant"],
+        integration=document["integration"],
+        identifier=document["identifier"],
+        device=False,
+        name=None,
+        created_at=int(document["createdAt"].timestamp() * 1000),
+        updated_at=int(document["updatedAt"].timestamp() * 1000),
+        members=MemberSet(msgspec.convert(document["members"], list[Member])),
+    )

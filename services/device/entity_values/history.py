@@ -1,0 +1,165 @@
+"""What entities were: page by page, and folded to one value."""
+
+import time
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any, Literal, Protocol
+
+from libs.common.errors import InvalidInput
+from libs.common.http.console import Page, id_of, ids_of
+from libs.common.identity import Principal
+from services.device.entities.members import shown_value
+from services.device.entities.things import Entity
+from services.device.entity_values.pipelines import AggregateOf
+from services.device.entity_values.schemas import (
+    MOST_ENTITIES,
+    Aggregate,
+    AggregateHistory,
+    HistoryItem,
+    SearchHistory,
+    ValueCount,
+)
+from services.device.entity_values.sources import Source, Span
+from services.device.entity_values.store import Record
+from services.device.history.partitions import DAY_MS
+from services.device.reports.uplink import FUTURE_MS
+
+LONGEST_LIST = 10_000
+"""Most items of an answer without pages, the newest ones unless another order is asked."""
+DIGITS = Decimal("1e-8")
+"""What the mean of DOUBLEs is rounded to, half to even."""
+EXACT = Decimal(10) ** 15
+"""From here on a double has no such digits."""
+
+
+class Finder(Protocol):
+    """Finds entities on behalf of users."""
+
+    async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
+        """The entities; raises `NotFound`, or `Forbidden` for a user without any grant."""
+
+
+class Values(Protocol):
+    """What the service needs of its store."""
+
+    async def page(
+        self, sources: Sequence[Source], span: Span, skip: int, limit: int
+    ) -> tuple[list[Record], int]:
+        """Records in order, and how many there are in all."""
+
+    async def last(self, source: Source, span: Span) -> Record | None:
+        """The newest record."""
+
+    async def aggregate(self, source: Source, span: Span, wanted: AggregateOf) -> list[Any]:
+        """What the pipeline of an aggregate gives."""
+
+    async def extreme_bytes(
+        self, source: Source, span: Span, wanted: Literal["MIN", "MAX"]
+    ) -> str | None:
+        """The least or the greatest of values in base64, as the bytes they stand for."""
+
+
+class EntityHistory:
+    """History on behalf of users."""
+
+    def __init__(self, entities: Finder, values: Values, retention_days: int) -> None:
+        self._entities = entities
+        self._values = values
+        self._retention_ms = retention_days * DAY_MS
+
+    async def search(
+        self, principal: Principal, body: SearchHistory
+    ) -> list[HistoryItem] | Page[HistoryItem]:
+        """The values of one or some entities, together in the order of time."""
+        order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
+        span = self.span(
+            body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1
+        )
+        given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
+        if not given:
+            raise InvalidInput("entity_id is required", field="entity_id")
+        if len(ids_of(given)) > MOST_ENTITIES:
+            raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
+        entities = await self._entities.find_all(principal, ids_of(given))
+        limit = body.size if body.paged else LONGEST_LIST
+        sources = [Source(entity) for entity in entities]
+        records, total = await self._values.page(sources, span, body.skip, limit)
+        return body.listed([_item(entities[at], ts, value) for at, ts, value in records], total)
+
+    async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
+        """One value made of all that an entity had, or how often it had which."""
+        span = self.span(body.start_timestamp, body.end_timestamp)
+        (entity,) = await self._entities.find_all(principal, [id_of(body.entity_id)])
+        kind, source = entity.member.value_type, Source(entity)
+        match body.aggregate_type:
+            case "LAST":
+                found = await self._values.last(source, span)
+                return Aggregate() if found is None else _shown(entity, found[2])
+            case "AVG" | "SUM":
+                if kind not in ("LONG", "DOUBLE"):
+                    reason = f"{body.aggregate_type} is of numbers, this entity is a {kind}"
+                    raise InvalidInput(reason, field="aggregate_type")
+                return _total(entity, body, await self._values.aggregate(source, span, "TOTAL"))
+            case "COUNT":
+                return _counts(entity, await self._values.aggregate(source, span, "COUNT"))
+            case "MIN" | "MAX" as wanted if kind == "BINARY":
+                value = await self._values.extreme_bytes(source, span, wanted)
+                return Aggregate() if value is None else _shown(entity, value)
+            case wanted:
+                rows = await self._values.aggregate(source, span, wanted)
+                return _shown(entity, rows[0]["v"]) if rows else Aggregate()
+
+    def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
+        """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""
+        now = int(time.time() * 1000)
+        first, last = start or 0, now if end is None else end
+        if last <= first:
+            raise InvalidInput(
+                "startTimestamp should be less than endTimestamp", field="end_timestamp"
+            )
+        oldest = max(now - self._retention_ms, 0)
+        return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
+
+
+def _item(entity: Entity, ts: int, value: Any) -> HistoryItem:
+    return HistoryItem(
+        entity_id=str(entity.id),
+        timestamp=ts,
+        value=shown_value(entity.member, value),
+        value_type=entity.member.value_type,
+    )
+
+
+def _shown(entity: Entity, value: Any) -> Aggregate:
+    return Aggregate(
+        value=shown_value(entity.member, value), value_type=entity.member.value_type
+    )
+
+
+def _total(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
+    """The sum, or the mean: that of LONGs as it is, that of DOUBLEs rounded."""
+    if not rows:
+        return Aggregate()
+    kind, total = entity.member.value_type, rows[0]["v"].to_decimal()
+    value: int | float
+    if body.aggregate_type == "SUM":
+        value = int(total) if kind == "LONG" else float(total)
+    else:
+        mean = total / rows[0]["n"]
+        rounds = kind == "DOUBLE" and abs(mean) < EXACT
+        value = float(mean.quantize(DIGITS, ROUND_HALF_EVEN) if rounds else mean)
+    return Aggregate(value=value, value_type=kind)
+
+
+def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
+    if not rows:
+        return Aggregate()
+    kind = entity.member.value_type
+    return Aggregate(
+        count_result=[
+            ValueCount(
+                value=shown_value(entity.member, row["_id"]), value_type=kind, count=row["n"]
+            )
+            for row in rows
+        ]
+    )

@@ -1,0 +1,68 @@
+"""What the bus tells of changed values, as entities have them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from libs.common.things import flattened, member_key
+from services.management.live.frames import Value
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedThing:
+    """The thing that changed."""
+
+    id: int
+    key: str
+    integration: str
+    device: bool
+    """Whether it is a device, and not an integration or a custom entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Values that came with one event."""
+
+    event_id: str
+    tenant: str
+    thing: ChangedThing
+    values: Mapping[str, Value]
+    """By entity key: members, and the objects that they are members of."""
+
+
+class _Thing(msgspec.Struct, rename="camel"):
+    device_id: int
+    thing_key: str = ""
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    event_id: str
+    tenant: str
+    device: _Thing
+    ts: int = 0
+    properties: dict[str, Any] = {}
+    tsl_id: str = ""
+    outputs: dict[str, Any] = {}
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+def read_change(payload: bytes) -> Changed:
+    """Read a `…reported` or `…event` event; raise `msgspec.DecodeError`.
+
+    An event of the TSL is a change of the entity that it is, and of its outputs.
+    """
+    event = _decoder.decode(payload)
+    reported = {event.tsl_id: event.outputs} if event.tsl_id else event.properties
+    paths: dict[str, Any] = {
+        name: value for name, value in reported.items() if isinstance(value, dict)
+    }
+    paths.update(flattened(reported))
+    key = event.device.thing_key
+    integration, _, rest = key.partition(".")
+    thing = ChangedThing(event.device.device_id, key, integration, rest.startswith("device."))
+    values = {member_key(key, path): Value(value, event.ts) for path, value in paths.items()}
+    return Changed(event.event_id, event.tenant, thing, values)

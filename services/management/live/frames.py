@@ -1,0 +1,76 @@
+"""The frames of `/websocket` (management API notes, section 5): JSON text, snake_case."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+MOST_KEYS = 10_000
+"""Most keys of one subscription."""
+LONGEST_KEY = 512
+
+EXCHANGE = "Exchange"
+HEARTBEAT = "Heartbeat"
+
+
+class BadFrame(Exception):
+    """A frame that cannot be read; the text says what is wrong with it."""
+
+
+class Value(msgspec.Struct):
+    """A new value; `timestamp` in ms is when it was measured."""
+
+    value: Any
+    timestamp: int
+
+
+class _Frame(msgspec.Struct):
+    event_type: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Subscription(msgspec.Struct):
+    entity_key: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=LONGEST_KEY)]],
+        msgspec.Meta(max_length=MOST_KEYS),
+    ]
+
+
+class _Pushed(msgspec.Struct):
+    entity_key: list[str]
+    values: Mapping[str, Value]
+
+
+class _Push(msgspec.Struct):
+    payload: _Pushed
+    event_type: str = EXCHANGE
+
+
+_frames = msgspec.json.Decoder(_Frame)
+_subscriptions = msgspec.json.Decoder(_Subscription)
+_encoder = msgspec.json.Encoder()
+
+
+def read_frame(text: str) -> frozenset[str] | str | None:
+    """What a client says: keys to subscribe to, a text to send back, or nothing to us.
+
+    A subscription replaces the one before. Kinds of frames are compared without regard to
+    case, unknown ones are passed over. Raises `BadFrame`.
+    """
+    try:
+        frame = _frames.decode(text)
+        kind = frame.event_type.lower()
+        if kind == HEARTBEAT.lower():
+            return text
+        if kind != EXCHANGE.lower():
+            return None
+        return frozenset(_subscriptions.decode(frame.payload).entity_key)
+    except msgspec.ValidationError as error:
+        raise BadFrame(str(error).replace("`", "'")) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadFrame("not JSON") from error
+
+
+def push_frame(values: Mapping[str, Value]) -> str:
+    """The frame that tells of new values: the keys as documented, and beside them `values`."""
+    return _encoder.encode(_Push(_Pushed(list(values), values))).decode()

@@ -1,0 +1,72 @@
+"""Finds the sockets that a change concerns; one per process.
+
+Subscriptions are found by key, so that a change costs as many look-ups as it has keys,
+however many sockets there are. A second copy of an event is known by its id.
+"""
+
+from collections import OrderedDict, defaultdict
+
+from services.management.live.changes import Changed
+from services.management.live.frames import Value
+from services.management.live.subscriber import Subscriber
+
+REMEMBERED = 20_000
+"""Ids of events that are known when they come again."""
+
+
+class Hub:
+    """The sockets of this process."""
+
+    def __init__(self) -> None:
+        self.subscribers: set[Subscriber] = set()
+        self._by_key: dict[tuple[str, str], set[Subscriber]] = defaultdict(set)
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def enter(self, subscriber: Subscriber) -> None:
+        """Take a socket that subscribes to nothing yet."""
+        self.subscribers.add(subscriber)
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """Forget a socket."""
+        self.subscribers.discard(subscriber)
+        self._forget(subscriber)
+
+    def subscribe(
+        self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
+    ) -> None:
+        """Replace what a socket subscribes to; `aliases` are ids by the key they stand for."""
+        if subscriber not in self.subscribers:
+            return
+        self._forget(subscriber)
+        subscriber.keys, subscriber.aliases = keys, aliases
+        for key in (*keys, *aliases):
+            self._by_key[subscriber.principal.tenant, key].add(subscriber)
+
+    def tell(self, change: Changed) -> None:
+        """Push a change to everyone who subscribes to one of its keys and may see it."""
+        if change.event_id in self._seen:
+            return
+        self._seen[change.event_id] = None
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        found: dict[Subscriber, dict[str, Value]] = {}
+        for key, value in change.values.items():
+            for subscriber in self._by_key.get((change.tenant, key), ()):
+                if subscriber.sees(change.thing, key):
+                    told = found.setdefault(subscriber, {})
+                    if key in subscriber.keys:
+                        told[key] = value
+                    if key in subscriber.aliases:
+                        told[subscriber.aliases[key]] = value
+        for subscriber, values in found.items():
+            subscriber.push(values)
+
+    def _forget(self, subscriber: Subscriber) -> None:
+        for key in (*subscriber.keys, *subscriber.aliases):
+            place = subscriber.principal.tenant, key
+            sockets = self._by_key.get(place)
+            if sockets is not None:
+                sockets.discard(subscriber)
+                if not sockets:
+                    del self._by_key[place]
+        subscriber.keys, subscriber.aliases = frozenset(), {}

@@ -1,0 +1,90 @@
+"""One socket: what it subscribes to, what it may see, and what waits to be sent."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+
+from libs.common.identity import Principal
+from libs.common.identity.grants import Grants
+from libs.common.things import SYSTEM
+from services.management.live.changes import ChangedThing
+from services.management.live.frames import Value, push_frame
+
+TOO_SLOW = 1013
+"""Close code "try again later" (RFC 6455, registry)."""
+MOST_WAITING = 256
+"""Frames that wait for a slow reader; beyond them only the latest values are kept."""
+PATIENCE = 30.0
+"""Seconds for which a reader may take nothing at all before it is closed."""
+
+
+class Subscriber:
+    """A socket's state; `send` waits while the reader does not keep up."""
+
+    def __init__(
+        self,
+        principal: Principal,
+        token_hash: str,
+        grants: Grants,
+        send: Callable[[str], Awaitable[None]],
+        close: Callable[[int, str], None],
+    ) -> None:
+        self.principal = principal
+        self.token_hash = token_hash
+        self.grants = grants
+        self.close = close
+        """Ends the socket with a code and a reason; repeatable."""
+        self.keys: frozenset[str] = frozenset()
+        """As subscribed: entity keys, and ids, which some consoles send instead."""
+        self.aliases: Mapping[str, str] = {}
+        """Subscribed ids by the key that they stand for."""
+        self.granted_keys: frozenset[str] = frozenset()
+        """Keys whose entity is granted by itself, and not with its thing."""
+        self._send = send
+        self._waiting: deque[dict[str, Value]] = deque()
+        self._latest: dict[str, Value] | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def sees(self, thing: ChangedThing, key: str) -> bool:
+        """Tell whether a change of `key` may be told."""
+        if thing.device:
+            if self.grants.device(thing.id, thing.integration):
+                return True
+        elif thing.integration == SYSTEM or self.grants.integration(thing.integration):
+            return True
+        return key in self.granted_keys
+
+    def push(self, values: dict[str, Value]) -> None:
+        """Send new values; a slow reader gets the latest of each key instead of every one."""
+        if self._latest is not None:
+            self._latest.update(values)
+        else:
+            self._waiting.append(values)
+            if len(self._waiting) > MOST_WAITING:
+                self._latest = {}
+                for waiting in self._waiting:
+                    self._latest.update(waiting)
+                self._waiting.clear()
+        if self._sending is None:
+            self._sending = asyncio.ensure_future(self._drain())
+
+    def stop(self) -> None:
+        """Send no more."""
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _drain(self) -> None:
+        try:
+            while (values := self._next()) is not None:
+                async with asyncio.timeout(PATIENCE):
+                    await self._send(push_frame(values))
+        except TimeoutError:
+            self.close(TOO_SLOW, "too slow")
+        finally:
+            self._sending = None
+
+    def _next(self) -> dict[str, Value] | None:
+        if self._waiting:
+            return self._waiting.popleft()
+        latest, self._latest = self._latest, None
+        return latest

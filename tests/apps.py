@@ -1,0 +1,82 @@
+"""The services as they are wired, on clients that never connect: their routes, guards, headers."""
+
+from collections.abc import Callable, Mapping
+
+from litestar import Litestar
+from nats.aio.client import Client
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Bus, Outbox
+from libs.common.bus.nkeys import KeyKind, KeyPair
+from libs.common.store.mongo import Mongo
+from libs.common.store.redis import Redis, connect_redis
+from libs.common.telemetry import Telemetry
+from services.auth.app import build_app as build_auth
+from services.auth.settings import AuthSettings
+from services.device.app import build_app as build_device
+from services.device.commands.store import CommandStore
+from services.device.history.partitions import Partitions
+from services.device.reports.latest import LatestValues
+from services.device.reports.ledger import Ledger
+from services.device.settings import DeviceSettings
+from services.device.things import ThingDirectory
+from services.device.wiring import Base
+from services.management.app import build_app as build_management
+from services.management.settings import ManagementSettings
+
+NOWHERE = "mongodb://127.0.0.1:1/"
+
+
+def silent() -> Telemetry:
+    """Telemetry that nobody reads."""
+    return Telemetry(None, MeterProvider())
+
+
+def auth(public_key: str) -> Litestar:
+    """The service `auth`, which takes headers of the key's owner."""
+    settings = AuthSettings(
+        callout_seed=KeyPair.create(KeyKind.ACCOUNT).seed, internal_public_key=public_key
+    )
+    return build_auth(settings, Mongo(NOWHERE, "auth"), _redis(), _bus(), silent())
+
+
+def device(public_key: str) -> Litestar:
+    """The service `device`."""
+    mongo, bus = Mongo(NOWHERE, "device"), _bus()
+    base = Base(
+        settings=DeviceSettings(internal_public_key=public_key),
+        telemetry=silent(),
+        mongo=mongo,
+        bus=bus,
+        things=ThingDirectory(mongo.database),
+        outbox=Outbox(mongo.database, bus),
+        partitions=Partitions(mongo.database),
+        latest=LatestValues(mongo.database),
+        ledger=Ledger(mongo.database),
+        commands=CommandStore(mongo.database),
+    )
+    return build_device(base, _bus())
+
+
+def management(public_key: str) -> Litestar:
+    """The service `management`."""
+    settings = ManagementSettings(internal_public_key=public_key)
+    mongo = Mongo(NOWHERE, "management")
+    return build_management(settings, mongo, _redis(), _bus(), silent())
+
+
+SERVICES: Mapping[str, Callable[[str], Litestar]] = {
+    "auth": auth,
+    "device": device,
+    "management": management,
+}
+"""Every service behind the gateway that answers HTTP requests of users."""
+
+
+def _redis() -> Redis:
+    return connect_redis("redis://127.0.0.1:1/0")
+
+
+def _bus() -> Bus:
+    client = Client()
+    return Bus(client, client.jetstream())

@@ -1,0 +1,174 @@
+"""Who calls generated requests, and where: the gateway, or a service's own port."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from deploy.local.apps import TENANT
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+from services.device.edge.service import LONGEST_POLL
+from services.gateway.routes import RouteTable
+from tests.contract.client import Api, new_sn
+from tests.contract.console import Console, new_email
+from tests.e2e.platform import Platform
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+GATEWAY = "gateway"
+LONG_POLLS = range(1, LONGEST_POLL + 1)
+"""Values of `wait` that are right, and that nobody has the time to try."""
+
+
+@dataclass
+class Person:
+    """A super-admin with a tenant of their own."""
+
+    token: str
+    tenant: str
+    id: str
+    owned: dict[str, str]
+    """Ids of what there is in the tenant, by the names that paths have for them."""
+
+
+@dataclass
+class Target:
+    """An application, a device and a super-admin whose data may be ruined."""
+
+    token: str
+    application_id: str
+    device_id: int
+    sn: str
+    key: str
+    user: Person
+
+    def aim(self, case: schemathesis.Case) -> None:
+        """Point a request at what exists, where the document allows anything."""
+        given = case.path_parameters
+        if case.method != "DELETE" and "/remove/" not in case.path:
+            there: dict[str, int | str] = {"device_id": self.device_id, **self.user.owned}
+            given.update({name: there[name] for name in given.keys() & there})
+        if case.path.startswith("/ingest/"):
+            given["sn"] = self.sn
+        if case.query.get("wait") in LONG_POLLS:
+            case.query["wait"] = 0
+
+    def credentials(self, kind: Kind) -> dict[str, Any]:
+        """What the gateway wants to see."""
+        if kind is Kind.DEVICE:
+            return {"auth": (self.sn, self.key)}
+        token = self.user.token if kind is Kind.USER else self.token
+        return {"headers": {"Authorization": f"Bearer {token}"}}
+
+    def principal(self, kind: Kind) -> Principal:
+        """Whom the gateway would have found to call."""
+        match kind:
+            case Kind.APPLICATION:
+                return Principal(kind, TENANT, self.application_id)
+            case Kind.DEVICE:
+                return Principal(kind, TENANT, self.sn)
+            case Kind.USER:
+                return Principal(kind, self.user.tenant, self.user.id, super_admin=True, access=1)
+
+
+@dataclass
+class Door:
+    """The gateway, or a service's own port with the gateway's signature."""
+
+    name: str
+    platform: Platform
+    target: Target
+
+    def __post_init__(self) -> None:
+        self._signer = HeaderSigner(self.platform.state.secrets["internal_private_key"])
+        self._routes = RouteTable()
+
+    @property
+    def schema(self) -> schemathesis.BaseSchema:
+        """What it says of itself."""
+        address, path = self.platform.base_url, "/openapi.json"
+        if self.name != GATEWAY:
+            address = f"http://127.0.0.1:{self.platform.state.ports[self.name]}"
+            path = "/schema/openapi.json"
+        schema = schemathesis.openapi.from_dict(httpx.get(address + path).raise_for_status().json())
+        schema.config.update(base_url=address)
+        return schema
+
+    def call(self, case: schemathesis.Case) -> None:
+        """Call as one who may; raise where the answer is not as documented."""
+        self.target.aim(case)
+        case.call_and_validate(checks=CHECKS, **self._credentials(case))
+
+    def call_as_stranger(self, case: schemathesis.Case) -> None:
+        """Call a service without a principal, and as those whom the gateway would refuse."""
+        self.target.aim(case)
+        allowed = self._kinds(case)
+        strangers = [self._header(kind) for kind in set(Kind) - allowed]
+        for headers in [{}, *strangers] if allowed else []:
+            answer = case.call_and_validate(checks=CHECKS, headers=headers)
+            assert answer.status_code == (403 if headers else 401), answer.text
+
+    def _credentials(self, case: schemathesis.Case) -> dict[str, Any]:
+        kind = next(iter(self._kinds(case)), None)
+        if kind is None:
+            return {}
+        if self.name == GATEWAY:
+            return self.target.credentials(kind)
+        return {"headers": self._header(kind)}
+
+    def _kinds(self, case: schemathesis.Case) -> frozenset[Kind]:
+        route = self._routes.find(case.path.encode())
+        assert route is not None, f"the gateway does not lead to {case.path}"
+        return route.kinds
+
+    def _header(self, kind: Kind) -> dict[str, str]:
+        return {PRINCIPAL_HEADER: self._signer.sign(self.target.principal(kind))}
+
+
+async def make_target(platform: Platform) -> Target:
+    """An application of the fuzzer's own with one device, and a tenant of its own."""
+    made = platform.command("app", "create", "fuzzer")
+    client = await Api(platform.base_url, made["clientId"], made["clientSecret"], 0).log_in()
+    sn = new_sn()
+    identity = await client.add(sn)
+    key = (await client.done("POST", f"/devices/{identity}/credentials"))["key"]
+    await client.close()
+    user = await _super_admin(platform)
+    return Target(client.token, str(made["applicationId"]), identity, sn, key, user)
+
+
+async def _super_admin(platform: Platform) -> Person:
+    """The first user of a tenant that was made for them, with one thing of each kind."""
+    tenant, email = f"fuzzer-{uuid4().hex[:8]}", new_email()
+    async with platform.admin() as operator:
+        wanted = json.dumps({"name": tenant}).encode()
+        made = json.loads((await operator.request("rpc.auth.create_tenant", wanted)).data)
+    console = Console(platform.base_url, (made["clientId"], made["clientSecret"]), email)
+    body = {"email": email, "nickname": "Fuzzer", "password": console.password}
+    registered = await console.http.post("/user/register", json=body, headers={"TENANT_ID": tenant})
+    assert registered.status_code == 200, registered.text
+    await console.log_in()
+    menu = {"code": "fuzzed", "name": "fuzzed", "type": "MENU"}
+    owned = {
+        "user_id": await console.add_user(),
+        "role_id": await console.add_role(),
+        "menu_id": (await console.done("POST", "/user/menus", menu))["menu_id"],
+    }
+    for what in ("application", "dashboard"):
+        made = await console.done("POST", f"/{what}", {"name": "fuzzed"})
+        owned[f"{what}_id"] = made[f"{what}_id"]
+    await console.close()
+    return Person(console.token, tenant, console.id, owned)

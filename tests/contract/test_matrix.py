@@ -1,0 +1,271 @@
+"""Every operation of every service, by every sort of caller: the answer follows from the guard.
+
+Generated from the services' routes. An operation without a guard fails here, unless it is
+among those that are open for a reason.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import httpx
+import pytest
+
+from deploy.local.services import SERVICES
+from libs.common.contracts.access import ResourceType
+from libs.common.http.guards import Guard, Guarded, guarded
+from libs.common.identity import Kind, make_keys
+from libs.common.identity.functions import Function
+from services.gateway.routes import Credential, RouteTable
+from tests import apps
+from tests.contract.client import MODEL, Api, new_sn
+from tests.contract.console import PASSWORD, Console, new_email, new_name
+
+pytestmark = pytest.mark.xdist_group("contract")
+
+OPEN = {
+    "POST /oauth/token": "applications get their tokens here",
+    "POST /oauth2/token": "people get their tokens here",
+    "POST /user/register": "the first user of a tenant registers here; afterwards it is closed",
+    "GET /user/status": "tells a console whether to show the log-in or the registration page",
+    "GET /public/{name}": "icons, which consoles load without a token",
+}
+"""Operations that need no credential, and why."""
+OF_GRANTS = {"GET /entity/{entity_id}/meta"}
+"""Operations of every user, where one who is granted nothing at all is a 403 all the same."""
+PRIVATE = {"/healthz", "/readyz", "/metrics", "/schema", "/schema/openapi.json", "/schema/{path}"}
+"""Pages of a service for its neighbours; the gateway leads nobody there."""
+UNKNOWN = "9007199254740990"
+"""An id of nothing, whatever is asked for."""
+BODIES: dict[str, Any] = {
+    "PUT /user/members/{user_id}": {"email": new_email(), "nickname": "Taken over"},
+    "PUT /user/members/{user_id}/change-password": {"password": PASSWORD},
+    "PUT /user/members/{user_id}/status": {"enabled": False},
+    "POST /user/members/{user_id}/permission": {"resource_type": "DEVICE", "resource_id": "1"},
+    "PUT /user/roles/{role_id}": {"name": new_name()},
+    "POST /user/roles/{role_id}/associate-user": {"user_ids": [UNKNOWN]},
+    "POST /user/roles/{role_id}/disassociate-user": {"user_ids": [UNKNOWN]},
+    "POST /user/roles/{role_id}/associate-menu": {"menu_ids": []},
+    **{
+        f"POST /user/roles/{{role_id}}/{verb}-resource": {
+            "resources": [{"id": UNKNOWN, "type": "DEVICE"}]
+        }
+        for verb in ("associate", "disassociate")
+    },
+    "PUT /user/menus/{menu_id}": {"name": new_name(), "type": "FUNCTION"},
+    "PUT /application/{application_id}": {"name": new_name()},
+    "PUT /application/{application_id}/allowed-addresses": {"allowed_addresses": []},
+    "PUT /dashboard/{dashboard_id}": {"name": new_name(), "widgets": []},
+}
+"""Bodies that are right where an operation names a resource in its path; `{}` elsewhere."""
+
+
+class Seen(StrEnum):
+    """How an answer counts."""
+
+    IN = "let in"
+    STRANGER = "401"
+    FORBIDDEN = "403"
+    FAILED = "5xx"
+
+
+def seen(answer: httpx.Response) -> Seen:
+    """Whether a caller was let in; 400 and 404 come from behind the guard."""
+    match answer.status_code:
+        case 401:
+            return Seen.STRANGER
+        case 403:
+            return Seen.FORBIDDEN
+        case status:
+            return Seen.FAILED if status >= 500 else Seen.IN
+
+
+def operations() -> list[tuple[str, Guarded]]:
+    """What the services of the platform answer, but for their private pages."""
+    served = {service.name for service in SERVICES if service.upstream}
+    return [
+        (service, operation)
+        for service, build in apps.SERVICES.items()
+        if service in served
+        for operation in guarded(build(make_keys()[1]))
+        if operation.path not in PRIVATE
+    ]
+
+
+def name_of(operation: Guarded) -> str:
+    """`GET /user`."""
+    return f"{operation.method} {operation.path}"
+
+
+OPERATIONS = operations()
+each_operation = pytest.mark.parametrize(
+    ("service", "operation"), OPERATIONS, ids=[name_of(one) for _, one in OPERATIONS]
+)
+each_guarded = pytest.mark.parametrize(
+    "operation",
+    [one for _, one in OPERATIONS if one.guard is not None],
+    ids=[name_of(one) for _, one in OPERATIONS if one.guard is not None],
+)
+
+
+@each_operation
+def test_every_operation_has_a_guard(service: str, operation: Guarded) -> None:
+    """An operation is guarded, or open for a reason; the gateway asks for the same credential."""
+    route = RouteTable().find(operation.path.encode())
+    assert route is not None
+    assert route.upstream == service
+    if operation.guard is None:
+        assert name_of(operation) in OPEN
+        assert route.credential is Credential.NONE
+    else:
+        assert name_of(operation) not in OPEN
+        assert route.kinds == {operation.guard.kind}
+
+
+def test_private_pages_are_private() -> None:
+    """The gateway leads to no page that a service has for its neighbours."""
+    table = RouteTable()
+    assert [path for path in sorted(PRIVATE) if table.find(path.encode())] == []
+
+
+@dataclass
+class Cast:
+    """Those who call, and what they name in paths."""
+
+    api: Api
+    admin: Console
+    powerless: Console
+    holder: Console
+    """Is granted one resource of every type, which does not exist."""
+    foreign: Console
+    device: tuple[str, str]
+    """SN and key."""
+    role: str
+    """The role of `holder`."""
+    menus: dict[str, str]
+    targets: dict[str, str]
+    """Path parameters that name something of the tenant."""
+
+    async def hold(self, functions: frozenset[str]) -> None:
+        """Let `holder` have exactly these functions."""
+        body = {"menu_ids": [self.menus[function] for function in functions]}
+        await self.admin.does("POST", f"/user/roles/{self.role}/associate-menu", body)
+
+    async def ask(
+        self, operation: Guarded, *, token: str = "", known: bool, **more: Any
+    ) -> httpx.Response:
+        """Call an operation on what there is (`known`), or on what there is not."""
+        unknown = dict.fromkeys(self.targets, UNKNOWN) | {"sn": self.device[0]}
+        path = operation.path.format_map(self.targets if known else unknown)
+        body = None if operation.method == "GET" else BODIES.get(name_of(operation), {})
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return await self.api.http.request(
+            operation.method, path, json=body, headers=headers, **more
+        )
+
+
+@pytest.fixture(scope="session")
+async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[Cast]:
+    """Callers of every sort."""
+    powerless, holder = await admin.person(), await admin.person()
+    role = await admin.add_role(users=(holder.id,))
+    grants = [{"id": UNKNOWN, "type": kind.value} for kind in ResourceType]
+    await admin.does("POST", f"/user/roles/{role}/associate-resource", {"resources": grants})
+    sn = new_sn()
+    device_id = await api.add(sn)
+    key = (await api.done("POST", f"/devices/{device_id}/credentials"))["key"]
+    menus = await admin.menu_ids()
+    application = await admin.done("POST", "/application", {"name": new_name()})
+    dashboard = await admin.done("POST", "/dashboard", {"name": new_name()})
+    entity = (await admin.done("GET", f"/device/{device_id}"))["entities"][0]
+    targets = {
+        "user_id": await admin.add_user(),
+        "role_id": await admin.add_role(),
+        "menu_id": menus[Function.DEVICE_VIEW],
+        "application_id": application["application_id"],
+        "device_id": str(device_id),
+        "entity_id": entity["id"],
+        "dashboard_id": dashboard["dashboard_id"],
+        "integration_id": UNKNOWN,  # those that exist are of every tenant
+        "name": UNKNOWN,
+        "task_id": UNKNOWN,
+        "sn": sn,
+        "model": MODEL,
+    }
+    yield Cast(api, admin, powerless, holder, other_admin, (sn, key), role, menus, targets)
+    await powerless.close()
+    await holder.close()
+
+
+def expected(guard: Guard, kind: Kind, *, super_admin: bool = False) -> Seen:
+    """What a caller without functions gets; a device has no token, so it is a stranger."""
+    if guard.kind is Kind.DEVICE or kind is Kind.DEVICE:
+        return Seen.IN if guard.kind is kind else Seen.STRANGER
+    if guard.kind is not kind:
+        return Seen.FORBIDDEN
+    needs = guard.super_admin or guard.functions
+    return Seen.FORBIDDEN if needs and not super_admin else Seen.IN
+
+
+@each_guarded
+async def test_matrix(operation: Guarded, cast: Cast, subtests: pytest.Subtests) -> None:
+    """Who is let in, is a stranger, or may not: as the operation's guard has it."""
+    guard = operation.guard
+    assert guard is not None
+    with subtests.test("no token"):
+        assert seen(await cast.ask(operation, known=True)) is Seen.STRANGER
+    for caller, token, kind, super_admin in (
+        ("application token", cast.api.token, Kind.APPLICATION, False),
+        ("user without grants", cast.powerless.token, Kind.USER, False),
+        ("super-admin", cast.admin.token, Kind.USER, True),
+    ):
+        with subtests.test(caller):
+            due = expected(guard, kind, super_admin=super_admin)
+            if caller == "user without grants" and name_of(operation) in OF_GRANTS:
+                due = Seen.FORBIDDEN
+            answer = await cast.ask(operation, token=token, known=due is not Seen.IN)
+            assert seen(answer) is due, answer.text
+    with subtests.test("device by its key"):
+        due = expected(guard, Kind.DEVICE)
+        answer = await cast.ask(operation, known=True, auth=cast.device)
+        assert seen(answer) is due, answer.text
+
+
+@each_guarded
+async def test_matrix_of_functions(operation: Guarded, cast: Cast) -> None:
+    """Any one of an operation's functions lets a user in; all others together do not."""
+    guard = operation.guard
+    assert guard is not None
+    if guard.kind is not Kind.USER:
+        return
+    for function in sorted(guard.functions):
+        await cast.hold(frozenset({function}))
+        answer = await cast.ask(operation, token=cast.holder.token, known=False)
+        assert seen(answer) is Seen.IN, (function, answer.text)
+    await cast.hold(frozenset(Function) - guard.functions)
+    answer = await cast.ask(operation, token=cast.holder.token, known=False)
+    assert seen(answer) is expected(guard, Kind.USER), answer.text
+
+
+@each_guarded
+async def test_matrix_of_tenants(operation: Guarded, cast: Cast) -> None:
+    """The super-admin of another tenant is let in, and finds nothing of this one there."""
+    guard = operation.guard
+    assert guard is not None
+    answer = await cast.ask(operation, token=cast.foreign.token, known=True)
+    assert seen(answer) is expected(guard, Kind.USER, super_admin=True), answer.text
+    if "{" in operation.path:
+        assert answer.status_code >= 400, answer.text
+
+
+@pytest.mark.parametrize("operation", sorted(OPEN))
+async def test_open_operations_read_no_credential(operation: str, cast: Cast) -> None:
+    """What is open answers everybody alike, whatever token comes with the request."""
+    method, path = operation.split(" ")
+    answers = set()
+    for token in ("", "no-such-token", cast.api.token, cast.powerless.token):
+        answer = await cast.ask(Guarded(method, path, None), token=token, known=False)
+        answers.add(answer.status_code)
+    assert len(answers) == 1
+    assert max(answers) < 500

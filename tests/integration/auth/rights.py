@@ -1,0 +1,52 @@
+"""Users, roles and grants as tests of permissions make them."""
+
+from typing import Any
+
+from libs.common.contracts.access import Access, GrantedResources, UserRef
+from libs.common.identity import Kind, Principal
+
+STRANGER = Principal(
+    kind=Kind.USER, tenant="elsewhere", subject="43", name="other@example.com", super_admin=True
+)
+"""The super-admin of another tenant."""
+SUPER_ADMIN_ROLE = 1
+
+
+async def store_user(
+    auth: Any, user_id: int, *roles: int, tenant: str = "default", **more: Any
+) -> str:
+    """A user who is there already; answers its id as the API writes it."""
+    email = more.pop("email", f"{user_id}@example.com")
+    document = {
+        "_id": user_id,
+        "tenant": tenant,
+        "email": email,
+        "emailKey": email.lower(),
+        "nickname": f"user {user_id}",
+        "enabled": True,
+        "roles": list(roles),
+    }
+    await auth.mongo.database["users"].insert_one({**document, **more})
+    return str(user_id)
+
+
+async def create_role(auth: Any, name: str = "operators", **more: Any) -> str:
+    made = await auth.done("POST", "/user/roles", {"name": name}, **more)
+    return str(made["role_id"])
+
+
+async def access_of(auth: Any, user_id: str, tenant: str = "default") -> Access:
+    found: Access = await auth.call("get_access", UserRef(tenant, int(user_id)), Access)
+    return found
+
+
+async def grants_of(auth: Any, user_id: str, tenant: str = "default") -> GrantedResources:
+    wanted = UserRef(tenant, int(user_id))
+    found: GrantedResources = await auth.call("get_grants", wanted, GrantedResources)
+    return found
+
+
+async def audited(auth: Any, kind: str, **query: Any) -> list[str]:
+    """The actions on objects of a type, in order."""
+    found = auth.mongo.database["audit"].find({"object.type": kind, **query}).sort("at", 1)
+    return [entry["action"] async for entry in found]

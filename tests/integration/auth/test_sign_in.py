@@ -1,0 +1,239 @@
+"""`POST /oauth2/token`: people sign in, stay signed in, and guessers are slowed down."""
+
+import asyncio
+
+from libs.common.identity import Kind
+from services.auth.sign_in.throttle import ATTEMPTS
+from tests.integration.auth.people import (
+    CLIENT,
+    FIRST,
+    PASSWORD,
+    add_user,
+    caller,
+    first_user,
+    post,
+    refresh,
+    register,
+    sign_in,
+    signed_in,
+)
+
+FORM = "application/x-www-form-urlencoded"
+
+
+async def test_tokens_are_at_top_level_and_in_the_data_of_the_envelope(auth):
+    """Old clients read the one, consoles the other; nobody may keep a copy."""
+    await register(auth)
+
+    answer = await sign_in(auth)
+
+    content = answer.json()
+    data = content.pop("data")
+    assert answer.headers["cache-control"] == "no-store"
+    assert (content.pop("status"), len(content.pop("request_id"))) == ("Success", 32)
+    assert content == data
+    assert (data["token_type"], data["expires_in"]) == ("Bearer", 86_399)
+    assert len(data["access_token"]) == len(data["refresh_token"]) == 43
+
+
+async def test_json_and_the_unescaped_form_of_existing_consoles_are_read(auth):
+    """The `*` of the secret comes as it is."""
+    await register(auth)
+    text = (
+        f"grant_type=password&username={FIRST['email']}&password={PASSWORD}"
+        "&client_id=iab&client_secret=milesight*iab"
+    )
+    fields = {"grant_type": "password", "username": FIRST["email"], "password": PASSWORD, **CLIENT}
+
+    as_form = await auth.http.post("/oauth2/token", content=text, headers={"Content-Type": FORM})
+    as_json = await auth.http.post("/oauth2/token", json=fields)
+
+    assert (as_form.status_code, as_json.status_code) == (200, 200)
+
+
+async def test_a_token_stands_for_its_user(auth):
+    """The address in any case signs in the user of the tenant; its first one is super-admin."""
+    await register(auth)
+
+    principal = await caller(auth, await signed_in(auth, "fIRST@example.COM"))
+
+    assert (principal.kind, principal.tenant, principal.name) == (
+        Kind.USER,
+        "default",
+        FIRST["email"],
+    )
+    assert principal.super_admin
+
+
+async def test_a_refresh_token_works_once_and_its_second_use_ends_the_family(auth):
+    """Whoever stole one of a family's tokens is out, and so is the one it was stolen from."""
+    await register(auth)
+    first = await signed_in(auth)
+    other = await signed_in(auth)
+
+    second = (await refresh(auth, first["refresh_token"])).json()["data"]
+    assert (await auth.principal(second["access_token"])).kind is Kind.USER
+    reused = await refresh(auth, first["refresh_token"])
+
+    assert (reused.status_code, reused.json()["error_code"]) == (401, "authentication_failed")
+    assert reused.json()["error_message"].startswith("invalid_grant:")
+    assert await auth.principal(second["access_token"]) is None
+    assert (await refresh(auth, second["refresh_token"])).status_code == 401
+    assert await auth.principal(other["access_token"]) is not None
+
+
+async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth):
+    """The eleventh attempt is 429 with Retry-After, whoever makes it; before it, success resets."""
+    await register(auth)
+    for _ in range(2):
+        for _ in range(ATTEMPTS - 1):
+            assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
+        assert (await sign_in(auth)).status_code == 200
+    for _ in range(ATTEMPTS):
+        assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
+
+    refused = await sign_in(auth, address="198.51.100.9")
+
+    assert (refused.status_code, refused.json()["error_code"]) == (429, "request_too_frequently")
+    assert 1 <= int(refused.headers["retry-after"]) <= 90
+
+
+async def test_many_attempts_at_once_are_no_way_around_the_throttle(auth):
+    """Of forty at the same time ten are made."""
+    await register(auth)
+
+    answers = await asyncio.gather(*(sign_in(auth, password="Wr0ng-one") for _ in range(40)))
+
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(401), statuses.count(429)) == (ATTEMPTS, 40 - ATTEMPTS)
+
+
+async def test_an_address_that_guesses_everywhere_is_slowed_down(auth):
+    """A hundred accounts with one guess each are as bad as one account with a hundred."""
+    answers = await asyncio.gather(
+        *(sign_in(auth, f"user{n}@example.com", address="203.0.113.5") for n in range(104))
+    )
+    elsewhere = await sign_in(auth, "user1@example.com", address="203.0.113.6")
+
+    statuses = [answer.status_code for answer in answers]
+    assert statuses.count(429) >= 3
+    assert elsewhere.status_code == 401
+
+
+async def test_nothing_tells_whether_an_account_exists(auth):
+    """Unknown, mistyped, disabled, and in another tenant: one answer, and one throttle."""
+    admin = await first_user(auth)
+    user_id = await add_user(auth, admin)
+    await auth.done("PUT", f"/user/members/{user_id}/status", {"enabled": False}, caller=admin)
+    answers = [
+        await sign_in(auth, "nobody@example.com"),
+        await sign_in(auth, password="Wr0ng-one"),
+        await sign_in(auth, "second@example.com"),
+        await sign_in(auth, tenant="no-such-tenant"),
+    ]
+
+    told = [
+        (one.status_code, one.json()["error_code"], one.json()["error_message"]) for one in answers
+    ]
+    assert set(told) == {(401, "authentication_failed", "invalid_request:Bad credentials")}
+    for _ in range(ATTEMPTS):
+        last = await sign_in(auth, "nobody@example.com")
+    assert last.status_code == 429
+
+
+async def test_a_tenants_own_client_signs_into_that_tenant_only(auth):
+    """Without a header into its own; another's header is refused."""
+    made = await auth.tenant("other")
+    await register(auth, "other")
+    await register(auth, password="Anoth3r-one")
+    client = {"client_id": made.client_id, "client_secret": made.client_secret}
+
+    tokens = await signed_in(auth, **client)
+    foreign = await sign_in(auth, password="Anoth3r-one", tenant="default", **client)
+
+    assert (await auth.principal(tokens["access_token"])).tenant == "other"
+    assert (foreign.status_code, foreign.json()["detail_message"]) == (401, "TENANT_ID")
+    assert (await refresh(auth, tokens["refresh_token"], tenant="default")).status_code == 401
+    assert (await refresh(auth, tokens["refresh_token"])).status_code == 200
+
+
+async def test_the_configured_client_signs_into_any_tenant(auth):
+    """The header names it; a refresh token knows its own."""
+    await auth.tenant("other")
+    await register(auth, "other")
+
+    tokens = await signed_in(auth, tenant="other")
+
+    assert (await auth.principal(tokens["access_token"])).tenant == "other"
+    assert (await sign_in(auth)).status_code == 401
+
+
+async def test_the_refresh_tokens_of_applications_are_not_for_people(auth):
+    """Each endpoint knows its own."""
+    tokens = await auth.log_in(await auth.application())
+
+    assert (await refresh(auth, tokens["refresh_token"])).status_code == 401
+
+
+FAULTS = [
+    ({"grant_type": None}, "invalid_request:grant_type is null.", "grant_type"),
+    ({"grant_type": "client_credentials"}, "unsupported_grant_type:", "grant_type"),
+    ({"username": None}, "invalid_request:username is null.", "username"),
+    ({"password": None}, "invalid_request:password is null.", "password"),
+    ({"password": ""}, "invalid_request:password must not be blank.", "password"),
+    ({"password": 7}, "invalid_request:password must be a string.", "password"),
+    ({"client_id": None}, "invalid_request:client_id is null.", "client_id"),
+    ({"client_id": "other"}, "invalid_client:", "client_id"),
+    ({"client_secret": "wrong"}, "invalid_client:", "client_id"),
+    ({"username": "x" * 300}, "invalid_request:Bad credentials", None),
+    ({"username": {"$ne": ""}}, "invalid_request:username must be a string.", "username"),
+    (
+        {"grant_type": "refresh_token"},
+        "invalid_request:refresh_token is null.",
+        "refresh_token",
+    ),
+    ({"grant_type": "refresh_token", "refresh_token": "x"}, "invalid_grant:", "refresh_token"),
+]
+
+
+async def test_every_fault_is_a_401_that_names_the_field(auth):
+    """As OAuth codes them and existing consoles read them."""
+    fields = {"grant_type": "password", "username": "a@b.de", "password": PASSWORD, **CLIENT}
+    for change, message, field in FAULTS:
+        body = {name: value for name, value in (fields | change).items() if value is not None}
+
+        answer = await post(auth, "/oauth2/token", json=body)
+
+        content = answer.json()
+        assert (answer.status_code, content["error_code"]) == (401, "authentication_failed")
+        assert content["error_message"].startswith(message), (change, content)
+        assert content.get("detail_message") == field
+
+
+UNREADABLE = [
+    (b"{", "application/json", 401),
+    (b"[]", "application/json", 401),
+    (b"grant_type=%zz", FORM, 401),
+    (b"username=a&username=b", FORM, 401),
+    (b"\xff", FORM, 401),
+    (b"", FORM, 401),
+    (b"a=" + b"b" * 20_000, FORM, 413),
+    (b"grant_type=password", "text/plain", 415),
+]
+
+
+async def test_an_unreadable_body_is_refused(auth):
+    """Broken, too large, of another type."""
+    for body, content_type, status in UNREADABLE:
+        answer = await auth.http.post(
+            "/oauth2/token", content=body, headers={"Content-Type": content_type}
+        )
+
+        assert (answer.status_code, answer.json()["status"]) == (status, "Failed"), body
+
+
+async def test_a_tenant_that_cannot_be_is_named(auth):
+    """The header is looked at before anything else."""
+    answer = await sign_in(auth, tenant="no such")
+
+    assert (answer.status_code, answer.json()["detail_message"]) == (400, "TENANT_ID")

@@ -1,0 +1,103 @@
+"""Tenants: what each begins with, and that they are made once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
+from libs.common.errors import Conflict, InvalidInput
+from services.auth.secret_hash import secret_matches
+
+
+async def create(auth: Any, name: str) -> CreatedTenant:
+    return await auth.call("create_tenant", CreateTenant(name), CreatedTenant)
+
+
+async def menus_of(auth: Any, tenant: str) -> dict[str, dict[str, Any]]:
+    found = auth.mongo.database["menus"].find({"tenant": tenant})
+    return {menu["code"]: menu async for menu in found}
+
+
+async def test_the_default_tenant_is_there_with_the_seeds_of_the_field(auth):
+    """Role 1 is super_admin, and the 26 menus have the ids that consoles know."""
+    role = await auth.mongo.database["roles"].find_one({"tenant": "default"})
+    menus = await menus_of(auth, "default")
+
+    assert (role["_id"], role["name"]) == (1, "super_admin")
+    assert len(menus) == 26
+    assert {code: menus[code]["_id"] for code in ("dashboard", "workflow.delete", "entity")} == {
+        "dashboard": 1000,
+        "workflow.delete": 5006,
+        "entity": 7000,
+    }
+    assert menus["entity_custom"]["parentId"] == 7000
+    assert menus["entity_custom"]["type"] == "MENU"
+    assert menus["entity_custom.view"]["type"] == "FUNCTION"
+
+
+async def test_a_new_tenant_has_a_tree_and_a_role_of_its_own(auth):
+    """The same codes under other ids, whose parents are its own too."""
+    await create(auth, "acme")
+    first, second = await menus_of(auth, "default"), await menus_of(auth, "acme")
+    ids = {menu["_id"] for menu in second.values()}
+
+    assert first.keys() == second.keys()
+    assert not ids & {menu["_id"] for menu in first.values()}
+    assert {menu["parentId"] for menu in second.values()} - {None} <= ids
+    assert second["device.view"]["parentId"] == second["device"]["_id"]
+    role = await auth.mongo.database["roles"].find_one({"tenant": "acme"})
+    assert role["name"] == "super_admin"
+    assert role["_id"] != 1
+
+
+async def test_a_new_tenant_has_a_console_client_of_its_own(auth):
+    """Its secret is answered once and stored as a hash."""
+    made = await create(auth, "acme")
+    stored = await auth.mongo.database["console_clients"].find_one({"_id": made.client_id})
+
+    assert stored["tenant"] == "acme"
+    assert secret_matches(made.client_secret, stored["secretHash"])
+    assert made.client_secret not in str(stored)
+
+
+async def test_tenants_are_listed_by_name(auth):
+    """With how many users each has."""
+    await create(auth, "acme")
+    await auth.mongo.database["users"].insert_one({"tenant": "acme", "emailKey": "a@b.cd"})
+
+    listed = await auth.call("list_tenants", ListTenants(), Tenants)
+
+    assert [(each.name, each.users) for each in listed.tenants] == [("acme", 1), ("default", 0)]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "é", "*", ">", "x" * 65, "a\n"])
+async def test_a_bad_name_is_refused(auth, name):
+    """A tenant is one token of a subject; 400 names the field."""
+    with pytest.raises(InvalidInput, match="name"):
+        await create(auth, name)
+
+
+async def test_a_tenant_is_made_once(auth):
+    """Of ten at a time one wins, the others are refused, and nothing is left half made."""
+    outcomes = await asyncio.gather(
+        *(create(auth, "acme") for _ in range(10)), return_exceptions=True
+    )
+
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+    assert len(refused) == 9
+    assert len(await menus_of(auth, "acme")) == 26
+    assert await auth.mongo.database["roles"].count_documents({"tenant": "acme"}) == 1
+    assert await auth.mongo.database["console_clients"].count_documents({"tenant": "acme"}) == 1
+
+
+async def test_making_a_tenant_is_audited(auth):
+    """By the operator, in the tenant's own log."""
+    await create(auth, "acme")
+    entry = await auth.mongo.database["audit"].find_one({"tenant": "acme"})
+
+    assert (entry["action"], entry["object"]) == (
+        "created",
+        {"type": "tenant", "id": "acme", "name": "acme"},
+    )
+    assert entry["actor"]["name"] == "operator"

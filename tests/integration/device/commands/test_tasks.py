@@ -1,0 +1,76 @@
+"""Tasks for many devices, on MongoDB."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.errors import NotFound
+from libs.common.identity import Kind, Principal
+from libs.common.store.ids import IdAllocator
+from services.device.commands.schemas import Config, CreateTasks, ProfileValue
+from services.device.commands.service import READ_AT_ONCE, CommandService
+from services.device.things.access import Things
+from tests.integration.device.commands.test_replies import command, issue
+from tests.integration.device.reports.world import World
+
+ME = Principal(Kind.APPLICATION, "default", "1")
+MINE = list(range(1, READ_AT_ONCE + 6))
+
+
+@pytest.fixture
+async def service(world: World) -> CommandService:
+    """The service, with more devices than it reads at once."""
+    for number in MINE:
+        await world.add(number)
+    return CommandService(
+        things=Things(world.database, world.first.things),
+        commands=world.commands,
+        latest=world.latest,
+        ids=IdAllocator(world.database, "tasks"),
+        writer=world.writer,
+        life=60,
+    )
+
+
+async def payloads(world: World) -> dict[int, Any]:
+    """What each device is to do by its newest command."""
+    rows = await world.database["commands"].find().sort([("createdAt", 1), ("_id", 1)]).to_list()
+    return {row["thingId"]: row["payload"]["properties"] for row in rows}
+
+
+async def test_each_device_gets_what_completes_its_own_values(
+    world: World, service: CommandService
+):
+    """Latest values, and open commands over them, are those of the very device."""
+    await world.latest.apply(
+        [(number, 1000, {"limits": {"low": 0, "high": number}}) for number in MINE[1:]]
+    )
+    await issue(world, command(900, thing=3, payload={"properties": {"limits": {"high": 99}}}))
+    config = Config(properties={"limits": {"low": 5}})
+    created = await service.create_tasks(ME, CreateTasks("TSL", MINE[::-1], config))
+    assert [one.device_id for one in created] == MINE[::-1]
+    assert await payloads(world) == {
+        1: {"limits": {"low": 5}},
+        **{number: {"limits": {"low": 5, "high": number}} for number in MINE[1:]},
+        3: {"limits": {"low": 5, "high": 99}},
+    }
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [{"tenant": "other"}, {"application": {"applicationId": 2}}, {"application": None}],
+    ids=["another tenant's", "another application's", "nobody's"],
+)
+async def test_a_device_of_others_among_many_is_not_found(
+    world: World, service: CommandService, owner: dict[str, Any]
+):
+    """It is named as it is alone, and no device gets a task."""
+    last = MINE[-1]
+    await world.database["devices"].update_one({"_id": last}, {"$set": owner})
+    config = Config(values=[ProfileValue("a", 1)])
+    with pytest.raises(NotFound) as alone:
+        await service.create_tasks(ME, CreateTasks("PROFILE", [last], config))
+    with pytest.raises(NotFound) as among:
+        await service.create_tasks(ME, CreateTasks("PROFILE", MINE, config))
+    assert (among.value.text, among.value.field) == (alone.value.text, "deviceId")
+    assert await world.database["commands"].count_documents({}) == 0

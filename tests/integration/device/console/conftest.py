@@ -1,0 +1,29 @@
+"""The console's side of the device service."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.integration.device.console.world import Listening, World, running
+from tests.servers import Servers
+
+
+@pytest_asyncio.fixture(scope="module")
+async def started(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
+    """The features, started once for the tests of a module."""
+    async with running(servers) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def world(started: tuple[World, Listening]) -> World:
+    """The features with nothing in them."""
+    await started[0].empty()
+    started[1].heard.clear()
+    return started[0]
+
+
+@pytest_asyncio.fixture
+async def heard(started: tuple[World, Listening], world: World) -> Listening:
+    """What the service says on the bus."""
+    return started[1]

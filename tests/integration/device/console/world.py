@@ -1,0 +1,231 @@
+"""The console's side of the device service, on real servers; `auth` is played on the bus."""
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from httpx import ASGITransport, AsyncClient
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
+from libs.common.contracts import auth
+from libs.common.http import Service, create_app
+from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, make_keys
+from libs.common.identity.functions import Function
+from libs.common.store.ids import IdAllocator
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.device.console.wiring import build_console
+from services.device.devices.schemas import AddDevice
+from services.device.devices.service import DeviceService
+from services.device.devices.store import DeviceStore
+from services.device.migrations import MIGRATIONS
+from services.device.products.schemas import PutProduct
+from services.device.products.service import ProductService
+from services.device.products.store import ProductStore
+from services.device.reports.latest import LatestValues
+from tests.console import Grants, User
+from tests.servers import Servers
+
+EVERYTHING = tuple(Function)
+
+
+@dataclass
+class Keys:
+    """Stands for `auth`: device keys by SN."""
+
+    issued: dict[str, str] = field(default_factory=dict)
+
+    async def issue(self, wanted: auth.DeviceRef) -> auth.DeviceCredentials:
+        self.issued[wanted.sn] = f"key-{wanted.device_id}-{len(self.issued)}"
+        return auth.DeviceCredentials(wanted.sn, self.issued[wanted.sn])
+
+    async def revoke(self, wanted: auth.DeviceRef) -> auth.Done:
+        self.issued.pop(wanted.sn, None)
+        return auth.Done()
+
+
+@dataclass
+class World:
+    """The running features, and what a test does with them."""
+
+    http: AsyncClient
+    mongo: Mongo
+    bus: Bus
+    grants: Grants
+    keys: Keys
+    signer: HeaderSigner
+    products: ProductService
+    devices: DeviceService
+
+    @property
+    def database(self) -> Any:
+        return self.mongo.database
+
+    def user(
+        self,
+        user_id: int = 7,
+        *functions: Function,
+        tenant: str = "default",
+        super_admin: bool = False,
+    ) -> User:
+        """A user with these functions, or with all of them."""
+        held = functions or EVERYTHING
+        principal = Principal(
+            kind=Kind.USER,
+            tenant=tenant,
+            subject=str(user_id),
+            name=f"user{user_id}@example.com",
+            functions=frozenset() if super_admin else frozenset(held),
+            super_admin=super_admin,
+        )
+        return User(self.http, self.signer, principal, self.grants)
+
+    def admin(self, tenant: str = "default") -> User:
+        """A super-admin."""
+        return self.user(1, tenant=tenant, super_admin=True)
+
+    async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
+        """Create or update a product."""
+        await self.products.put(_application(tenant), model, PutProduct(name=model, tsl=tsl))
+
+    async def add(
+        self,
+        sn: str,
+        name: str = "",
+        model: str | None = None,
+        tenant: str = "default",
+        **fields: Any,
+    ) -> int:
+        """A device that an application added; `fields` of its document are set after that."""
+        body = AddDevice(sn_dev_eui=sn, name=name or f"device {sn}", model=model)
+        added = await self.devices.add(_application(tenant), body)
+        if fields:
+            await self.database["devices"].update_one({"_id": added.device_id}, {"$set": fields})
+        return added.device_id
+
+    async def report(self, thing_id: int, ts: int, properties: Mapping[str, Any]) -> None:
+        """Write latest values, as ingest does."""
+        await LatestValues(self.database).apply([(thing_id, ts, dict(properties))])
+
+    async def custom(
+        self, identifier: str, *members: dict[str, Any], integration: str = "system", **more: Any
+    ) -> int:
+        """A custom entity, or with an empty identifier an integration's own thing."""
+        now = datetime.now(UTC)
+        thing_id = await IdAllocator(self.database, "things", 1).take()
+        document = {
+            "_id": thing_id,
+            "tenant": "default",
+            "integration": integration,
+            "identifier": identifier,
+            "createdAt": now,
+            "updatedAt": now,
+            "members": list(members),
+            **more,
+        }
+        await self.database["things"].insert_one(document)
+        return thing_id
+
+    async def rpc(self, operation: str, request: Any, answer: type) -> Any:
+        """Ask the service over the bus."""
+        return await RpcClient(self.bus).call(f"rpc.device.{operation}", request, answer)
+
+    async def events(self) -> list[dict[str, Any]]:
+        """What waits in the outbox or was published: every entry stays here in these tests."""
+        return [entry async for entry in self.database["outbox"].find()]
+
+    async def empty(self) -> None:
+        """Forget everything but the indexes and the ids that were given."""
+        for name in await self.database.list_collection_names():
+            if name not in {"migrations", "counters"}:
+                await self.database[name].delete_many({})
+        for user_id in (1, 7, 8, 9):
+            self.grants.take(user_id)
+        self.keys.issued.clear()
+
+
+class Listening:
+    """Stands for the bus: keeps what is published."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    async def publish(self, messages: Any) -> None:
+        self.heard.extend(messages)
+
+
+class _NoProvisioning:
+    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        raise AssertionError
+
+    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+        raise AssertionError
+
+
+class _NoKeys:
+    async def issue(self, sn: str, device_id: int, tenant: str) -> Any:
+        raise AssertionError
+
+    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+        return None
+
+
+def _application(tenant: str) -> Principal:
+    return Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+
+
+@asynccontextmanager
+async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
+    """Start the features on a database of their own."""
+    database = f"test_{uuid.uuid4().hex[:16]}"
+    mongo = Mongo(servers.mongo_url, database)
+    await migrate(mongo.database, MIGRATIONS)
+    bus = await Bus.connect(servers.nats_url, name="device")
+    auth_bus = await Bus.connect(servers.nats_url, name="auth")
+    heard, keys = Listening(), Keys()
+    outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
+    rpc, auth_rpc = RpcServer(bus, "device"), RpcServer(auth_bus, "auth")
+    auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
+    auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
+    console = build_console(mongo, outbox, RpcClient(bus), rpc)
+    private, public = make_keys()
+    app = create_app(
+        Service(
+            name="device",
+            title="Device",
+            routes=console.routes,
+            verifier=HeaderVerifier(public),
+            telemetry=Telemetry(None, MeterProvider()),
+            dependencies=console.dependencies,
+        )
+    )
+    products = ProductService(ProductStore(mongo))
+    devices = DeviceService(
+        DeviceStore(mongo, outbox),
+        IdAllocator(mongo.database, "things", 1),
+        products,
+        _NoProvisioning(),
+        _NoKeys(),
+    )
+    await rpc.start()
+    await auth_rpc.start()
+    transport = ASGITransport(app)  # type: ignore[arg-type]
+    async with (
+        Grants(auth_bus) as grants,
+        AsyncClient(transport=transport, base_url="http://device") as http,
+    ):
+        yield (
+            World(http, mongo, bus, grants, keys, HeaderSigner(private), products, devices),
+            heard,
+        )
+    await rpc.stop()
+    await auth_rpc.stop()
+    await bus.drain()
+    await auth_bus.drain()
+    await mongo.client.drop_database(database)
+    mongo.close()

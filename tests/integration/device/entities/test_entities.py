@@ -1,0 +1,298 @@
+"""Single entities: children, metadata, latest values; and what other services ask."""
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
+from libs.common.errors import InvalidInput
+from libs.common.identity.functions import Function
+from tests.integration.device.console.world import World
+from tests.integration.device.entities.seed import CLIMATE, seed
+
+WIFI, SSID, CHANNEL, SAMPLES, MODE = 3, 4, 5, 6, 7
+ALARM, REBOOT = 8, 10
+
+
+@pytest_asyncio.fixture
+async def ids(world: World) -> dict[str, int]:
+    """Things by a letter each."""
+    return await seed(world)
+
+
+def entity(ids: dict[str, int], name: str, number: int) -> str:
+    return str(ids[name] * 8192 + number)
+
+
+async def keys(world: World, parent: str) -> list[str]:
+    rows = await world.admin().done("GET", f"/entity/{parent}/children")
+    return [row["entity_key"] for row in rows]
+
+
+async def test_children_are_two_levels_deep(world: World, ids: dict[str, int]):
+    """Leaves of a STRUCT however deep, outputs of an event, inputs of a service; else none."""
+    key = "direct.device.SN-A1"
+    found = {
+        number: await keys(world, entity(ids, "a", number))
+        for number in (WIFI, SSID, SAMPLES, ALARM, REBOOT)
+    }
+    assert found == {
+        WIFI: [f"{key}.wifi.ssid", f"{key}.wifi.ap.channel"],
+        SSID: [],
+        SAMPLES: [],
+        ALARM: [f"{key}.alarm.level"],
+        REBOOT: [f"{key}.reboot.delay"],
+    }
+    assert await keys(world, entity(ids, "m", 0)) == [
+        "system.integration.scene.level",
+        "system.integration.scene.ghost",
+    ]
+
+
+async def test_inputs_of_a_service_can_be_written(world: World, ids: dict[str, int]):
+    """Consoles draw a field only for what has W; an input that is not required is optional."""
+    (row,) = await world.admin().done("GET", f"/entity/{entity(ids, 'a', REBOOT)}/children")
+    assert row["entity_access_mod"] == "W"
+    assert row["entity_value_attribute"] == {"optional": True}
+    assert row["entity_parent_name"] == "Reboot"
+
+
+async def test_metadata(world: World, ids: dict[str, int]):
+    """All that is known besides the value."""
+    meta = await world.admin().done("GET", f"/entity/{entity(ids, 'a', MODE)}/meta")
+    assert meta.pop("created_at") <= meta.pop("updated_at")
+    assert meta == {
+        "id": entity(ids, "a", MODE),
+        "key": "direct.device.SN-A1.mode",
+        "name": "Mode",
+        "type": "PROPERTY",
+        "access_mod": "RW",
+        "value_type": "LONG",
+        "value_attribute": {"enum": {"0": "Off", "1": "On"}},
+        "customized": False,
+    }
+    custom = await world.admin().done("GET", f"/entity/{entity(ids, 'k', 0)}/meta")
+    assert (custom["key"], custom["customized"]) == ("system.integration.counter", True)
+
+
+async def status(world: World, of: str) -> Any:
+    return await world.admin().done("GET", f"/entity/{of}/status")
+
+
+async def test_latest_values(world: World, ids: dict[str, int]):
+    """Scalars, leaves of a STRUCT, arrays, the number of an ENUM; each with its own time."""
+    await world.report(
+        ids["a"], 1000, {"temperature": 21.5, "mode": "1", "samples": [1.5, 2.5], "battery": 0}
+    )
+    await world.report(ids["a"], 2000, {"wifi": {"ssid": "lab"}})
+    expected = {
+        1: {"value": 21.5, "updated_at": "1000", "value_type": "DOUBLE"},
+        2: {"value": 0, "updated_at": "1000", "value_type": "LONG"},
+        MODE: {"value": 1, "updated_at": "1000", "value_type": "LONG"},
+        SAMPLES: {"value": [1.5, 2.5], "updated_at": "1000", "value_type": "OBJECT"},
+        SSID: {"value": "lab", "updated_at": "2000", "value_type": "STRING"},
+        CHANNEL: {},
+        WIFI: {},
+        ALARM: {},
+        REBOOT: {},
+    }
+    found = {number: await status(world, entity(ids, "a", number)) for number in expected}
+    assert found == expected
+    assert await status(world, entity(ids, "b", 1)) == {}
+
+
+async def test_latest_values_of_things_that_are_no_devices(world: World, ids: dict[str, int]):
+    """A custom entity reports itself under its identifier, its children inside of it."""
+    await world.report(ids["k"], 1000, {"counter": 5})
+    await world.report(ids["p"], 2000, {"status": "up"})
+    assert (await status(world, entity(ids, "k", 0)))["value"] == 5
+    assert (await status(world, entity(ids, "p", 1)))["value"] == "up"
+
+
+@pytest.mark.parametrize("what", ["children", "meta", "status"])
+async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
+    """By its integration, its device, or itself; custom entities everybody; others are 404."""
+    user = world.user(7)
+    of_device, custom = entity(ids, "c", WIFI), entity(ids, "k", 0)
+    await user.refused(403, "GET", f"/entity/{of_device}/{what}", code="forbidden_permission")
+    await user.done("GET", f"/entity/{custom}/{what}")
+    for kind, granted in (
+        (ResourceType.INTEGRATION, "simulator"),
+        (ResourceType.DEVICE, ids["c"]),
+        (ResourceType.ENTITY, of_device),
+    ):
+        world.grants.take(7)
+        world.grants.give(7, kind, granted)
+        await user.done("GET", f"/entity/{of_device}/{what}")
+        for other in (entity(ids, "a", WIFI), entity(ids, "x", WIFI), "4711"):
+            await user.refused(404, "GET", f"/entity/{other}/{what}", code="data_no_found")
+    await world.admin("other").refused(404, "GET", f"/entity/{of_device}/{what}")
+
+
+async def test_a_grant_of_one_entity_is_for_no_other(world: World, ids: dict[str, int]):
+    """Its neighbours on the same device stay unseen."""
+    world.grants.give(7, ResourceType.ENTITY, entity(ids, "c", 1))
+    await world.user(7).done("GET", f"/entity/{entity(ids, 'c', 1)}/meta")
+    await world.user(7).refused(404, "GET", f"/entity/{entity(ids, 'c', 2)}/meta")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "needed"),
+    [
+        (
+            "POST",
+            "/entity/search",
+            {Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW},
+        ),
+        (
+            "GET",
+            "/entity/1/children",
+            {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.INTEGRATION_VIEW},
+        ),
+        ("GET", "/entity/1/status", {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW}),
+    ],
+)
+async def test_operations_need_one_of_their_functions(world: World, method, path, needed):
+    """Any one will do; all others together do not."""
+    world.grants.give(7, ResourceType.DEVICE, 1)
+    body = {} if method == "POST" else None
+    others = [function for function in Function if function not in needed]
+    await world.user(7, *others).refused(403, method, path, body, code="forbidden_permission")
+    for function in needed:
+        found = await world.user(7, function).ask(method, path, body)
+        assert found.status_code == (200 if method == "POST" else 404)
+
+
+@pytest.mark.parametrize("what", ["children", "meta", "status"])
+@pytest.mark.parametrize("wrong", ["abc", "0", "-1", "1.5", "9" * 17])
+async def test_an_id_must_be_a_number(world: World, what, wrong):
+    """400 that names it."""
+    await world.admin().refused(400, "GET", f"/entity/{wrong}/{what}", field="entity_id")
+
+
+async def test_other_services_resolve_keys_and_ids(world: World, ids: dict[str, int]):
+    """Unknown ones and those of other tenants are left out, nothing comes twice."""
+    wanted = ResolveEntities(
+        tenant="default",
+        keys=[
+            "direct.device.SN-A1.wifi.ssid",
+            "simulator.device.SN-C.temperature",
+            "direct.device.GEN-1.gps.lat",
+            "ping.integration.status",
+            "system.integration.counter",
+            "system.integration.scene.level",
+            "direct.device.SN-A1.nothing",
+            "direct.device.SN-C.temperature",
+            "direct.device.SN-X.temperature",
+            "nonsense",
+            "",
+            "....",
+        ],
+        ids=[int(entity(ids, "a", SSID)), int(entity(ids, "b", 2)), 5, int(entity(ids, "x", 1))],
+    )
+    answer = await world.rpc(RESOLVE.removeprefix("rpc.device."), wanted, ResolvedEntities)
+    found = {one.key: one for one in answer.entities}
+    assert len(found) == len(answer.entities)
+    assert sorted(found) == [
+        "direct.device.GEN-1.gps.lat",
+        "direct.device.SN-A1.wifi.ssid",
+        "direct.device.SN-A2.door",
+        "ping.integration.status",
+        "simulator.device.SN-C.temperature",
+        "system.integration.counter",
+        "system.integration.scene.level",
+    ]
+    ssid = found["direct.device.SN-A1.wifi.ssid"]
+    assert (ssid.id, ssid.thing_id, ssid.device, ssid.member, ssid.parent) == (
+        int(entity(ids, "a", SSID)),
+        ids["a"],
+        True,
+        "wifi.ssid",
+        "direct.device.SN-A1.wifi",
+    )
+    assert (ssid.writable, ssid.device_name, ssid.value_type) == (True, "Hall", "STRING")
+    level = found["system.integration.scene.level"]
+    assert (level.device, level.member, level.parent) == (
+        False,
+        "level",
+        "system.integration.scene",
+    )
+    assert level.writable is False
+
+
+async def test_too_many_at_once_are_refused(world: World):
+    """A question has a bound, which the error names."""
+    wanted = ResolveEntities(tenant="default", ids=list(range(10_001)))
+    with pytest.raises(InvalidInput, match="ids: must be at most 10000"):
+        await world.rpc("resolve_entities", wanted, ResolvedEntities)
+
+
+async def numbers(world: World, device: int) -> dict[str, int]:
+    """Member number by path, as the detail of a device shows it."""
+    detail = await world.admin().done("GET", f"/device/{device}")
+    key = f"{detail['key']}."
+    return {
+        one["key"].removeprefix(key): int(one["id"]) - device * 8192 for one in detail["entities"]
+    }
+
+
+def without(*gone: str) -> list[dict[str, Any]]:
+    return [one for one in CLIMATE["properties"] if one["id"].partition(".")[0] not in gone]
+
+
+async def test_numbers_are_stable_across_versions_of_a_product(world: World):
+    """What goes keeps its number for when it comes back; what is new gets a new one."""
+    await world.put_product("P", {"version": "v1", "properties": without("wifi")})
+    old = await world.add("SN-1", model="P")
+    first = await numbers(world, old)
+    new = {"id": "extra", "accessMode": "R", "dataSpec": {"dataType": "INT"}}
+    await world.put_product("P", {"version": "v2", "properties": [new, *without("battery")]})
+    second = await numbers(world, await world.add("SN-2", model="P"))
+    await world.put_product("P", {"version": "v3", "properties": CLIMATE["properties"]})
+    third = await numbers(world, await world.add("SN-3", model="P"))
+    assert first == await numbers(world, old)
+    assert {path: third[path] for path in first} == first
+    assert {path: second[path] for path in first if path in second} == {
+        path: number for path, number in first.items() if path != "battery"
+    }
+    assert second["extra"] not in third.values()
+    assert len(set(third.values())) == len(third)
+
+
+async def test_a_product_from_before_there_were_numbers_gets_them(world: World):
+    """When its entities are read for the first time, the same for all who read."""
+    await world.put_product("P", {"version": "v1", "properties": without()})
+    device = await world.add("SN-1", model="P")
+    await world.database["members"].delete_many({})
+    first = await numbers(world, device)
+    assert sorted(first.values()) == list(range(1, len(first) + 1))
+    assert (await world.database["members"].find_one({}))["_id"] == {
+        "tenant": "default",
+        "model": "P",
+    }
+
+
+async def test_numbers_run_out(world: World):
+    """A TSL that would need more than there are is refused whole."""
+    marks = [f"PROPERTY:old{number}" for number in range(8190)]
+    owner = {"tenant": "default", "model": "P"}
+    await world.database["members"].insert_one({"_id": owner, "marks": marks})
+    two = without("wifi", "samples", "mode")
+    with pytest.raises(InvalidInput) as refused:
+        await world.put_product("P", {"version": "v1", "properties": two})
+    assert refused.value.field == "tsl"
+    assert await world.database["products"].count_documents({}) == 0
+    await world.put_product("P", {"version": "v1", "properties": two[:1]})
+    assert list((await numbers(world, await world.add("SN-1", model="P"))).values()) == [8191]
+
+
+async def test_a_replaced_version_shows_its_new_members(world: World):
+    """As long as no device has it, a version may be replaced; nothing old is remembered."""
+    await world.put_product("P", {"version": "v1", "properties": without("wifi")})
+    device = await world.add("SN-1", model="P")
+    assert "battery" in await numbers(world, device)
+    await world.database["devices"].delete_one({"_id": device})
+    await world.put_product("P", {"version": "v1", "properties": without("wifi", "battery")})
+    assert "battery" not in await numbers(world, await world.add("SN-2", model="P"))

@@ -1,0 +1,141 @@
+"""The rule of passwords and addresses, and the threads that hash, without a server."""
+
+import asyncio
+import threading
+
+import pytest
+from argon2 import PasswordHasher
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.common.errors import InvalidInput, Unavailable
+from services.auth.passwords import hashing
+from services.auth.passwords.hashing import QUEUE, PasswordHashes
+from services.auth.passwords.rule import checked_password, new_password
+from services.auth.users.rules import checked_email, checked_nickname
+
+PRINTABLE = [chr(code) for code in range(33, 127)]
+
+
+@given(st.text(PRINTABLE, min_size=5, max_size=60).map(lambda text: f"aB3{text}"))
+def test_printable_ascii_with_all_three_sorts_is_a_password(text):
+    """Whatever signs are in it."""
+    assert checked_password(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "blank"),
+        ("        ", "blank"),
+        ("Abcdef1", "8 to 63"),
+        ("Abcdef1" * 9 + "x", "8 to 63"),
+        ("Abc def1", "printable ASCII"),
+        ("Abcdef1\n", "printable ASCII"),
+        ("Abcdef1ü", "printable ASCII"),
+        ("abcdefg1", "upper-case"),
+        ("ABCDEFG1", "lower-case"),
+        ("Abcdefgh", "digit"),
+        ("!!!!!!!!", "upper-case letter, a lower-case letter, a digit"),
+    ],
+)
+def test_a_weak_password_is_told_what_it_lacks(text, reason):
+    """And which field has it."""
+    with pytest.raises(InvalidInput, match=reason) as caught:
+        checked_password(text, "new_password")
+
+    assert (caught.value.status, caught.value.field) == (400, "new_password")
+
+
+def test_made_passwords_satisfy_the_rule_and_differ():
+    """A hundred of them."""
+    made = {checked_password(new_password()) for _ in range(100)}
+
+    assert len(made) == 100
+
+
+@pytest.mark.parametrize(
+    "text", ["a@b.de", " first.last+tag@sub.example.com ", "o'neil@ex-ample.org", "A@B.CO"]
+)
+def test_addresses_that_people_have_are_taken(text):
+    """Without the space around them."""
+    assert checked_email(text) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a@b",
+        "@example.com",
+        "a@",
+        "a b@example.com",
+        "a@exa_mple.com",
+        "a@-b.com",
+        "a@b.com\n.de",
+        "a@b.com\x00",
+        "ä@example.com",
+        f"{'a' * 65}@example.com",
+        f"a@{'b.' * 130}com",
+    ],
+)
+def test_what_is_no_address_is_refused(text):
+    """400 that names `email`."""
+    with pytest.raises(InvalidInput) as caught:
+        checked_email(text)
+
+    assert (caught.value.status, caught.value.field) == (400, "email")
+
+
+def test_a_nickname_has_1_to_127_printable_characters():
+    """Of any script."""
+    assert checked_nickname(" Ünal 🚀 ") == "Ünal 🚀"
+    for bad in ("", " ", "n" * 128, "a\nb"):
+        with pytest.raises(InvalidInput) as caught:
+            checked_nickname(bad)
+        assert caught.value.field == "nickname"
+
+
+async def test_a_hash_matches_its_password_only():
+    """No hash at all matches nothing, and costs the same."""
+    hashes = PasswordHashes(threads=1)
+
+    stored = await hashes.hash("Passw0rd")
+
+    assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert await hashes.matches("Passw0rd", stored)
+    assert not await hashes.matches("passw0rd", stored)
+    assert not await hashes.matches("Passw0rd", None)
+    hashes.close()
+
+
+def test_a_hash_of_other_parameters_is_outdated():
+    """It is renewed at the next log-in."""
+    hashes = PasswordHashes(threads=1)
+
+    weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("Passw0rd")
+
+    assert hashes.outdated(weaker)
+    assert not hashes.outdated(PasswordHasher(2, 19_456, 1).hash("Passw0rd"))
+    hashes.close()
+
+
+async def test_what_cannot_be_hashed_soon_is_refused(monkeypatch):
+    """A bounded number runs and waits; one that gives up does not make room before it is done."""
+    hashes = PasswordHashes(threads=1)
+    go_on = threading.Event()
+    monkeypatch.setattr(hashes, "_verified", lambda *_: go_on.wait())
+    waiting = [asyncio.ensure_future(hashes.matches("x", "y")) for _ in range(1 + QUEUE)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.gather(waiting[0], return_exceptions=True)
+
+    with pytest.raises(Unavailable) as caught:
+        await hashes.matches("x", "y")
+
+    assert caught.value.retry_after == hashing.RETRY_AFTER
+    go_on.set()
+    assert all(await asyncio.gather(*waiting[1:]))
+    monkeypatch.undo()
+    assert await hashes.hash("Passw0rd")
+    hashes.close()

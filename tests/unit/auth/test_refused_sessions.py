@@ -1,0 +1,91 @@
+"""Refused log-ins in the audit log, with fakes."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from libs.common.identity import Caller, Kind, Principal
+from services.auth.audit.refused import WAITING, RefusedSessions
+from services.auth.audit.schemas import Deed, Subject
+from tests.unit.auth.fakes import FakeChanges
+
+
+class FakeBuckets:
+    """Buckets that are never filled again; `broken` counts the failures that are left."""
+
+    def __init__(self, broken: int = 0) -> None:
+        self.taken: dict[str, int] = {}
+        self.broken = broken
+
+    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
+        assert rate == burst / 3600
+        if self.broken:
+            self.broken -= 1
+            raise ConnectionError
+        self.taken[key] = self.taken.get(key, 0) + 1
+        return int(self.taken[key] <= burst), 0.0
+
+
+def claimed(user: int = 7, tenant: str = "t1") -> Caller:
+    principal = Principal(kind=Kind.USER, tenant=tenant, subject=str(user), name="a@example.com")
+    return Caller(principal, "192.0.2.1", "r1")
+
+
+@contextlib.asynccontextmanager
+async def running(buckets: FakeBuckets):
+    changes = FakeChanges()
+    refused = RefusedSessions(changes, buckets)
+    task = asyncio.ensure_future(refused.run())
+    yield refused, changes
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_refusal_is_told_as_a_session_that_was_not():
+    """Whose, and why."""
+    async with running(FakeBuckets()) as (refused, changes):
+        refused.record(claimed(), "wrong_password")
+        await refused.settle()
+
+    subject = Subject("session", "7", "a@example.com")
+    assert changes.deeds == [
+        Deed(action="refused", subject=subject, after={"reason": "wrong_password"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("storm", "recorded"),
+    [
+        ([claimed()] * 100, 6),
+        ([claimed(user) for user in range(200)], 120),
+        ([claimed(user, f"t{user}") for user in range(200)], 200),
+    ],
+    ids=["one account", "one tenant", "many tenants"],
+)
+async def test_a_storm_is_recorded_in_part(storm, recorded):
+    """Six of an account and 120 of a tenant in an hour."""
+    async with running(FakeBuckets()) as (refused, changes):
+        for each in storm:
+            refused.record(each, "wrong_password")
+        await refused.settle()
+
+    assert len(changes.deeds) == recorded
+
+
+async def test_a_refusal_never_waits():
+    """Whatever a full queue cannot take is left out."""
+    refused = RefusedSessions(FakeChanges(), FakeBuckets())
+
+    for user in range(WAITING + 10):
+        refused.record(claimed(user), "wrong_password")
+
+
+async def test_what_fails_does_not_end_the_recording():
+    """The next one is recorded."""
+    async with running(FakeBuckets(broken=1)) as (refused, changes):
+        refused.record(claimed(1), "disabled")
+        refused.record(claimed(2), "disabled")
+        await refused.settle()
+
+    assert [deed.subject.id for deed in changes.deeds] == ["2"]

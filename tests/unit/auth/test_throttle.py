@@ -1,0 +1,139 @@
+"""How guessing is slowed down, with buckets in memory."""
+
+import asyncio
+
+import pytest
+
+from libs.common.errors import TooManyRequests, Unavailable
+from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, Throttle
+
+
+class Buckets:
+    """Buckets that are not refilled."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = {}
+
+    async def take(self, key, *, rate, burst, wanted=1):
+        left = self.left.get(key, burst)
+        granted = min(wanted, left)
+        self.left[key] = min(burst, left - granted)
+        return granted, (1 - self.left[key]) / rate
+
+    async def fill(self, key):
+        self.left.pop(key, None)
+
+
+@pytest.fixture
+def throttle() -> Throttle:
+    return Throttle(Buckets())
+
+
+async def attempt(throttle: Throttle, email: str, address: str, *, right: bool) -> None:
+    async with throttle.attempt("default", email, address) as made:
+        await asyncio.sleep(0)
+        made.right = right
+
+
+async def fail(throttle: Throttle, email: str, address: str, times: int = 1) -> None:
+    for _ in range(times):
+        await attempt(throttle, email, address, right=False)
+
+
+async def test_an_account_has_ten_attempts_from_anywhere(throttle):
+    """However its address is written; the next one may come after 90 s."""
+    for number in range(ATTEMPTS):
+        await fail(throttle, " A@b.de"[number % 2 :], f"192.0.2.{number}")
+
+    with pytest.raises(TooManyRequests) as caught:
+        await fail(throttle, "a@B.de", "192.0.2.99")
+
+    assert caught.value.retry_after == pytest.approx(90)
+    async with throttle.attempt("other", "a@b.de", "192.0.2.99"):
+        """The same address in another tenant is another account."""
+
+
+async def test_a_success_forgets_the_failures_of_the_account(throttle):
+    """Ten more are there."""
+    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS - 1)
+
+    await attempt(throttle, "A@b.de", "192.0.2.1", right=True)
+
+    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS)
+
+
+async def test_many_right_ones_at_once_are_not_counted_against_the_account(throttle):
+    """They take turns, and each fills the bucket for the next."""
+    await asyncio.gather(
+        *(attempt(throttle, "a@b.de", "192.0.2.1", right=True) for _ in range(WAITING))
+    )
+
+
+async def test_of_many_wrong_ones_at_once_ten_are_made(throttle):
+    """Being quick is no way around."""
+    outcomes = await asyncio.gather(
+        *(attempt(throttle, "a@b.de", "192.0.2.1", right=False) for _ in range(40)),
+        return_exceptions=True,
+    )
+
+    refused = [one for one in outcomes if isinstance(one, TooManyRequests)]
+    assert len(refused) == 40 - ATTEMPTS
+
+
+async def test_those_that_wait_are_bounded(throttle):
+    """More are told to come back; when the others are done there is room again."""
+    tries = [attempt(throttle, "a@b.de", "", right=True) for _ in range(WAITING + 5)]
+
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+
+    assert sum(isinstance(one, Unavailable) for one in outcomes) == 5
+    await attempt(throttle, "a@b.de", "", right=True)
+
+
+async def test_an_attempt_that_was_not_made_is_not_counted(throttle):
+    """A storm at the door does not lock those out who wait before it."""
+    for _ in range(2 * ADDRESS_ATTEMPTS):
+        with pytest.raises(Unavailable):
+            async with throttle.attempt("default", "a@b.de", "192.0.2.1"):
+                raise Unavailable("too many log-ins at the moment")
+
+    await fail(throttle, "a@b.de", "192.0.2.1", ATTEMPTS)
+
+
+async def test_an_address_has_a_hundred_failures_and_any_number_of_successes(throttle):
+    """An office signs in in the morning; one that guesses is slowed down."""
+    for number in range(2 * ADDRESS_ATTEMPTS):
+        await attempt(throttle, f"{number}@b.de", "192.0.2.1", right=True)
+    for number in range(ADDRESS_ATTEMPTS):
+        await fail(throttle, f"{number}@b.de", "192.0.2.1")
+
+    with pytest.raises(TooManyRequests) as caught:
+        await fail(throttle, "x@b.de", "192.0.2.1")
+
+    assert caught.value.retry_after == pytest.approx(9)
+
+
+async def test_an_address_that_is_refused_uses_up_no_account(throttle):
+    """Or it could keep others out for ever."""
+    for number in range(ADDRESS_ATTEMPTS):
+        await fail(throttle, f"{number}@b.de", "192.0.2.1")
+    for _ in range(50):
+        with pytest.raises(TooManyRequests):
+            await fail(throttle, "victim@b.de", "192.0.2.1")
+
+    await fail(throttle, "victim@b.de", "192.0.2.2", ATTEMPTS)
+
+
+async def test_the_addresses_of_an_ipv6_network_are_one(throttle):
+    """A client has all of a /64."""
+    for number in range(ADDRESS_ATTEMPTS):
+        await fail(throttle, f"{number}@b.de", f"2001:db8::{number:x}")
+
+    with pytest.raises(TooManyRequests):
+        await fail(throttle, "x@b.de", "2001:db8::ffff")
+
+
+async def test_without_an_address_only_accounts_are_counted(throttle):
+    """What does not come through the gateway has none."""
+    for number in range(2 * ADDRESS_ATTEMPTS):
+        await fail(throttle, f"{number}@b.de", "")

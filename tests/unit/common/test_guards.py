@@ -1,0 +1,105 @@
+"""Guards: who is let in, and what can be read of them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from litestar import Litestar, Router, get, post
+from litestar.openapi import OpenAPIConfig
+from litestar.testing import TestClient
+
+from libs.common.errors import Forbidden, Unauthenticated
+from libs.common.http.document import WHO, DocumentPlugin
+from libs.common.http.guards import (
+    Guard,
+    Guarded,
+    applications,
+    devices,
+    guarded,
+    holders,
+    super_admins,
+    users,
+)
+from libs.common.http.request import PRINCIPAL
+from libs.common.identity import Kind, Principal
+from libs.common.identity.functions import Function
+
+VIEW, EDIT = Function.DEVICE_VIEW, Function.DEVICE_EDIT
+
+
+def principal(kind: Kind = Kind.USER, *functions: str, super_admin: bool = False) -> Principal:
+    return Principal(kind, "t", "1", functions=frozenset(functions), super_admin=super_admin)
+
+
+async def lets_in(guard: Guard, caller: Principal | None) -> bool:
+    connection: Any = SimpleNamespace(scope={PRINCIPAL: caller})
+    handler: Any = None
+    try:
+        await guard(connection, handler)
+    except Forbidden:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("guard", "caller", "let_in"),
+    [
+        (applications, principal(Kind.APPLICATION), True),
+        (applications, principal(super_admin=True), False),
+        (devices, principal(Kind.DEVICE), True),
+        (devices, principal(Kind.APPLICATION), False),
+        (users, principal(), True),
+        (users, principal(Kind.APPLICATION), False),
+        (super_admins, principal(super_admin=True), True),
+        (super_admins, principal(Kind.USER, *Function), False),
+        (holders(VIEW, EDIT), principal(Kind.USER, EDIT), True),
+        (holders(VIEW), principal(Kind.USER, EDIT), False),
+        (holders(VIEW), principal(super_admin=True), True),
+    ],
+)
+async def test_guard_lets_in(guard: Guard, caller: Principal, let_in: bool) -> None:
+    """A guard asks for the kind, and of users for one of the functions or for everything."""
+    assert await lets_in(guard, caller) is let_in
+
+
+async def test_nobody_is_unauthenticated() -> None:
+    """Without a principal no guard lets in."""
+    with pytest.raises(Unauthenticated):
+        await lets_in(users, None)
+
+
+def service() -> Litestar:
+    @get("/open", sync_to_thread=False)
+    def everybody() -> None: ...
+
+    @post("/edit/{name:str}", guards=[holders(VIEW, EDIT)], sync_to_thread=False)
+    def edit() -> None: ...
+
+    @get("/inherits", include_in_schema=False, sync_to_thread=False)
+    def inherits() -> None: ...
+
+    return Litestar(
+        [everybody, edit, Router("/in", route_handlers=[inherits], guards=[super_admins])],
+        openapi_config=OpenAPIConfig("t", "1", path="/schema", render_plugins=[DocumentPlugin()]),
+    )
+
+
+def test_guards_can_be_read() -> None:
+    """Every operation is listed with its guard, or that of its router; without one too."""
+    found = [one for one in guarded(service()) if not one.path.startswith("/schema")]
+    assert sorted(found, key=lambda one: one.path) == [
+        Guarded("POST", "/edit/{name}", holders(VIEW, EDIT)),
+        Guarded("GET", "/in/inherits", super_admins),
+        Guarded("GET", "/open", None),
+    ]
+
+
+def test_document_says_who_may_call() -> None:
+    """The document of a service has the guards of its operations."""
+    with TestClient(service()) as client:
+        paths = client.get("/schema/openapi.json").json()["paths"]
+    assert paths["/edit/{name}"]["post"][WHO] == {
+        "kind": "user",
+        "functions": ["device.edit", "device.view"],
+    }
+    assert WHO not in paths["/open"]["get"]

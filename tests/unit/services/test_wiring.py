@@ -1,0 +1,34 @@
+"""The services as they are wired, on clients that never connect."""
+
+from collections.abc import Callable
+
+import pytest
+from litestar import Litestar
+
+from libs.common.identity import make_keys
+from services.gateway.docs.catalogue import Catalogue
+from services.gateway.pages.app import Pages, create_pages
+from services.gateway.pages.readiness import Readiness
+from tests.apps import SERVICES, silent
+
+
+def _gateway(_: str) -> Litestar:
+    async def never(_: Litestar) -> None:
+        """The application is not started."""
+
+    return create_pages(
+        Pages(
+            readiness=Readiness({}),
+            catalogue=Catalogue(None, {}, []),
+            telemetry=silent(),
+            lifespan=never,
+        )
+    )
+
+
+@pytest.mark.parametrize("build", [*SERVICES.values(), _gateway], ids=[*SERVICES, "gateway"])
+async def test_a_service_is_written_as_the_next_litestar_reads_it(
+    build: Callable[[str], Litestar],
+):
+    """Building every route warns of nothing; pytest makes an error of what Litestar deprecates."""
+    assert build(make_keys()[1]).routes
