@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from bench import accounts, gateway, ingest, platform
+from bench import accounts, gateway, ingest, live, platform, things
 from bench.table import Row
 
 
@@ -26,7 +26,14 @@ def show(rows: list[Row]) -> None:
 def main() -> int:
     """Measure everything, or what is named on the command line; SIGTERM ends the children too."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    parts = {"gateway": gateway, "ingest": ingest, "accounts": accounts, "platform": platform}
+    parts = {
+        "gateway": gateway,
+        "ingest": ingest,
+        "accounts": accounts,
+        "platform": platform,
+        "live": live,
+        "things": things,
+    }
     wanted = sys.argv[1:] or list(parts)
     rows = [row for name in wanted for row in asyncio.run(parts[name].run())]
     show(rows)

@@ -107,6 +107,7 @@ async def searches(running: Running) -> list[Row]:
         "devices": ("/device/search", page),
         "entities": ("/entity/search", page),
         "entities by key": ("/entity/search", by_key),
+        "devices by name": ("/device/search", {**page, "name": "value_7"}),
         "entities by keyword": ("/entity/search", {**page, "keyword": "value_7"}),
     }
     times: dict[str, list[float]] = {name: [] for name in asked}
@@ -114,17 +115,21 @@ async def searches(running: Running) -> list[Row]:
         for name, (path, body) in asked.items():
             times[name].append(await running.call(Kind.USER, "POST", path, body))
     found = {name: middle(some) * 1000 for name, some in times.items()}
-    devices = found.pop("devices")
+    against = {
+        "entities": "devices",
+        "entities by key": "devices",
+        "entities by keyword": "devices by name",
+    }
     return [
         Row(
             f"first page of {name}, {DEVICES:,} devices of {MEMBERS}, ms",
-            f"{ms:.1f}",
-            f"{devices:.1f} devices",
-            ms / devices,
+            f"{found[name]:.1f}",
+            f"{found[other]:.1f} {other}",
+            found[name] / found[other],
             "<= 5.0",
-            ms <= 5 * devices,
+            found[name] <= 5 * found[other],
         )
-        for name, ms in found.items()
+        for name, other in against.items()
     ]
 
 

@@ -30,6 +30,8 @@ class Grant:
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    """Operations of other services that it may ask for."""
     answers: bool = True
     """May answer each request it receives once. Off for bulk consumers: the server remembers the
     reply subject of every message it delivers to such a user."""
@@ -48,10 +50,21 @@ def _consumer(stream: str) -> tuple[str, ...]:
 _EVENTS = _consumer("EVENTS")
 _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
 
+_SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
+"""What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
+_BUILT_IN = ("system", "direct", "simulator", "openapi-client")
+"""Integrations that run inside `management`."""
+
 _SERVICES: Mapping[str, Grant] = {
     "auth": Grant(
         publish=("event.*.auth.>", *_EVENTS),
         subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>"),
+        calls=(
+            "rpc.device.disconnect",
+            "rpc.device.describe_devices",
+            "rpc.management.describe_integrations",
+            "rpc.management.describe_dashboards",
+        ),
     ),
     "device": Grant(
         publish=(
@@ -64,11 +77,26 @@ _SERVICES: Mapping[str, Grant] = {
             "dead.>",
             *_EVENTS,
         ),
-        subscribe=("rpc.device.>", "ingest.>", "thing.*.down.>", *_CHANGES),
+        subscribe=(
+            "rpc.device.>",
+            "ingest.>",
+            "thing.*.down.>",
+            "event.*.service.*.replied",
+            *_CHANGES,
+        ),
+        calls=(
+            "rpc.auth.issue_device_credentials",
+            "rpc.auth.revoke_device_credentials",
+            "rpc.auth.get_grants",
+            "rpc.auth.forget_resources",
+            "rpc.management.get_integrations",
+            "rpc.integration.>",
+        ),
     ),
     "device-ingest": Grant(
         publish=(
             "event.*.device.>",
+            "event.*.thing.>",
             "event.*.service.>",
             "event.*.task.>",
             "dead.>",
@@ -78,14 +106,30 @@ _SERVICES: Mapping[str, Grant] = {
         subscribe=_CHANGES,
         answers=False,
     ),
-    "gateway": Grant(publish=("thing.*.up.>",), subscribe=("event.>", "rpc.gateway.>")),
+    "gateway": Grant(
+        publish=("thing.*.up.>",),
+        subscribe=("event.>", "rpc.gateway.>"),
+        calls=("rpc.auth.check_device", "rpc.auth.get_access"),
+    ),
     "management": Grant(
         publish=("event.*.integration.>", *_EVENTS),
-        subscribe=("event.>", "rpc.management.>"),
+        subscribe=(
+            "event.>",
+            "rpc.management.>",
+            *(f"rpc.integration.{one}.>" for one in _BUILT_IN),
+        ),
+        calls=(
+            "rpc.auth.get_access",
+            *_SHARING,
+            "rpc.device.>",
+            "rpc.management.announce_integration.*",
+            "rpc.integration.>",
+        ),
     ),
     "workflow": Grant(
         publish=("event.*.workflow.>", *_EVENTS),
         subscribe=("event.>", "rpc.workflow.>"),
+        calls=_SHARING,
     ),
 }
 
@@ -205,7 +249,7 @@ def _service(name: str, password: str) -> str:
     grant = _SERVICES[name]
     publish = (
         *grant.publish,
-        "rpc.>",
+        *grant.calls,
         "$JS.API.INFO",
         *(f"$JS.API.STREAM.{verb}.{stream}" for stream in _STREAMS for verb in ("INFO", "CREATE")),
     )

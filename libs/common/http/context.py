@@ -15,6 +15,8 @@ from libs.common.http.request import (
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier
 from libs.common.telemetry import extract_context, tracer
 
+_REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
+
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
 """Answered without a principal, to probes and to the gateway's documentation page."""
 
@@ -29,7 +31,7 @@ class RequestContext:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
-        if scope["type"] not in {ScopeType.HTTP, ScopeType.WEBSOCKET}:
+        if scope["type"] not in _REQUESTS:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from litestar import Litestar
 from litestar.connection import ASGIConnection
 from litestar.enums import HttpMethod
-from litestar.handlers import HTTPRouteHandler
 from litestar.handlers.base import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
@@ -63,10 +62,14 @@ def holders(*functions: Function) -> Guard:
     return Guard(Kind.USER, frozenset(functions))
 
 
+WEBSOCKET = "WEBSOCKET"
+
+
 class Guarded(NamedTuple):
     """One operation of a service and who may call it."""
 
     method: str
+    """Of HTTP, or `WEBSOCKET`."""
     path: str
     """As in the OpenAPI document: `/user/roles/{role_id}`."""
     guard: Guard | None
@@ -80,9 +83,11 @@ def guarded(app: Litestar) -> Iterator[Guarded]:
             for handler in route.route_handlers:
                 for method in sorted(handler.http_methods - {HttpMethod.OPTIONS}):
                     yield Guarded(str(method), route.path_format, _guard_of(handler))
+        else:
+            yield Guarded(WEBSOCKET, route.path_format, _guard_of(route.route_handler))
 
 
-def _guard_of(handler: HTTPRouteHandler) -> Guard | None:
+def _guard_of(handler: BaseRouteHandler) -> Guard | None:
     """The innermost guard of a handler."""
     found = [guard for guard in handler.resolve_guards() if isinstance(guard, Guard)]
     return found[-1] if found else None

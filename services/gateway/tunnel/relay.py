@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import cast
 
 
 class End(asyncio.Protocol):
@@ -13,9 +14,8 @@ class End(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; a peer that vanishes without a word is noticed by TCP."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - it is a stream
-        self.transport = transport
-        keep_alive(transport)
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        keep_alive(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """Pass on."""

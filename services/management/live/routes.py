@@ -1,7 +1,7 @@
 """`/websocket`: one socket from its opening to its end."""
 
 import asyncio
-import contextlib
+from contextlib import suppress
 from typing import Any
 
 from litestar import WebSocket, websocket
@@ -21,6 +21,8 @@ TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
 """The SHA-256 of the caller's token; the gateway sets it."""
 MALFORMED = 1007
 TRY_AGAIN = 1013
+LONGEST_REASON = 120
+"""Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 
 
 @websocket("/websocket", guards=[users])
@@ -32,53 +34,54 @@ async def live(
 ) -> None:
     """Push what changes until either side ends it; what ends it here has a reason."""
     principal = principal_of(socket)
-    ended: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
-
-    def close(code: int, reason: str) -> None:
-        if not ended.done():
-            ended.set_result((code, reason))
-
+    closer = _Closer(socket)
     subscriber = Subscriber(
         principal,
         socket.headers.get(TOKEN_HEADER, ""),
         await grants.of(principal),
-        lambda text: socket.send_data(text, mode="text"),
-        close,
+        closer.send,
+        closer.close,
     )
     await socket.accept()
     hub.enter(subscriber)
-    reading = asyncio.ensure_future(_read(socket, subscriber, subscriptions))
-    either: tuple[asyncio.Future[Any], ...] = (reading, ended)
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            reading.cancel()
-            code, reason = ended.result()
-            with contextlib.suppress(WebSocketDisconnect):
-                await socket.close(code=code, reason=reason)
+        await _read(closer, subscriber, subscriptions)
     finally:
         hub.leave(subscriber)
         subscriber.stop()
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
 
 
-async def _read(
-    socket: WebSocket[Any, Any, Any], subscriber: Subscriber, subscriptions: Subscriptions
-) -> None:
-    """Do what the client says until it leaves or says nonsense."""
+class _Closer:
+    """Sends on a socket, and closes it from anywhere: once, with a code and a reason."""
+
+    __slots__ = ("_closing", "socket")
+
+    def __init__(self, socket: WebSocket[Any, Any, Any]) -> None:
+        self.socket = socket
+        self._closing: asyncio.Task[None] | None = None
+
+    async def send(self, text: str) -> None:
+        with suppress(OSError, WebSocketDisconnect):  # who reads is told that the client has gone
+            await self.socket.send_data(text, mode="text")
+
+    def close(self, code: int, reason: str) -> None:
+        if self._closing is None:
+            plain = reason.encode("ascii", "replace").decode()[:LONGEST_REASON]
+            self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
+
+
+async def _read(closer: _Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
+    """Do what the client says until it leaves, also after nonsense has begun the closing."""
     while True:
         try:
-            said = read_frame(await socket.receive_data(mode="text"))
+            said = read_frame(await closer.socket.receive_data(mode="text"))
             if isinstance(said, frozenset):
                 await subscriptions.subscribe(subscriber, said)
             elif said is not None:
-                await socket.send_data(said, mode="text")
+                await closer.send(said)
         except WebSocketDisconnect:
             return
         except BadFrame as error:
-            subscriber.close(MALFORMED, str(error)[:120])
-            return
+            subscriber.close(MALFORMED, str(error))
         except ThingwayError as error:
-            subscriber.close(TRY_AGAIN, error.text[:120])
-            return
+            subscriber.close(TRY_AGAIN, error.text)

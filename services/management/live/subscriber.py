@@ -32,8 +32,6 @@ class Subscriber:
         self.principal = principal
         self.token_hash = token_hash
         self.grants = grants
-        self.close = close
-        """Ends the socket with a code and a reason; repeatable."""
         self.keys: frozenset[str] = frozenset()
         """As subscribed: entity keys, and ids, which some consoles send instead."""
         self.aliases: Mapping[str, str] = {}
@@ -41,6 +39,8 @@ class Subscriber:
         self.granted_keys: frozenset[str] = frozenset()
         """Keys whose entity is granted by itself, and not with its thing."""
         self._send = send
+        self._close = close
+        self._closed = False
         self._waiting: deque[dict[str, Value]] = deque()
         self._latest: dict[str, Value] | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -56,6 +56,8 @@ class Subscriber:
 
     def push(self, values: dict[str, Value]) -> None:
         """Send new values; a slow reader gets the latest of each key instead of every one."""
+        if self._closed:
+            return
         if self._latest is not None:
             self._latest.update(values)
         else:
@@ -68,8 +70,14 @@ class Subscriber:
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._drain())
 
+    def close(self, code: int, reason: str) -> None:
+        """End the socket with a code and a reason; repeatable."""
+        self._closed = True
+        self._close(code, reason)
+
     def stop(self) -> None:
         """Send no more."""
+        self._closed = True
         if self._sending is not None:
             self._sending.cancel()
 
