@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deploy.local import apps, console, doctor, products, users
+from deploy.local import apps, console, doctor, integrations, products, tenants, users
 from deploy.local import up as launcher
 from deploy.local.errors import CommandError, Exit, LauncherError
 from deploy.local.openapi import ApiRefused
@@ -48,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     _add_simulate(words)
     _add_app(words)
     _add_user(words)
+    _add_tenant(words)
+    _add_integration(words)
     _add_product(words)
     _add_doctor(words)
     return top
@@ -182,6 +184,63 @@ def _add_user(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _user_reset(given: Arguments) -> Exit:
     asyncio.run(users.reset_password(given.data, given.email, given.tenant, as_json=given.json))
+    return Exit.OK
+
+
+def _add_tenant(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    tenant = words.add_parser("tenant", help="work with tenants", description="Work with tenants.")
+    verbs = tenant.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    text = "create a tenant and print the client that its people sign in with"
+    create = _add(verbs, "create", text, _tenant_create)
+    create.add_argument("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'")
+    listing = _add(verbs, "list", "list the tenants", _tenant_list)
+    for command in (create, listing):
+        add_data(command)
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _tenant_create(given: Arguments) -> Exit:
+    asyncio.run(tenants.create(given.data, given.name, as_json=given.json))
+    return Exit.OK
+
+
+def _tenant_list(given: Arguments) -> Exit:
+    asyncio.run(tenants.show_all(given.data, as_json=given.json))
+    return Exit.OK
+
+
+def _add_integration(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "work with the logins of external integrations"
+    integration = words.add_parser("integration", help=text, description=f"W{text[1:]}.")
+    verbs = integration.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    create = _add(verbs, "create", "create a login and print its secret", _integration_create)
+    listing = _add(verbs, "list", "list the logins", _integration_list)
+    rotate = _add(verbs, "rotate-secret", "give a login a new secret", _integration_rotate)
+    delete = _add(verbs, "delete", "delete a login", _integration_delete)
+    for command in (create, rotate, delete):
+        command.add_argument("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
+    for command in (create, listing, rotate, delete):
+        add_data(command)
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _integration_create(given: Arguments) -> Exit:
+    asyncio.run(integrations.create(given.data, given.id, as_json=given.json))
+    return Exit.OK
+
+
+def _integration_list(given: Arguments) -> Exit:
+    asyncio.run(integrations.show_all(given.data, as_json=given.json))
+    return Exit.OK
+
+
+def _integration_rotate(given: Arguments) -> Exit:
+    asyncio.run(integrations.rotate_secret(given.data, given.id, as_json=given.json))
+    return Exit.OK
+
+
+def _integration_delete(given: Arguments) -> Exit:
+    asyncio.run(integrations.delete(given.data, given.id, as_json=given.json))
     return Exit.OK
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from libs.common.contracts.integrations import BUILT_IN
+
 ACCOUNT = "THINGWAY"
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
@@ -52,8 +54,6 @@ _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated",
 
 _SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
 """What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
-_BUILT_IN = ("system", "direct", "simulator", "openapi-client")
-"""Integrations that run inside `management`."""
 
 _SERVICES: Mapping[str, Grant] = {
     "auth": Grant(
@@ -116,7 +116,7 @@ _SERVICES: Mapping[str, Grant] = {
         subscribe=(
             "event.>",
             "rpc.management.>",
-            *(f"rpc.integration.{one}.>" for one in _BUILT_IN),
+            *(f"rpc.integration.{one}.>" for one in BUILT_IN),
         ),
         calls=(
             "rpc.auth.get_access",

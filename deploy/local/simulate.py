@@ -19,7 +19,7 @@ from deploy.local import fleet
 from deploy.local import state as states
 from deploy.local.bootstrap import demo_product
 from deploy.local.products import Target
-from deploy.local.simulated_device import SimulatedDevice
+from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 
 _QOS = 1
@@ -88,7 +88,7 @@ class Crowd:
     async def live(self, sn: str, key: str) -> None:
         """Be one device: connect, report every `interval` seconds, reconnect with pauses."""
         rng = random.Random(sn)  # noqa: S311 - no secret; a device measures the same each run
-        device = SimulatedDevice(sn, self._tsl, rng)
+        device = DemoDevice(sn, self._tsl, rng)
         backoff = Backoff()
         while True:
             started = time.monotonic()
@@ -118,7 +118,7 @@ class Crowd:
             finally:
                 self._counts.connected -= 1
 
-    async def _report(self, client: aiomqtt.Client, device: SimulatedDevice, first: float) -> None:
+    async def _report(self, client: aiomqtt.Client, device: DemoDevice, first: float) -> None:
         """Report on a fixed beat, so that a slow acknowledgement does not lower the rate."""
         due = time.monotonic() + first
         while True:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiomqtt
 
 from deploy.local.bootstrap import demo_product
-from deploy.local.simulated_device import SimulatedDevice
+from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 
 log = logging.getLogger("simulator")
@@ -37,7 +37,7 @@ def environment(mqtt_url: str, sn: str, key: str) -> dict[str, str]:
     }
 
 
-async def run(mqtt_url: str, key: str, device: SimulatedDevice) -> None:
+async def run(mqtt_url: str, key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses."""
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -60,7 +60,7 @@ async def run(mqtt_url: str, key: str, device: SimulatedDevice) -> None:
             await asyncio.sleep(pause)
 
 
-async def _serve(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+async def _serve(client: aiomqtt.Client, device: DemoDevice) -> None:
     await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
     log.info("connected as %s", device.sn)
     reporting = asyncio.create_task(_report_regularly(client, device))
@@ -75,7 +75,7 @@ async def _serve(client: aiomqtt.Client, device: SimulatedDevice) -> None:
         await asyncio.gather(reporting, obeying, return_exceptions=True)
 
 
-async def _report_regularly(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:
     while True:
         await _send(client, device, "report", {"properties": device.measure()})
         event = device.event()
@@ -84,7 +84,7 @@ async def _report_regularly(client: aiomqtt.Client, device: SimulatedDevice) -> 
         await asyncio.sleep(REPORT_SECONDS)
 
 
-async def _obey(client: aiomqtt.Client, device: SimulatedDevice) -> None:
+async def _obey(client: aiomqtt.Client, device: DemoDevice) -> None:
     async for message in client.messages:
         try:
             command: dict[str, Any] = json.loads(bytes(message.payload))
@@ -99,7 +99,7 @@ async def _obey(client: aiomqtt.Client, device: SimulatedDevice) -> None:
 
 
 async def _send(
-    client: aiomqtt.Client, device: SimulatedDevice, kind: str, body: dict[str, Any]
+    client: aiomqtt.Client, device: DemoDevice, kind: str, body: dict[str, Any]
 ) -> None:
     await client.publish(f"thing/{device.sn}/up/{kind}", json.dumps(body), qos=_QOS)
 
@@ -107,7 +107,7 @@ async def _send(
 async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
-    device = SimulatedDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
+    device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
     task = asyncio.create_task(run(os.environ["THINGWAY_MQTT_URL"], key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,6 +12,7 @@ belong to the members of the thing's TSL and are never given to another one; num
 custom entity itself. Thing ids are below 2^40, so that entity ids are below 2^53.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +30,7 @@ DIRECT = "direct"
 SYSTEM = "system"
 """The hidden integration that custom entities belong to."""
 
+_OWN = "~"
 _DEVICE = "device"
 _INTEGRATION = "integration"
 
@@ -46,6 +48,17 @@ def thing_of(entity: int) -> int:
 def number_of(entity: int) -> int:
     """The number of the member that an entity is."""
     return entity % MEMBERS
+
+
+def own_sn(thing_id: int) -> str:
+    """What a thing that is no device reports under; no SN of a device begins like it."""
+    return f"{_OWN}{thing_id}"
+
+
+def own_thing(sn: str) -> int | None:
+    """The thing that reports under `sn`, None for a device."""
+    digits = sn.removeprefix(_OWN)
+    return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None
 
 
 def device_key(integration: str, identifier: str) -> str:

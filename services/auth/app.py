@@ -38,6 +38,9 @@ from services.auth.devices.copies import DeviceCopies
 from services.auth.devices.messages import Disconnector, offer_devices
 from services.auth.devices.service import DeviceService
 from services.auth.devices.store import DeviceStore
+from services.auth.integrations.messages import offer_integration_logins
+from services.auth.integrations.service import IntegrationLogins
+from services.auth.integrations.store import IntegrationLoginStore
 from services.auth.migrations import MIGRATIONS
 from services.auth.people import OPEN_PATHS as PEOPLE_OPEN_PATHS
 from services.auth.people import ROUTES as PEOPLE_ROUTES
@@ -87,9 +90,11 @@ def build_app(
     permissions = build_permissions(mongo, bus, rpc, changes, versions)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)
+    integrations = IntegrationLoginStore(mongo.database)
+    offer_integration_logins(rpc, IntegrationLogins(integrations, changes, disconnect))
     callout = Callout(
         bus,
-        Doorkeeper(devices, applications, refused.record),
+        Doorkeeper(devices, applications, integrations, refused.record),
         KeyPair.from_seed(settings.callout_seed),
     )
     leaders = [

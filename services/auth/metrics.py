@@ -18,6 +18,7 @@ Door = Literal[
     "device",
     "nats_device",
     "nats_application",
+    "nats_integration",
 ]
 
 

@@ -14,6 +14,7 @@ ACCOUNT_COLLECTIONS = (
     "menus",
     "grants",
     "audit",
+    "integration_logins",
 )
 
 

@@ -24,9 +24,12 @@ from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
+from services.device.entity_values.wiring import Parts, build_values
 from services.device.history.routes import property_history
 from services.device.history.service import HistoryService
 from services.device.history.store import HistoryStore
+from services.device.integrations.asking import IntegrationClient
+from services.device.integrations.carrying import CommandCarrier
 from services.device.presence.connections import SystemAccount
 from services.device.presence.http import HttpPresence
 from services.device.presence.messages import offer_disconnect
@@ -61,12 +64,17 @@ def build_app(base: Base, system: Bus) -> Litestar:
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     things = Things(database, base.things)
     writer = CommandWriter(mongo, base.commands, base.outbox)
+    client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
+    console = build_console(mongo, base.outbox, client, rpc)
+    integrations = IntegrationClient(client)
+    carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
     commands = CommandService(
         things=things,
         commands=base.commands,
         latest=base.latest,
         ids=IdAllocator(database, "tasks"),
         writer=writer,
+        carrier=carrier,
         life=settings.command_life,
     )
     products = ProductService(ProductStore(mongo))
@@ -75,21 +83,34 @@ def build_app(base: Base, system: Bus) -> Litestar:
         IdAllocator(database, "things"),
         products,
         CommandProvisioner(base.things, commands),
-        CredentialsOverRpc(RpcClient(base.bus)),
+        CredentialsOverRpc(client),
     )
     presence = PresenceStore(mongo, base.outbox)
+    heard = HttpPresence(presence, settings.http_offline_after)
     edge = EdgeService(
         bus=base.bus,
         things=things,
         commands=base.commands,
-        presence=HttpPresence(presence, settings.http_offline_after),
+        presence=heard,
         retention_days=settings.retention_days,
     )
-    delivery = Delivery(database=database, bus=base.bus, commands=base.commands, writer=writer)
+    delivery = Delivery(
+        database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
+    )
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    rpc = RpcServer(base.bus, "device")
     offer_disconnect(rpc, SystemAccount(system))
-    console = build_console(mongo, base.outbox, RpcClient(base.bus), rpc)
+    values = build_values(
+        Parts(
+            base=base,
+            shared=console.shared,
+            client=client,
+            rpc=rpc,
+            things=things,
+            commands=commands,
+            products=products,
+            presence=heard,
+        )
+    )
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -110,6 +131,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 OPEN_API,
                 EDGE_ROUTES,
                 *console.routes,
+                *values.routes,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -123,6 +145,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "commands": commands,
                 "edge": edge,
                 **console.dependencies,
+                **values.dependencies,
             },
             lifespan=lifespan,
         )

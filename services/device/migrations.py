@@ -6,6 +6,7 @@ from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.entities.migrations import MIGRATIONS as ENTITIES
+from services.device.integrations.migrations import MIGRATIONS as INTEGRATIONS
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
 from services.device.rps import MIGRATIONS as RPS
@@ -44,4 +45,5 @@ MIGRATIONS = [
     *DEVICES,
     *RPS,
     *ENTITIES,
+    *INTEGRATIONS,
 ]

@@ -17,6 +17,8 @@ class DeviceSettings(StoreSettings):
     """Days that history is kept; older reports are refused."""
     command_life: float = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
+    service_call_timeout: float = 10.0
+    """Seconds that a console waits for the answer of a service; the call goes on after that."""
     http_offline_after: float = 300.0
     """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
     ingest_batch: int = 8000

@@ -23,6 +23,7 @@ from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import DashboardStore
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
+from services.management.integrations.hosting import Hosting
 from services.management.integrations.messages import ThingsOverRpc, offer_integrations
 from services.management.integrations.registry import Registry
 from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
@@ -63,6 +64,7 @@ def build_app(
     subscriptions = Subscriptions(hub, EntitiesOverRpc(rpc_client))
     watch = Watch(hub, TokenStates(redis), RightsOverRpc(rpc_client, grants), subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
+    hosting = Hosting(mongo.database, bus, rpc_client)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -71,7 +73,8 @@ def build_app(
             stack.push_async_callback(rpc.stop)
             for host in hosts:
                 await stack.enter_async_context(host)
-            await stack.enter_async_context(running(hear(bus, hub).run(), watch.run()))
+            jobs = [leader.run() for leader in hosting.leaders]
+            await stack.enter_async_context(running(hear(bus, hub).run(), watch.run(), *jobs))
             yield
 
     return create_app(

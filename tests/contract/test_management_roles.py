@@ -5,8 +5,9 @@ from uuid import uuid4
 
 import pytest
 
+from libs.common.things import DIRECT
 from tests.contract.client import Api, new_sn
-from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -152,6 +153,19 @@ async def test_lists_of_a_role(admin: Console, what: str) -> None:
     assert (refused.status_code, "page_size" in refused.text) == (400, True)
 
 
+async def test_second_ways_in(admin: Console) -> None:
+    """Searching roles and listing members are also GET, with the search in the query."""
+    user, name = await admin.add_user(), new_name()
+    role = (await admin.done("POST", "/user/roles", {"name": name}))["role_id"]
+    await admin.does("POST", f"/user/roles/{role}/associate-user", {"user_ids": [user]})
+    for path, body in (
+        ("/user/roles/search", {"keyword": name}),
+        (f"/user/roles/{role}/members", {"keyword": "Some", "page_size": 5, "page_number": 1}),
+    ):
+        found = await admin.done("POST", path, body)
+        assert console_accepted(await admin.ask("GET", path, params=body)) == found
+
+
 async def test_members_of_a_role(admin: Console) -> None:
     """Users are given and taken from a role; unknown ones and doubles are passed over."""
     email = new_email()
@@ -256,6 +270,25 @@ async def test_devices_of_a_role(admin: Console, api: Api) -> None:
     assert await admin.done("POST", f"{path}/undistributed-devices", {"keyword": name}) == []
     await admin.does("POST", f"{path}/disassociate-resource", body)
     assert await admin.done("POST", f"{path}/devices", {}) == []
+
+
+async def test_integrations_of_a_role(admin: Console, api: Api) -> None:
+    """An integration stands for its devices: they are listed as coming through it."""
+    name = new_name("Direct")
+    identity = str(await api.add(new_sn(), name=name))
+    role = await admin.add_role()
+    path = f"/user/roles/{role}"
+    free = await admin.done("POST", f"{path}/undistributed-integrations", {})
+    assert all(set(one) == {"integration_id", "integration_name"} for one in free)
+    direct = {"id": DIRECT, "type": "INTEGRATION"}
+    await admin.does("POST", f"{path}/associate-resource", {"resources": [direct]})
+    assert (await role_of(admin, role))["role_integration_count"] == "1"
+    found = await admin.done("POST", f"{path}/devices", {"keyword": name})
+    assert [(one["device_id"], one["role_integration"]) for one in found] == [(identity, True)]
+    assert await admin.done("POST", f"{path}/undistributed-devices", {"keyword": name}) == []
+    integrations = await admin.done("POST", f"{path}/integrations", {})
+    fields = {"integration_id", "integration_name", "device_num", "entity_num"}
+    assert [(set(one), one["integration_id"]) for one in integrations] == [(fields, DIRECT)]
 
 
 async def test_menu_tree(admin: Console) -> None:

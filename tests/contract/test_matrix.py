@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 
 from deploy.local.services import SERVICES
 from libs.common.contracts.access import ResourceType
-from libs.common.http.guards import Guard, Guarded, guarded
+from libs.common.http.guards import WEBSOCKET, Guard, Guarded, guarded
 from libs.common.identity import Kind, make_keys
 from libs.common.identity.functions import Function
 from services.gateway.routes import Credential, RouteTable
+from services.gateway.tunnel.tunnels import ROUTE as TUNNEL
 from tests import apps
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import PASSWORD, Console, new_email, new_name
@@ -102,18 +104,18 @@ OPERATIONS = operations()
 each_operation = pytest.mark.parametrize(
     ("service", "operation"), OPERATIONS, ids=[name_of(one) for _, one in OPERATIONS]
 )
-each_guarded = pytest.mark.parametrize(
-    "operation",
-    [one for _, one in OPERATIONS if one.guard is not None],
-    ids=[name_of(one) for _, one in OPERATIONS if one.guard is not None],
-)
+REQUESTS = [one for _, one in OPERATIONS if one.guard is not None and one.method != WEBSOCKET]
+SOCKETS = [one for _, one in OPERATIONS if one.guard is not None and one.method == WEBSOCKET]
+each_guarded = pytest.mark.parametrize("operation", REQUESTS, ids=map(name_of, REQUESTS))
 
 
 @each_operation
 def test_every_operation_has_a_guard(service: str, operation: Guarded) -> None:
     """An operation is guarded, or open for a reason; the gateway asks for the same credential."""
-    route = RouteTable().find(operation.path.encode())
+    path = operation.path.encode()
+    route = TUNNEL if operation.method == WEBSOCKET else RouteTable().find(path)
     assert route is not None
+    assert route.matches(path)
     assert route.upstream == service
     if operation.guard is None:
         assert name_of(operation) in OPEN
@@ -257,6 +259,29 @@ async def test_matrix_of_tenants(operation: Guarded, cast: Cast) -> None:
     assert seen(answer) is expected(guard, Kind.USER, super_admin=True), answer.text
     if "{" in operation.path:
         assert answer.status_code >= 400, answer.text
+
+
+@pytest.mark.parametrize("operation", SOCKETS, ids=map(name_of, SOCKETS))
+async def test_matrix_of_websockets(operation: Guarded, cast: Cast) -> None:
+    """A socket opens for whom the guard lets in; all others are 403, as consoles expect it."""
+    guard = operation.guard
+    assert guard is not None
+    callers = (
+        ("", Seen.FORBIDDEN),
+        ("no-such-token", Seen.FORBIDDEN),
+        (cast.api.token, expected(guard, Kind.APPLICATION)),
+        (cast.powerless.token, expected(guard, Kind.USER)),
+        (cast.admin.token, expected(guard, Kind.USER, super_admin=True)),
+    )
+    async with aiohttp.ClientSession(str(cast.api.http.base_url)) as session:
+        for token, due in callers:
+            query = {"Authorization": f"Bearer {token}"}
+            try:
+                async with session.ws_connect(operation.path, params=query):
+                    found = Seen.IN
+            except aiohttp.WSServerHandshakeError as error:
+                found = Seen(str(error.status))
+            assert (token, found) == (token, due)
 
 
 @pytest.mark.parametrize("operation", sorted(OPEN))

@@ -362,7 +362,7 @@ async def test_an_application_has_no_way_around_its_filter(server, subject):
 @pytest.mark.parametrize("user", ["auth", "device", "management", "workflow"])
 async def test_a_service_answers_requests_and_has_a_durable_consumer(server, user):
     """A service answers what it is asked, publishes nothing foreign, and reads EVENTS."""
-    async with server.service(user) as service, server.service("gateway") as asking:
+    async with server.service(user) as service, server.service("admin") as asking:
 
         async def answer(message) -> None:
             await message.respond(b"answer")
@@ -374,6 +374,39 @@ async def test_a_service_answers_requests_and_has_a_durable_consumer(server, use
         await service.jetstream().pull_subscribe("event.>", durable=user, stream="EVENTS")
         await service.publish("$JS.API.STREAM.DELETE.EVENTS", b"")
         await service.flush()
+        assert "publish" in await asyncio.wait_for(service.refusals.get(), WAIT)
+
+
+CALLS = {
+    "auth": ("rpc.device.describe_devices", "rpc.management.describe_dashboards"),
+    "device": ("rpc.auth.get_grants", "rpc.auth.forget_resources"),
+    "gateway": ("rpc.auth.get_access", "rpc.auth.check_device"),
+    "management": ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.device.count_devices"),
+    "workflow": ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources"),
+}
+"""Operations that each service needs of others, as far as the next test tries them."""
+
+
+@pytest.mark.parametrize("user", CALLS)
+async def test_a_service_asks_only_what_it_needs(server, user):
+    """What it needs reaches nobody here, but is let through; the rest is not."""
+    async with server.service(user) as service:
+        for subject in CALLS[user]:
+            with pytest.raises(nats.errors.NoRespondersError):
+                await service.request(subject, timeout=WAIT)
+        assert service.refusals.empty()
+
+
+@pytest.mark.parametrize("user", SERVICE_USERS)
+@pytest.mark.parametrize(
+    "operation", ["create_tenant", "create_application", "create_user", "reset_user_password"]
+)
+async def test_what_the_operator_asks_no_service_may(server, user, operation):
+    """A service that was broken into makes no tenants, applications and users."""
+    async with server.service(user) as service:
+        await service.publish(f"rpc.auth.{operation}", b"{}")
+        await service.flush()
+
         assert "publish" in await asyncio.wait_for(service.refusals.get(), WAIT)
 
 

@@ -190,3 +190,7 @@ class BatchConsumer:
         except NotFoundError:
             await ensure_streams(self.bus.js)
             await self.bus.js.add_consumer(self.stream, config)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the
+            # answer (Python 3.11, https://github.com/python/cpython/issues/86296).
+            raise asyncio.CancelledError

@@ -4,11 +4,15 @@ A service answers `rpc.{service}.{operation}` with a typed struct; an error of o
 travels as a micro service error and is raised again at the caller.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.micro import add_service
@@ -26,6 +30,10 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT = 5.0
+QUEUE = "q"
+"""The queue group of nats.micro: replicas share the requests."""
+AT_ONCE = 64
+"""Requests that a `PlainRpcServer` has in hand; the others wait in the subscriptions."""
 
 
 class NobodyAnswers(Unavailable):
@@ -105,6 +113,53 @@ class RpcServer:
         """Stop answering; requests in hand are finished."""
         if self._micro:
             await self._micro.stop()
+
+
+class PlainRpcServer(RpcServer):
+    """The same for a caller, without the discovery of nats.micro, which needs rights of its own.
+
+    Requests are handled beside each other, so that a slow one keeps nobody waiting.
+    """
+
+    def __init__(self, bus: Bus, service: str) -> None:
+        super().__init__(bus, service)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._running: set[asyncio.Task[None]] = set()
+        self._subscriptions: list[Subscription] = []
+
+    async def start(self) -> None:
+        """Begin to answer."""
+        for endpoint in self._endpoints:
+            take = partial(self._take, endpoint)
+            subscribed = await self._bus.client.subscribe(endpoint.subject, queue=QUEUE, cb=take)
+            self._subscriptions.append(subscribed)
+
+    async def stop(self) -> None:
+        """Stop taking requests and finish those in hand."""
+        if self._bus.connected:
+            for subscription in self._subscriptions:
+                await subscription.unsubscribe()
+        self._subscriptions.clear()
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def _take(self, endpoint: EndpointConfig, message: Msg) -> None:
+        await self._slots.acquire()
+        task = asyncio.ensure_future(self._answer(endpoint, message))
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        self._slots.release()
+
+    async def _answer(self, endpoint: EndpointConfig, message: Msg) -> None:
+        if not message.reply:
+            return
+        try:
+            await endpoint.handler(Request(message))
+        except NatsError as error:
+            log.warning("%s: the answer could not be sent: %r", endpoint.subject, error)
 
 
 class RpcClient:

@@ -16,6 +16,11 @@ def device_event(tenant: str, device_id: int, what: str) -> str:
     return f"event.{tenant}.device.{device_id}.{what}"
 
 
+def thing_event(tenant: str, thing_id: int, what: str) -> str:
+    """`event.{tenant}.thing.{id}.{reported|rejected}`: of what is no device."""
+    return f"event.{tenant}.thing.{thing_id}.{what}"
+
+
 def service_event(tenant: str, device_id: int, what: str) -> str:
     """`event.{tenant}.service.{deviceId}.{called|replied}`."""
     return f"event.{tenant}.service.{device_id}.{what}"

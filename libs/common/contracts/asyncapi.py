@@ -18,6 +18,7 @@ from libs.common.bus.subjects import (
     device_event,
     service_event,
     task_event,
+    thing_event,
 )
 from libs.common.contracts import events
 
@@ -27,6 +28,7 @@ VERSION = "1.0.0"
 _PARAMETERS = {
     "tenant": "The tenant; `default` on a platform of one",
     "deviceId": "The device's id, a number",
+    "thingId": "The id of an integration's own thing or of a custom entity, a number",
     "taskId": "The task's id, a number",
     "object": "`user`, `role`, `menu`, `application`, `tenant` or `session`",
     "action": "What was done to it, such as `created`, `updated`, `deleted`",
@@ -69,6 +71,16 @@ CHANNELS = (
     Channel(_device("reported"), events.PropertiesReported, "Values that were stored"),
     Channel(_device("rejected"), events.PropertiesRejected, "Values or messages refused, and why"),
     Channel(_device("event"), events.DeviceEventReported, "An event of the device's TSL"),
+    Channel(
+        thing_event("{tenant}", "{thingId}", "reported"),  # type: ignore[arg-type]
+        events.PropertiesReported,
+        "Values of an integration's own or of a custom entity; the `device` is that thing",
+    ),
+    Channel(
+        thing_event("{tenant}", "{thingId}", "rejected"),  # type: ignore[arg-type]
+        events.PropertiesRejected,
+        "Values of them that were refused, and why",
+    ),
     Channel(_service("called"), events.ServiceCalled, "A service of a device was called"),
     Channel(_service("replied"), events.ServiceReplied, "The device answered, or its time ended"),
     Channel(_task("created"), events.TaskCreated, "A configuration or property update was asked"),

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from libs.common.contracts.integrations import IntegrationId
+
 
 class CreateApplication(msgspec.Struct, rename="camel"):
     """`create_application`."""
@@ -85,3 +87,36 @@ class Done(msgspec.Struct):
     """An answer that says only that it is done."""
 
     done: bool = True
+
+
+class IntegrationRef(msgspec.Struct):
+    """`create_integration_login`, `rotate_integration_secret`, `delete_integration_login`."""
+
+    integration: IntegrationId
+
+
+class IntegrationSecret(msgspec.Struct):
+    """The login of an external integration with its secret, which is shown only here."""
+
+    integration: str
+    user: str
+    """Its NATS user."""
+    secret: str
+
+
+class IntegrationLogin(msgspec.Struct, rename="camel"):
+    """A login as lists show it; `createdAt` in ms."""
+
+    integration: str
+    user: str
+    created_at: int
+
+
+class ListIntegrationLogins(msgspec.Struct):
+    """`list_integration_logins`."""
+
+
+class IntegrationLogins(msgspec.Struct):
+    """Answer of `list_integration_logins`, by integration."""
+
+    logins: list[IntegrationLogin]

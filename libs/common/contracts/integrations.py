@@ -17,6 +17,11 @@ LEASE = 15.0
 ANNOUNCE_EVERY = 5.0
 """Seconds between announcements."""
 
+LOGIN_PREFIX = "integration."
+"""What the NATS user of an external integration begins with; its id follows."""
+BUILT_IN = ("system", "direct", "simulator", "openapi-client")
+"""Integrations that run inside `management`; nobody else may take their ids."""
+
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
 """One token of a subject and the beginning of entity keys."""
 IdentifierText = Annotated[
@@ -128,7 +133,12 @@ class ServiceResult(msgspec.Struct, omit_defaults=True):
 
 
 class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
-    """`updated`: people changed properties of the integration; they are stored already."""
+    """`updated`: people changed properties of the integration; they are stored already.
+
+    A property that its TSL lets people only write (`accessMode` W) is a secret: the platform
+    neither stores nor shows it and says it here alone. The integration keeps it, and a refusal
+    is what people are answered.
+    """
 
     tenant: str
     thing_id: int
@@ -154,6 +164,8 @@ class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     properties: dict[str, Any]
     ts: int | None = None
     """ms; absent means now."""
+    report_id: Annotated[str, msgspec.Meta(max_length=128)] | None = None
+    """Names the report: told again with it within two minutes, it is stored once."""
 
 
 class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -224,9 +236,38 @@ class OwnValues(msgspec.Struct, rename="camel"):
     properties: dict[str, Any]
 
 
+class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
+    """`rpc.device.put_device.{integration}`: bring a device in without being asked for it.
+
+    For integrations that find devices themselves. One that is there already gets the name and
+    `additional`; the answer is a `DeviceRef`. Of ours only: no login from outside may do it.
+    """
+
+    tenant: str
+    name: str
+    device: NewDevice
+
+
 TellOperation = Literal[
-    "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values"
+    "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values", "put_device"
 ]
+
+
+OUTSIDE_MAY_TELL: tuple[TellOperation, ...] = (
+    "report",
+    "event",
+    "reply",
+    "own_report",
+    "list_devices",
+    "get_tsl",
+    "own_values",
+)
+"""What the login of an external integration may tell and ask."""
+
+
+def login_of(integration: str) -> str:
+    """The NATS user of an external integration; the dot keeps it apart from every SN."""
+    return f"{LOGIN_PREFIX}{integration}"
 
 
 def tell_subject(integration: str, operation: TellOperation) -> str:

@@ -31,10 +31,25 @@ class IntegrationThings:
         self._id = integration
 
     async def report(
-        self, tenant: str, identifier: str, properties: dict[str, Any], ts: int | None = None
+        self,
+        tenant: str,
+        identifier: str,
+        properties: dict[str, Any],
+        ts: int | None = None,
+        *,
+        report_id: str | None = None,
     ) -> None:
-        """Report properties of a device (`ts` in ms); accepted when this returns."""
-        told = TellReport(tenant=tenant, identifier=identifier, properties=properties, ts=ts)
+        """Report properties of a device (`ts` in ms); accepted when this returns.
+
+        Told again with the same `report_id` within two minutes, it is stored once.
+        """
+        told = TellReport(
+            tenant=tenant,
+            identifier=identifier,
+            properties=properties,
+            ts=ts,
+            report_id=report_id,
+        )
         await self._rpc.call(tell_subject(self._id, "report"), told, Acknowledged)
 
     async def event(

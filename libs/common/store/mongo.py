@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from typing import Any, TypeVar
 
-from bson.codec_options import CodecOptions
+from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
+from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo import ReadPreference, WriteConcern
 from pymongo.errors import (
@@ -68,6 +69,15 @@ async def drop_present(collection: Any, index: str) -> None:
             raise
 
 
+class _PlainIntegers(TypeDecoder):
+    """Reads integers of 64 bits as `int`: msgspec encodes no class derived from it."""
+
+    bson_type = Int64
+
+    def transform_bson(self, value: Int64) -> int:
+        return int(value)
+
+
 class Mongo:
     """One client for a process."""
 
@@ -83,7 +93,9 @@ class Mongo:
             appname="thingway",
         )
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mongo-read")
-        options: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, tzinfo=UTC)
+        options: CodecOptions[dict[str, Any]] = CodecOptions(
+            tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
+        )
         self.database: Database = AsyncIOMotorDatabase(
             self.client,
             database,

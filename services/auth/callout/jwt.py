@@ -17,6 +17,8 @@ from services.auth.callout.permissions import Permissions
 
 _VERSION = 2
 _UNLIMITED = -1
+_ANSWER = {"max": 1, "ttl": 60_000_000_000}
+"""One answer to each request, within a minute (ns)."""
 _REQUEST_AUDIENCE = "nats-authorization-request"
 _REQUEST_TYPE = "authorization_request"
 
@@ -151,6 +153,7 @@ def user_jwt(
                 "payload": _UNLIMITED,
                 "pub": {"allow": permissions.publish},
                 "sub": {"allow": permissions.subscribe},
+                **({"resp": _ANSWER} if permissions.answers else {}),
                 "subs": _UNLIMITED,
                 "type": "user",
                 "version": _VERSION,

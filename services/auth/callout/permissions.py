@@ -1,10 +1,18 @@
 """What a connection from outside may say and hear on the bus: pure functions of who it is.
 
-Inboxes stand under `_INBOX.sn.` and `_INBOX.app.`, never directly under `_INBOX.`: an SN is chosen
-outside, and a device called `auth` must not hear the replies to the service of that name.
+Inboxes stand under `_INBOX.sn.`, `_INBOX.app.` and `_INBOX.integration.`, never directly under
+`_INBOX.`: an SN is chosen outside, and a device called `auth` must not hear the replies to the
+service of that name.
 """
 
 import msgspec
+
+from libs.common.contracts.integrations import (
+    OUTSIDE_MAY_TELL,
+    announce_subject,
+    login_of,
+    tell_subject,
+)
 
 EVENT_STREAM = "EVENTS"
 
@@ -18,6 +26,8 @@ class Permissions(msgspec.Struct, frozen=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    answers: bool = False
+    """May answer each request that it receives once, within a minute."""
 
 
 def is_subject_token(text: str) -> bool:
@@ -84,4 +94,23 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.ACK.{consumer}.>",
         ),
         subscribe=(f"event.{tenant}.>", f"_INBOX.app.{client_id}.>"),
+    )
+
+
+def integration_permissions(integration: str) -> Permissions:
+    """Return what the process that is `integration` may do: be asked, announce, tell of its own.
+
+    Every subject ends with its id, so it speaks for no other one. Replies come to an inbox under
+    the prefix `_INBOX.{its user}`.
+
+    Raises `InvalidIdentityError` when the id is not one plain token.
+    """
+    integration = _token(integration, "the integration")
+    return Permissions(
+        publish=(
+            announce_subject(integration),
+            *(tell_subject(integration, operation) for operation in OUTSIDE_MAY_TELL),
+        ),
+        subscribe=(f"rpc.integration.{integration}.>", f"_INBOX.{login_of(integration)}.>"),
+        answers=True,
     )

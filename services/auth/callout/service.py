@@ -1,4 +1,4 @@
-"""Decides who comes in to the bus: devices by SN and key, applications by their secret."""
+"""Decides who comes in to the bus: devices by their key, applications, integrations by secret."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.identity import Caller
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.applications.schemas import StoredApplication
@@ -14,6 +15,7 @@ from services.auth.callout.permissions import (
     Permissions,
     application_permissions,
     device_permissions,
+    integration_permissions,
 )
 from services.auth.metrics import count_login
 from services.auth.secret_hash import secret_matches
@@ -40,6 +42,13 @@ class Applications(Protocol):
         """The application that logs in with `client_id`."""
 
 
+class Integrations(Protocol):
+    """Finds the logins of external integrations."""
+
+    async def secret_hash(self, integration: str) -> str | None:
+        """The hash of its secret; None without a login."""
+
+
 class Doorkeeper:
     """Admits connections; reads the state anew for each, so that revocation is immediate.
 
@@ -50,14 +59,17 @@ class Doorkeeper:
         self,
         devices: Devices,
         applications: Applications,
+        integrations: Integrations,
         refused: Callable[[Caller, str], None],
     ) -> None:
         self._devices = devices
         self._applications = applications
+        self._integrations = integrations
         self._refused = refused
 
     async def admit(self, user: str, password: str, address: str) -> Admission | None:
-        """Admit a device (SN in any case, key) or an application (client id, secret).
+        """Admit a device (SN in any case, key), an application (client id, secret) or an
+        integration (`integration.` and its id, secret).
 
         An application comes in only from an `address` that it may call from. A user name in
         the form of a UUID is an application's when there is such an application; anything
@@ -65,6 +77,8 @@ class Doorkeeper:
         """
         if not user or not password:
             return None
+        if user.startswith(LOGIN_PREFIX):
+            return await self._integration(user, password)
         if _is_uuid(user):
             application = await self._applications.by_client_id(user)
             if application is not None:
@@ -83,6 +97,13 @@ class Doorkeeper:
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(application.client_id, permissions)
+
+    async def _integration(self, user: str, secret: str) -> Admission | None:
+        integration = user.removeprefix(LOGIN_PREFIX)
+        stored = await self._integrations.secret_hash(integration)
+        allowed = secret_matches(secret, stored)
+        count_login("nats_integration", ok=allowed)
+        return Admission(user, integration_permissions(integration)) if allowed else None
 
     async def _device(self, sn: str, key: str) -> Admission | None:
         found = await self._devices.log_in(sn, key)

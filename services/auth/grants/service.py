@@ -42,10 +42,13 @@ class Store(Protocol):
     async def forget(
         self, tenant: str, resources: Sequence[Resource], change: Change
     ) -> dict[int, list[Resource]]:
-        """Take resources from every role of a tenant; return which roles had which."""
+        """Take resources, devices with their entities, from every role of a tenant.
+
+        Returns which roles had which.
+        """
 
     async def granted(self, tenant: str, resources: Sequence[Resource]) -> bool:
-        """Tell whether any of `resources` is granted to any role."""
+        """Tell whether any of `resources`, or an entity of one, is granted to any role."""
 
     async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
         """The ids of a user's roles; none for an unknown user."""
@@ -117,7 +120,10 @@ class GrantService:
         return Done()
 
     async def forget_all(self, tenant: str, resources: Sequence[Resource]) -> None:
-        """Remove the grants of resources from every role; mostly there are none."""
+        """Remove the grants of resources from every role; mostly there are none.
+
+        A device takes the grants of its entities along.
+        """
         if not await self._store.granted(tenant, resources):
             return
 

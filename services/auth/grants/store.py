@@ -12,6 +12,7 @@ from typing import Any
 
 from libs.common.contracts.access import ResourceType
 from libs.common.store.mongo import Database
+from libs.common.things import LAST_MEMBER, entity_id
 from services.auth.changes import Change
 from services.auth.grants.schemas import Resource, ResourceSearch
 
@@ -85,12 +86,15 @@ class GrantStore:
     async def forget(
         self, tenant: str, resources: Sequence[Resource], change: Change
     ) -> dict[int, list[Resource]]:
-        """Take resources from every role of a tenant; return which roles had which."""
-        return await self._remove({"tenant": tenant, **_any_of(resources)}, change)
+        """Take resources from every role of a tenant; return which roles had which.
+
+        A device takes the grants of its entities along.
+        """
+        return await self._remove({"tenant": tenant, **_gone(resources)}, change)
 
     async def granted(self, tenant: str, resources: Sequence[Resource]) -> bool:
-        """Tell whether any of `resources` is granted to any role."""
-        query = {"tenant": tenant, **_any_of(resources)}
+        """Tell whether any of `resources`, or an entity of one, is granted to any role."""
+        query = {"tenant": tenant, **_gone(resources)}
         return await self._grants.find_one(query, {"_id": 1}) is not None
 
     async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
@@ -116,6 +120,19 @@ def _any_of(resources: Iterable[Resource]) -> dict[str, Any]:
     for resource in resources:
         ids[resource.type.value].append(resource.id)
     return {"$or": [{"type": kind, "id": {"$in": held}} for kind, held in ids.items()]}
+
+
+def _gone(resources: Sequence[Resource]) -> dict[str, Any]:
+    """Resources that are gone, and the entities of devices among them: ids from a range each."""
+    entities = [
+        {
+            "type": "ENTITY",
+            "id": {"$gte": entity_id(device, 0), "$lte": entity_id(device, LAST_MEMBER)},
+        }
+        for device in (each.id for each in resources if each.type is ResourceType.DEVICE)
+        if isinstance(device, int)
+    ]
+    return {"$or": [*_any_of(resources)["$or"], *entities]}
 
 
 def _resource(document: dict[str, Any]) -> Resource:

@@ -12,6 +12,7 @@ from libs.common.errors import Unavailable
 from libs.common.store.mongo import Database, StoreError
 from services.device.commands.messages import finished, to_device
 from services.device.commands.model import Command, now
+from services.device.commands.service import Carrier
 from services.device.commands.store import CommandStore
 from services.device.commands.writer import CommandWriter
 
@@ -25,12 +26,19 @@ class Delivery:
     """Sends due commands, and ends those whose time is over."""
 
     def __init__(
-        self, *, database: Database, bus: Bus, commands: CommandStore, writer: CommandWriter
+        self,
+        *,
+        database: Database,
+        bus: Bus,
+        commands: CommandStore,
+        writer: CommandWriter,
+        carrier: Carrier,
     ) -> None:
         self._devices = database["devices"]
         self._bus = bus
         self._commands = commands
         self._writer = writer
+        self._carrier = carrier
 
     async def run(self) -> None:
         """Work for ever; a store or bus that is away is waited for."""
@@ -57,10 +65,12 @@ class Delivery:
         if not waiting:
             return
         online = await self._online(waiting)
-        here = [command for command in waiting if command.thing_id in online]
+        here = [one for one in waiting if one.carrier or one.thing_id in online]
+        away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self._commands.sent(here, moment)
-        await self._commands.rest([one for one in waiting if one.thing_id not in online])
-        await self._send(here)
+        await self._commands.rest(away)
+        self._carrier.send(here)
+        await self._send([one for one in here if not one.carrier])
 
     async def _online(self, commands: Sequence[Command]) -> set[int]:
         ids = list({command.thing_id for command in commands})

@@ -45,7 +45,7 @@ def _header(command: Command) -> dict[str, Any]:
 
 
 def created(command: Command) -> list[OutboxEntry]:
-    """`task.{id}.created` or `service.{deviceId}.called`, and the command itself."""
+    """`task.{id}.created` or `service.{deviceId}.called`, and the command, unless it is carried."""
     header = _header(command)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
@@ -55,7 +55,8 @@ def created(command: Command) -> list[OutboxEntry]:
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    return [OutboxEntry(subject, msgspec.json.encode(body)), *to_device(command)]
+    said = [] if command.carrier else to_device(command)
+    return [OutboxEntry(subject, msgspec.json.encode(body)), *said]
 
 
 def to_device(command: Command) -> list[OutboxEntry]:

@@ -36,12 +36,17 @@ class Command:
     thing_id: int
     sn: str
     tenant: str
-    application_id: int
+    application_id: int | None
+    """Who asked for it, when that was an application: only its author finds it as a task."""
     kind: Kind
     payload: dict[str, Any]
     profile: DeviceProfile
     created_at: datetime
     expires_at: datetime
+    user_id: int | None = None
+    """Who asked for it, when that was a user."""
+    carrier: str | None = None
+    """The integration that carries it to the device; None when it goes there directly."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None

@@ -31,7 +31,7 @@ class CommandProvisioner:
             tenant=device["tenant"],
             subject=str(application["applicationId"]),
         )
-        await self._commands.provision(principal, await self._draft(device, config))
+        await self._commands.issue(principal, [await self._draft(device, config)])
 
     async def _draft(self, device: dict[str, Any], config: dict[str, Any]) -> Draft:
         try:

@@ -9,6 +9,7 @@ import msgspec
 
 from libs.common.bus import OutboxEntry
 from libs.common.errors import InvalidInput, NotFound, TooLarge
+from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
@@ -65,6 +66,16 @@ class Ids(Protocol):
         """A new id."""
 
 
+class Carrier(Protocol):
+    """Knows which integrations carry the commands of their devices, and hands them over."""
+
+    async def carries(self, integration: str) -> bool:
+        """Whether commands go to the integration instead of to the device."""
+
+    def send(self, commands: Iterable[Command]) -> None:
+        """Hand over those that are carried, without waiting."""
+
+
 class Writer(Protocol):
     """Writes commands and what they say in one transaction, then says it."""
 
@@ -83,6 +94,7 @@ class CommandService:
         latest: Latest,
         ids: Ids,
         writer: Writer,
+        carrier: Carrier,
         life: float,
     ) -> None:
         self._things = things
@@ -90,6 +102,7 @@ class CommandService:
         self._latest = latest
         self._ids = ids
         self._writer = writer
+        self._carrier = carrier
         self._life = timedelta(seconds=life)
 
     async def update_properties(
@@ -97,9 +110,8 @@ class CommandService:
     ) -> Command:
         """Ask a device to take on `properties`; a single bad one refuses them all."""
         thing = await self._things.of(principal, device_id)
-        current = await self._current([thing])
-        draft = _draft_properties(thing, properties, "properties", current[thing.id])
-        (command,) = await self._issue(principal, [draft])
+        draft = await self.check_properties(thing, properties)
+        (command,) = await self.issue(principal, [draft])
         return command
 
     async def call_service(
@@ -107,13 +119,22 @@ class CommandService:
     ) -> Command:
         """Ask a device to run a service of its TSL."""
         thing = await self._things.of(principal, device_id)
+        draft = self.check_call(thing, service_id, inputs)
+        (command,) = await self.issue(principal, [draft])
+        return command
+
+    async def check_properties(self, thing: Thing, properties: dict[str, Any]) -> Draft:
+        """Check what a device is to take on (faults at `properties.…`)."""
+        current = await self._current([thing])
+        return _draft_properties(thing, properties, "properties", current[thing.id])
+
+    def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
+        """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
         try:
             checked = thing.tsl.check_service_inputs(service_id, inputs)
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.of_faults(error.faults) from error
-        payload = {"serviceId": service_id, "inputs": checked}
-        (command,) = await self._issue(principal, [_draft(thing, "CALL_SERVICE", payload)])
-        return command
+        return _draft(thing, "CALL_SERVICE", {"serviceId": service_id, "inputs": checked})
 
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure many devices; nothing is sent unless everything is right for all."""
@@ -121,7 +142,7 @@ class CommandService:
         drafts: list[Draft] = []
         for start in range(0, len(ids), READ_AT_ONCE):
             drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
-        commands = await self._issue(principal, drafts)
+        commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
     async def check_config(self, thing: Thing, config: Config) -> Draft:
@@ -129,10 +150,6 @@ class CommandService:
         kind = config.type or ("PROFILE" if config.values is not None else "TSL")
         current = await self._current([thing])
         return _draft_config(thing, kind, config, current[thing.id])
-
-    async def provision(self, principal: Principal, draft: Draft) -> None:
-        """Send a checked configuration to a device that was just added."""
-        await self._issue(principal, [draft])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
         """What the device is configured to, in the shape that a task takes.
@@ -178,28 +195,34 @@ class CommandService:
         pending = await self._commands.pending(ids, "SET_PROPERTIES")
         return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
 
-    async def _issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
+    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
+        """Write and send what was checked, all of it or nothing; the caller is its author."""
         if sum(draft.size for draft in drafts) > LARGEST_REQUEST:
             raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
-        moment = now()
+        moment, applies = now(), principal.kind is CallerKind.APPLICATION
+        carriers = {draft.thing.integration for draft in drafts}
+        carriers = {one for one in carriers if await self._carrier.carries(one)}
         commands = [
             Command(
                 id=await self._ids.take(),
                 thing_id=draft.thing.id,
                 sn=draft.thing.sn,
                 tenant=draft.thing.tenant,
-                application_id=principal.application_id,
+                application_id=principal.application_id if applies else None,
+                user_id=None if applies else principal.user_id,
                 kind=draft.kind,
                 payload=draft.payload,
                 profile=draft.thing.profile,
                 created_at=moment,
                 expires_at=moment + self._life,
                 status="SENT" if draft.thing.online else "PENDING",
+                carrier=draft.thing.integration if draft.thing.integration in carriers else None,
             )
             for draft in drafts
         ]
         entries = [entry for command in commands for entry in created(command)]
         await self._writer.write(commands, entries)
+        self._carrier.send(commands)
         return commands
 
 

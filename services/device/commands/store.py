@@ -29,6 +29,8 @@ def to_document(command: Command) -> dict[str, Any]:
         "sn": command.sn,
         "tenant": command.tenant,
         "applicationId": command.application_id,
+        "userId": command.user_id,
+        "carrier": command.carrier,
         "kind": command.kind,
         "payload": command.payload,
         "profile": msgspec.to_builtins(command.profile),
@@ -50,6 +52,8 @@ def from_document(document: Mapping[str, Any]) -> Command:
         sn=document["sn"],
         tenant=document["tenant"],
         application_id=document["applicationId"],
+        user_id=document.get("userId"),
+        carrier=document.get("carrier"),
         kind=document["kind"],
         payload=document["payload"],
         profile=msgspec.convert(document["profile"], DeviceProfile),
@@ -73,6 +77,11 @@ class CommandStore:
     async def add(self, commands: Sequence[Command], session: Session) -> None:
         """Write new commands in the caller's transaction."""
         await self._commands.insert_many([to_document(one) for one in commands], session=session)
+
+    async def find(self, command_id: int) -> Command | None:
+        """A command, whoever asked for it."""
+        document = await self._commands.find_one({"_id": command_id})
+        return from_document(document) if document else None
 
     async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         """A command of one application."""

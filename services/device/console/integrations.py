@@ -24,7 +24,7 @@ class Integrations(Protocol):
 
 
 class BuiltIn:
-    """The integrations that are always there."""
+    """The integrations that are always there: all that is known while `management` is silent."""
 
     async def known(self) -> Mapping[str, Integration]:
         """Give the same every time."""

@@ -10,7 +10,11 @@ from libs.common.http import principal_of
 from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
+from services.device.console.adding import DeviceAdder
+from services.device.console.deleting import DeviceDeleter
 from services.device.console.schemas import (
+    CreateDevice,
+    DeleteDevices,
     DeviceDetail,
     RenameDevice,
     SearchDevices,
@@ -34,6 +38,40 @@ async def search_devices(
 ) -> Answer[Page[ShownDevice]]:
     """The devices that the caller sees, the newest first; always a page."""
     return answer(request, await console_devices.search(principal_of(request), data))
+
+
+@post(
+    "/",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_ADD)],
+    status_code=200,
+    summary="Add a device",
+)
+async def add_device(
+    request: Request[Any, Any, Any],
+    device_adder: NamedDependency[DeviceAdder],
+    data: JSONBody[CreateDevice],
+) -> Answer[None]:
+    """Add a device through its integration; adding it again updates it."""
+    await device_adder.add(principal_of(request), data)
+    return answer(request)
+
+
+@post(
+    "/batch-delete",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(Function.DEVICE_DELETE)],
+    status_code=200,
+    summary="Delete devices",
+)
+async def delete_devices(
+    request: Request[Any, Any, Any],
+    device_deleter: NamedDependency[DeviceDeleter],
+    data: JSONBody[DeleteDevices],
+) -> Answer[None]:
+    """Delete devices through their integrations; unknown ids are passed over."""
+    await device_deleter.delete(principal_of(request), data)
+    return answer(request)
 
 
 @get(
@@ -88,6 +126,13 @@ async def issue_device_credentials(
 
 ROUTER = Router(
     "/device",
-    route_handlers=[search_devices, get_device, rename_device, issue_device_credentials],
+    route_handlers=[
+        add_device,
+        search_devices,
+        delete_devices,
+        get_device,
+        rename_device,
+        issue_device_credentials,
+    ],
     tags=["Devices"],
 )

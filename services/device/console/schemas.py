@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.http.console import PageRequest, Shown
+from libs.common.http.console import Id, PageRequest, Shown
 from libs.common.things import EntityType, ValueType
 from services.device.devices.fields import Name
 
@@ -16,6 +16,20 @@ class SearchDevices(PageRequest, kw_only=True):
 
     name: Part | None = None
     identifier: Part | None = None
+
+
+class CreateDevice(msgspec.Struct):
+    """Body of `POST /device`; parameters of the integration's add service by entity key."""
+
+    name: Name
+    integration: Part
+    param_entities: dict[str, Any]
+
+
+class DeleteDevices(msgspec.Struct):
+    """Body of `POST /device/batch-delete`."""
+
+    device_id_list: Annotated[list[Id], msgspec.Meta(max_length=1000)]
 
 
 class RenameDevice(msgspec.Struct):

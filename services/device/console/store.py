@@ -1,6 +1,7 @@
 """Reads a tenant's devices for consoles."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from libs.common.store.mongo import Database
@@ -21,6 +22,15 @@ class ConsoleStore:
         query = {"_id": device_id, "tenant": tenant}
         device: Device | None = await self._collection.find_one(query)
         return device
+
+    async def find_all(self, tenant: str, ids: Sequence[int]) -> list[Device]:
+        """Devices of the tenant, in the order of ids."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        return list(await self._collection.find(query, sort=[("_id", 1)]).to_list(None))
+
+    async def delete_of(self, tenant: str, device_id: int) -> Device | None:
+        """Delete a device of the tenant; None when it is gone."""
+        return await self._devices.delete_of(tenant, device_id)
 
     async def search(self, wanted: Wanted) -> tuple[list[Device], int]:
         """The page, and how many devices match in all."""

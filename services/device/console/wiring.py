@@ -8,8 +8,10 @@ from litestar import Router
 
 from libs.common.bus import Outbox, RpcClient, RpcServer
 from libs.common.identity.grants import GrantReader
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
-from services.device.console.integrations import BuiltIn
+from services.device.console.adding import DeviceAdder
+from services.device.console.deleting import DeviceDeleter
 from services.device.console.routes import ROUTER as DEVICE_ROUTES
 from services.device.console.service import ConsoleDevices
 from services.device.console.store import ConsoleStore
@@ -23,9 +25,26 @@ from services.device.entities.search.service import EntitySearch
 from services.device.entities.search.store import EntitySearchStore
 from services.device.entities.service import EntityService
 from services.device.entities.values import EntityValues
+from services.device.integrations.asking import IntegrationClient
+from services.device.integrations.calls import DEVICE_SECONDS, IntegrationCallsOverRpc
+from services.device.integrations.known import IntegrationsOverRpc
+from services.device.integrations.store import tsl_of
 from services.device.names.messages import offer_names
 from services.device.names.service import DeviceNames
 from services.device.names.store import DeviceNameStore
+from services.device.products.service import ProductService
+from services.device.products.store import ProductStore
+from services.device.things.grants import GrantsOverRpc
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What other features of the console use too; each keeps something in memory."""
+
+    directory: EntityDirectory
+    entities: EntityService
+    grants: GrantReader
+    integrations: IntegrationsOverRpc
 
 
 @dataclass(frozen=True)
@@ -34,25 +53,52 @@ class Console:
 
     routes: list[Router]
     dependencies: Mapping[str, Any]
+    shared: Shared
 
 
 def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServer) -> Console:
     """Make the console's features; `rpc` offers what other services ask of them."""
     database = mongo.database
-    grants, integrations, models = GrantReader(client), BuiltIn(), Models(database)
+    grants, integrations = GrantReader(client), IntegrationsOverRpc(client)
+    models, store = Models(database), DeviceStore(mongo, outbox)
     directory = EntityDirectory(database, models)
     entities = EntityService(directory, grants, integrations, EntityValues(database))
     search = EntitySearch(EntitySearchStore(database), models, directory, grants, integrations)
     devices = ConsoleDevices(
-        ConsoleStore(database, DeviceStore(mongo, outbox)),
+        ConsoleStore(database, store),
         grants,
         entities,
         integrations,
         CredentialsOverRpc(client),
     )
+    calls = IntegrationCallsOverRpc(IntegrationClient(client), DEVICE_SECONDS)
+    adder = DeviceAdder(
+        integrations=integrations,
+        tsl_of=lambda found: tsl_of(found.manifest),
+        adders=calls,
+        devices=store,
+        ids=IdAllocator(database, "things"),
+        products=ProductService(ProductStore(mongo)),
+        grants=grants,
+    )
+    deleter = DeviceDeleter(
+        integrations=integrations,
+        removers=calls,
+        devices=ConsoleStore(database, store),
+        credentials=CredentialsOverRpc(client),
+        forgetting=GrantsOverRpc(client),
+        grants=grants,
+    )
     offer_entities(rpc, directory)
     offer_names(rpc, DeviceNames(DeviceNameStore(database), models))
     return Console(
         [DEVICE_ROUTES, ENTITY_ROUTES],
-        {"console_devices": devices, "entities": entities, "entity_search": search},
+        {
+            "console_devices": devices,
+            "device_adder": adder,
+            "device_deleter": deleter,
+            "entities": entities,
+            "entity_search": search,
+        },
+        Shared(directory, entities, grants, integrations),
     )

@@ -17,11 +17,16 @@ def new_device(
     device_id: int, serial: str, principal: Principal, product: Product, body: AddDevice
 ) -> Device:
     """The document of a device that has never been there."""
+    return begin(device_id, serial, principal.tenant, product) | given_by(principal, body)
+
+
+def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:
+    """What every device has that has never been there; who adds it adds the rest."""
     now = datetime.now(UTC)
     dev_eui = dev_eui_of(serial)
     return {
         "_id": device_id,
-        "tenant": principal.tenant,
+        "tenant": tenant,
         "sn": serial,
         "snKey": key_of(serial),
         "integration": DIRECT,
@@ -31,7 +36,6 @@ def new_device(
         "connectStatus": "DISCONNECT",
         "licenseStatus": "VALID",
         "dataStorage": True,
-        **given_by(principal, body),
         "createdAt": now,
         "updatedAt": now,
     }

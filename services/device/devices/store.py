@@ -105,8 +105,11 @@ class DeviceStore:
 
     async def rename(self, tenant: str, device_id: int, name: str) -> Device | None:
         """Give a device of the tenant another name; None when there is none."""
-        query = {"_id": device_id, "tenant": tenant}
-        return await self._set(query, {"name": name}, "updated")
+        return await self.change(tenant, device_id, {"name": name})
+
+    async def change(self, tenant: str, device_id: int, changes: dict[str, Any]) -> Device | None:
+        """Change fields of a device of the tenant; None when there is none."""
+        return await self._set({"_id": device_id, "tenant": tenant}, changes, "updated")
 
     async def detach(self, tenant: str, application_id: int, device_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""
@@ -115,13 +118,18 @@ class DeviceStore:
 
     async def delete(self, tenant: str, application_id: int, device_id: int) -> Device | None:
         """Delete a device with its latest values; its history stays until it is too old."""
-        query = _of_application(tenant, application_id, device_id)
+        return await self._delete(_of_application(tenant, application_id, device_id))
 
+    async def delete_of(self, tenant: str, device_id: int) -> Device | None:
+        """Delete a device of the tenant, whoever it belongs to."""
+        return await self._delete({"_id": device_id, "tenant": tenant})
+
+    async def _delete(self, query: dict[str, Any]) -> Device | None:
         async def work(session: Session) -> Device | None:
             device: Device | None = await self._devices.find_one_and_delete(query, session=session)
             if device is not None:
                 await self._serials.release(device["snKey"], session)
-                await self._latest.delete_one({"_id": device_id}, session=session)
+                await self._latest.delete_one({"_id": device["_id"]}, session=session)
             return device
 
         return await self._change(work, "deleted")

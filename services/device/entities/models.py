@@ -16,8 +16,8 @@ from services.device.things.directory import GENERIC
 ModelKey = tuple[str, str, str]
 """Product, TSL version, and the shape of devices of the open product."""
 
-KEPT = 2000
-"""Most models that are kept; one of 50 members takes some 40 KiB."""
+KEPT = 100_000
+"""Most members that are kept, of all models together; one takes half a KiB."""
 
 _DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 _NONE = MemberSet(())
@@ -38,6 +38,7 @@ class Models:
         self._shapes = database["shapes"]
         self._registry = MemberRegistry(database)
         self._known: OrderedDict[tuple[str, str, str], MemberSet] = OrderedDict()
+        self._size = 0
 
     async def of(self, tenant: str, keys: Iterable[ModelKey]) -> dict[ModelKey, MemberSet]:
         """The members of each model; none for what is gone."""
@@ -91,7 +92,10 @@ class Models:
         return found
 
     def _keep(self, key: tuple[str, str, str], members: MemberSet) -> None:
+        if key not in self._known:
+            self._size += len(members.members)
         self._known[key] = members
         self._known.move_to_end(key)
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
+        while self._size > KEPT and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._size -= len(oldest.members)

@@ -72,9 +72,7 @@ class EntityHistory:
     ) -> list[HistoryItem] | Page[HistoryItem]:
         """The values of one or some entities, together in the order of time."""
         order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
-        span = self.span(
-            body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1
-        )
+        span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
         given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
         if not given:
             raise InvalidInput("entity_id is required", field="entity_id")
@@ -131,9 +129,7 @@ def _item(entity: Entity, ts: int, value: Any) -> HistoryItem:
 
 
 def _shown(entity: Entity, value: Any) -> Aggregate:
-    return Aggregate(
-        value=shown_value(entity.member, value), value_type=entity.member.value_type
-    )
+    return Aggregate(value=shown_value(entity.member, value), value_type=entity.member.value_type)
 
 
 def _total(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:

@@ -38,7 +38,11 @@ def _value(source: Source, wanted: AggregateOf) -> Any:
     """The value as it counts: the keys of an ENUM of numbers are stored as texts."""
     field = f"${source.field}"
     member = source.entity.member
-    if wanted in ("COUNT", "DISTINCT") or member.value_type != "LONG" or "enum" not in member.attribute:
+    if (
+        wanted in ("COUNT", "DISTINCT")
+        or member.value_type != "LONG"
+        or "enum" not in member.attribute
+    ):
         return field
     return {"$toLong": field}
 

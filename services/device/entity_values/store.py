@@ -3,13 +3,16 @@
 import base64
 import binascii
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
 from libs.common.store.mongo import Mongo, SyncDatabase
 from services.device.entity_values.pipelines import AggregateOf, pipeline_of
 from services.device.entity_values.sources import Scan, Source, Span, time_of
+
+BATCH = 1000
+"""Records of an export that are held at a time."""
 
 Record = tuple[int, int, Any]
 """Which source it is from, time in ms, value as it is stored."""
@@ -41,6 +44,18 @@ class ValueStore:
             return list(islice(merged, skip, skip + limit)), total
 
         return await self._mongo.read(read)
+
+    async def batches(self, source: Source, span: Span) -> AsyncIterator[Sequence[tuple[int, Any]]]:
+        """Everything in order, some at a time: as much as there is, in constant memory."""
+        for scan in source.scans(span):
+            cursor = self._mongo.database[scan.collection].find(
+                scan.match, source.projection, sort=scan.order, batch_size=BATCH
+            )
+            try:
+                while rows := await cursor.to_list(BATCH):
+                    yield [(time_of(row), row["v"]) for row in rows]
+            finally:
+                await cursor.close()
 
     async def last(self, source: Source, span: Span) -> Record | None:
         """The newest record."""

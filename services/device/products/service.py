@@ -118,6 +118,10 @@ class ProductService:
         }
         return lengths[max(lengths)] if lengths else generic_product()
 
+    async def has(self, tenant: str, model: str) -> bool:
+        """Whether the tenant has a product of the model."""
+        return await self._find(tenant, model) is not None
+
     async def versions(self, tenant: str, model: str) -> list[str]:
         """The TSL versions that a product has; none when it is gone."""
         product = await self._find(tenant, model)

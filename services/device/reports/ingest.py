@@ -127,7 +127,7 @@ class Ingest:
             self._latest.apply(
                 (report.thing.id, report.ts, report.properties) for report in batch.reports
             ),
-            self._facts.note(batch.reports),
+            self._facts.note([report for report in batch.reports if report.thing.device]),
             self._shapes.note(batch.reports),
         )
         await self._announce(batch)

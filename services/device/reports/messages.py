@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from libs.common.bus import Outgoing
-from libs.common.bus.subjects import dead_uplink, device_event
+from libs.common.bus.subjects import dead_uplink, device_event, thing_event
 from libs.common.contracts.events import (
     Dead,
     DeviceEventReported,
@@ -46,8 +46,13 @@ def batch_messages(batch: Batch) -> Iterator[Outgoing]:
             yield _rejected(refused.uplink, refused.thing, refused.uplink.received, faults, now)
 
 
+def _subject(thing: Thing, what: str) -> str:
+    name = device_event if thing.device else thing_event
+    return name(thing.tenant, thing.id, what)
+
+
 def reported(report: GoodReport, now: int) -> Outgoing:
-    """`event.{tenant}.device.{id}.reported`."""
+    """`event.{tenant}.(device|thing).{id}.reported`."""
     thing = report.thing
     event_id = f"r-{report.uplink.key}"
     body = PropertiesReported(
@@ -58,7 +63,7 @@ def reported(report: GoodReport, now: int) -> Outgoing:
         ts=report.ts,
         properties=report.properties,
     )
-    subject = device_event(thing.tenant, thing.id, "reported")
+    subject = _subject(thing, "reported")
     return Outgoing(subject, _encoder.encode(body), event_id)
 
 
@@ -75,7 +80,7 @@ def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now
         ts=ts,
         faults=listed,
     )
-    subject = device_event(thing.tenant, thing.id, "rejected")
+    subject = _subject(thing, "rejected")
     return Outgoing(subject, _encoder.encode(body), event_id)
 
 
@@ -93,7 +98,7 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
         event_type=str(spec.type) if spec and spec.type else "INFO",
         outputs=event.outputs,
     )
-    subject = device_event(thing.tenant, thing.id, "event")
+    subject = _subject(thing, "event")
     return Outgoing(subject, _encoder.encode(body), event_id)
 
 

@@ -15,8 +15,9 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.store.mongo import Database
-from libs.common.things import DIRECT, device_key
+from libs.common.things import DIRECT, device_key, integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
+from services.device.things.own import OwnThing, OwnThings
 
 LIFE = 60.0
 GENERIC = "generic"
@@ -41,6 +42,10 @@ class Thing:
     facts: dict[str, Any]
     """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
     loaded: float
+    integration: str = DIRECT
+    """Which integration it belongs to, or is the thing of."""
+    device: bool = True
+    """False for an integration's own thing and for a custom entity."""
 
 
 FACTS = {
@@ -63,6 +68,7 @@ class ThingDirectory:
         self._by_sn: dict[str, Thing] = {}
         self._sn_keys: dict[int, str] = {}
         self._compiled: dict[tuple[str, str, str], tuple[str, Tsl]] = {}
+        self._own = OwnThings(database)
 
     async def watch(self, bus: Bus) -> None:
         """Drop a thing when an event says that it has changed."""
@@ -84,7 +90,12 @@ class ThingDirectory:
         oldest = time.monotonic() - LIFE
         found: dict[str, Thing] = {}
         missing: dict[str, str] = {}
+        own: dict[str, int] = {}
         for sn in sns:
+            thing_id = own_thing(sn)
+            if thing_id is not None:
+                own[sn] = thing_id
+                continue
             key = sn.upper()
             thing = self._by_sn.get(key)
             if thing is not None and thing.loaded > oldest:
@@ -94,6 +105,9 @@ class ThingDirectory:
         if missing:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
+        if own:
+            things = await self._own.of(own.values())
+            found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
         return found
 
     async def _load(self, keys: set[str]) -> dict[str, Thing]:
@@ -155,6 +169,28 @@ def _thing(document: dict[str, Any], tsl: Tsl) -> Thing:
         tsl=tsl,
         facts={name: document.get(name) for name in FACTS.values()},
         loaded=time.monotonic(),
+        integration=document.get("integration", DIRECT),
+    )
+
+
+def _own(own: OwnThing) -> Thing:
+    """A thing that is no device, as reports see it."""
+    return Thing(
+        id=own.id,
+        sn=own_sn(own.id),
+        tenant=own.tenant,
+        model="",
+        tsl_version="",
+        application_id=None,
+        data_storage=True,
+        device_type="COMMON",
+        online=False,
+        profile=DeviceProfile(device_id=own.id, sn="", thing_key=integration_key(own.integration)),
+        tsl=own.tsl,
+        facts={},
+        loaded=time.monotonic(),
+        integration=own.integration,
+        device=False,
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import subprocess
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,7 @@ class Auth:
     redis: Redis
     door: Door
     signer: HeaderSigner
+    settings: AuthSettings
 
     async def ask(
         self,
@@ -181,7 +183,7 @@ def door(tmp_path_factory) -> Iterator[Door]:
 
 
 @contextlib.asynccontextmanager
-async def _running(app: Litestar) -> AsyncIterator[None]:
+async def running(app: Litestar) -> AsyncIterator[None]:
     """Run the app's lifespan in one task, as a server does; a fixture ends in another."""
     started, stop = asyncio.Event(), asyncio.Event()
 
@@ -201,11 +203,25 @@ async def _running(app: Litestar) -> AsyncIterator[None]:
     await task
 
 
+@pytest.fixture(scope="session")
+def migrated(_mongo) -> Iterator[str]:
+    """Name of a database whose indexes are made once, which takes longer than a test."""
+    name = f"test_{uuid.uuid4().hex[:16]}"
+    yield name
+    _mongo.drop_database(name)
+
+
+async def _empty(database: Any) -> None:
+    for name in await database.list_collection_names():
+        if name != "migrations":
+            await database[name].delete_many({})
+
+
 @pytest_asyncio.fixture
-async def auth(servers, database, door) -> AsyncIterator[Auth]:
-    """The service on a database of its own and an empty Redis."""
+async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
+    """The service on an empty database and an empty Redis."""
     async with contextlib.AsyncExitStack() as stack:
-        mongo = Mongo(servers.mongo_url, database)
+        mongo = Mongo(servers.mongo_url, migrated)
         stack.callback(mongo.close)
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
@@ -214,22 +230,23 @@ async def auth(servers, database, door) -> AsyncIterator[Auth]:
             door.url, user="auth", password="secret-auth", name="auth", streams=True
         )
         stack.push_async_callback(bus.drain)
-        other = await door.bus("device")
+        other = await door.bus("admin")
         stack.push_async_callback(other.drain)
         await migrate(mongo.database, MIGRATIONS)
+        await _empty(mongo.database)
         private_key, public_key = make_keys()
         settings = AuthSettings(
             callout_seed=ISSUER.seed,
             internal_public_key=public_key,
-            mongo_database=database,
+            mongo_database=migrated,
             console_client_id=CONSOLE_CLIENT_ID,
             console_client_secret=CONSOLE_CLIENT_SECRET,
         )
         app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
-        await stack.enter_async_context(_running(app))
+        await stack.enter_async_context(running(app))
         for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
             await bus.client.flush()
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://auth")
         await stack.enter_async_context(http)
         signer = HeaderSigner(private_key)
-        yield Auth(http, app, RpcClient(other), other, mongo, redis, door, signer)
+        yield Auth(http, app, RpcClient(other), other, mongo, redis, door, signer, settings)

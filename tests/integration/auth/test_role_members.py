@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.integration.auth.rights import (
     STRANGER,
     access_of,
@@ -114,14 +112,22 @@ async def test_functions_change_with_the_members_at_once(auth):
     assert (await access_of(auth, user_id)).functions == frozenset()
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"user_ids": None}, {"user_ids": "7"}, {"user_ids": ["a"]}, {"user_ids": [0]}, [], None],
-)
-@pytest.mark.parametrize("operation", ["associate-user", "disassociate-user"])
-async def test_bad_user_ids_are_refused(auth, operation, body):
+BAD_USER_IDS = [
+    {},
+    {"user_ids": None},
+    {"user_ids": "7"},
+    {"user_ids": ["a"]},
+    {"user_ids": [0]},
+    [],
+    None,
+]
+
+
+async def test_bad_user_ids_are_refused(auth):
     """400, before anything is done."""
-    await auth.refused(400, "POST", f"{SUPER_ADMIN}/{operation}", body)
+    for body in BAD_USER_IDS:
+        for operation in ("associate-user", "disassociate-user"):
+            await auth.refused(400, "POST", f"{SUPER_ADMIN}/{operation}", body)
 
 
 async def test_an_empty_list_does_nothing(auth):

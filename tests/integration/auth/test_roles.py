@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.integration.auth.rights import (
     STRANGER,
     SUPER_ADMIN_ROLE,
@@ -116,53 +114,52 @@ async def test_the_search_answers_get_and_no_body_too(auth):
     assert len(await auth.done("POST", "/user/roles/search")) == 2
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "code"),
-    [
-        ({"name": ""}, "name", "parameter_syntax_error"),
-        ({"name": " \t"}, "name", "parameter_syntax_error"),
-        ({"name": "x" * 128}, "name", "parameter_validation_failed"),
-        ({"name": "a\x00b"}, "name", "parameter_validation_failed"),
-        ({"name": 5}, "name", "parameter_validation_failed"),
-        ({"name": None}, "name", "parameter_validation_failed"),
-        ({"name": "a", "description": "x" * 256}, "description", "parameter_validation_failed"),
-        ({"name": "a", "description": 5}, "description", "parameter_validation_failed"),
-    ],
-)
-async def test_a_bad_role_is_refused(auth, body, field, code):
+BAD_ROLES = [
+    ({"name": ""}, "name", "parameter_syntax_error"),
+    ({"name": " \t"}, "name", "parameter_syntax_error"),
+    ({"name": "x" * 128}, "name", "parameter_validation_failed"),
+    ({"name": "a\x00b"}, "name", "parameter_validation_failed"),
+    ({"name": 5}, "name", "parameter_validation_failed"),
+    ({"name": None}, "name", "parameter_validation_failed"),
+    ({"name": "a", "description": "x" * 256}, "description", "parameter_validation_failed"),
+    ({"name": "a", "description": 5}, "description", "parameter_validation_failed"),
+]
+
+
+async def test_a_bad_role_is_refused(auth):
     """When it is created and when it is changed; the answer names the field."""
     role_id = await create_role(auth)
+    for body, field, code in BAD_ROLES:
+        await auth.refused(400, "POST", "/user/roles", body, field=field, code=code)
+        await auth.refused(400, "PUT", f"/user/roles/{role_id}", body, field=field, code=code)
 
-    await auth.refused(400, "POST", "/user/roles", body, field=field, code=code)
-    await auth.refused(400, "PUT", f"/user/roles/{role_id}", body, field=field, code=code)
 
-
-@pytest.mark.parametrize("body", [{}, [], None, "x", {"description": "a"}])
-async def test_a_role_needs_a_body_with_a_name(auth, body):
+async def test_a_role_needs_a_body_with_a_name(auth):
     """400, whatever else was sent."""
-    await auth.refused(400, "POST", "/user/roles", body)
+    for body in ({}, [], None, "x", {"description": "a"}):
+        await auth.refused(400, "POST", "/user/roles", body)
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"page_size": 0}, "page_size"),
-        ({"page_size": 100_001}, "page_size"),
-        ({"page_number": 0}, "page_number"),
-        ({"page_number": "x"}, "page_number"),
-        ({"keyword": 5}, "keyword"),
-        ({"keyword": "x" * 256}, "keyword"),
-        ({"sorts": [{"property": "passwordHash"}]}, "sorts[0].property"),
-        ({"sorts": [{"property": "id", "direction": "up"}]}, "sorts[0].direction"),
-    ],
-)
-async def test_a_bad_search_is_refused(auth, body, field):
+BAD_SEARCHES = [
+    ({"page_size": 0}, "page_size"),
+    ({"page_size": 100_001}, "page_size"),
+    ({"page_number": 0}, "page_number"),
+    ({"page_number": "x"}, "page_number"),
+    ({"keyword": 5}, "keyword"),
+    ({"keyword": "x" * 256}, "keyword"),
+    ({"sorts": [{"property": "passwordHash"}]}, "sorts[0].property"),
+    ({"sorts": [{"property": "id", "direction": "up"}]}, "sorts[0].direction"),
+]
+
+
+async def test_a_bad_search_is_refused(auth):
     """By every search alike, also where there is nothing to be found."""
-    lists = [path.removeprefix("/") for _, path, sent in OPERATIONS if path and sent == {}]
-    if field == "keyword":
-        lists.remove("resources")  # is searched by type
-    for path in ("search", *(f"1/{name}" for name in lists)):
-        await auth.refused(400, "POST", f"/user/roles/{path}", body, field=field)
+    for body, field in BAD_SEARCHES:
+        lists = [path.removeprefix("/") for _, path, sent in OPERATIONS if path and sent == {}]
+        if field == "keyword":
+            lists.remove("resources")  # is searched by type
+        for path in ("search", *(f"1/{name}" for name in lists)):
+            await auth.refused(400, "POST", f"/user/roles/{path}", body, field=field)
 
 
 async def test_a_name_is_taken_once_in_a_tenant(auth):
@@ -270,17 +267,23 @@ async def test_menus_of_a_role_are_a_set_that_is_replaced(auth):
     assert await auth.done("GET", f"{path}/menus") == []
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"menu_ids": None}, {"menu_ids": "1000"}, {"menu_ids": ["x"]}, {"menu_ids": [-1]}]
-)
-async def test_bad_menu_ids_are_refused(auth, body):
+BAD_MENU_IDS = [
+    {},
+    {"menu_ids": None},
+    {"menu_ids": "1000"},
+    {"menu_ids": ["x"]},
+    {"menu_ids": [-1]},
+]
+
+
+async def test_bad_menu_ids_are_refused(auth):
     """400, and the role keeps what it has."""
     path = f"/user/roles/{await create_role(auth)}"
     await auth.done("POST", f"{path}/associate-menu", {"menu_ids": [1001]})
+    for body in BAD_MENU_IDS:
+        await auth.refused(400, "POST", f"{path}/associate-menu", body)
 
-    await auth.refused(400, "POST", f"{path}/associate-menu", body)
-
-    assert len(await auth.done("GET", f"{path}/menus")) == 1
+        assert len(await auth.done("GET", f"{path}/menus")) == 1
 
 
 async def test_menus_of_another_tenant_are_unknown(auth):

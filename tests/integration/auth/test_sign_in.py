@@ -3,7 +3,8 @@
 import asyncio
 
 from libs.common.identity import Kind
-from services.auth.sign_in.throttle import ATTEMPTS
+from services.auth.passwords.hashing import PasswordHashes
+from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
 from tests.integration.auth.people import (
     CLIENT,
     FIRST,
@@ -108,16 +109,44 @@ async def test_many_attempts_at_once_are_no_way_around_the_throttle(auth):
     assert (statuses.count(401), statuses.count(429)) == (ATTEMPTS, 40 - ATTEMPTS)
 
 
-async def test_an_address_that_guesses_everywhere_is_slowed_down(auth):
+async def test_an_address_that_guesses_everywhere_is_slowed_down(auth, monkeypatch):
     """A hundred accounts with one guess each are as bad as one account with a hundred."""
-    answers = await asyncio.gather(
-        *(sign_in(auth, f"user{n}@example.com", address="203.0.113.5") for n in range(104))
-    )
+
+    async def wrong(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(PasswordHashes, "matches", wrong)
+    statuses = [
+        (await sign_in(auth, f"user{n}@example.com", address="203.0.113.5")).status_code
+        for n in range(ADDRESS_ATTEMPTS + 20)
+    ]
     elsewhere = await sign_in(auth, "user1@example.com", address="203.0.113.6")
 
-    statuses = [answer.status_code for answer in answers]
-    assert statuses.count(429) >= 3
+    assert statuses[:ADDRESS_ATTEMPTS] == [401] * ADDRESS_ATTEMPTS
+    assert 429 in statuses[ADDRESS_ATTEMPTS:]
     assert elsewhere.status_code == 401
+
+
+async def test_a_storm_of_right_passwords_is_let_in(auth):
+    """Fifty at once of one account, from one address."""
+    await register(auth)
+
+    answers = await asyncio.gather(*(sign_in(auth) for _ in range(50)))
+
+    assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_a_storm_beyond_the_queue_is_told_to_come_back(auth):
+    """503 with Retry-After, and it is not counted as guessing."""
+    await register(auth)
+
+    answers = await asyncio.gather(*(sign_in(auth) for _ in range(WAITING + 10)))
+
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert [answer.status_code for answer in refused] == [503] * len(refused)
+    assert refused
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert (await sign_in(auth)).status_code == 200
 
 
 async def test_nothing_tells_whether_an_account_exists(auth):

@@ -71,11 +71,11 @@ async def test_tenants_are_listed_by_name(auth):
     assert [(each.name, each.users) for each in listed.tenants] == [("acme", 1), ("default", 0)]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "é", "*", ">", "x" * 65, "a\n"])
-async def test_a_bad_name_is_refused(auth, name):
+async def test_a_bad_name_is_refused(auth):
     """A tenant is one token of a subject; 400 names the field."""
-    with pytest.raises(InvalidInput, match="name"):
-        await create(auth, name)
+    for name in ("", "a b", "a.b", "é", "*", ">", "x" * 65, "a\n"):
+        with pytest.raises(InvalidInput, match="name"):
+            await create(auth, name)
 
 
 async def test_a_tenant_is_made_once(auth):

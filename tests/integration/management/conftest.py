@@ -1,5 +1,6 @@
 """The management service in this process, on real servers; `auth` is played on the bus."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, RpcClient
+from libs.common.contracts.integrations import KnownIntegrations
 from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
@@ -84,3 +86,13 @@ async def management(servers, database) -> AsyncIterator[Management]:
     await auth_bus.drain()
     await redis.aclose()
     mongo.close()
+
+
+async def present(management: Management, integration: str) -> None:
+    """Wait until an integration is there: those of one replica begin with its lease."""
+    async with asyncio.timeout(20):
+        while True:
+            known = await management.rpc("get_integrations", {}, KnownIntegrations)
+            if integration in {one.manifest.id for one in known.integrations if one.alive}:
+                return
+            await asyncio.sleep(0.02)

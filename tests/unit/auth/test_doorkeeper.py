@@ -4,8 +4,13 @@ import pytest
 
 from libs.common.identity import Caller
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
-from services.auth.callout.permissions import application_permissions, device_permissions
+from services.auth.callout.permissions import (
+    application_permissions,
+    device_permissions,
+    integration_permissions,
+)
 from services.auth.callout.service import Admission, Doorkeeper
+from services.auth.secret_hash import secret_hash
 from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, application
 
 HOST = "192.0.2.1"
@@ -25,12 +30,24 @@ class FakeDevices:
         return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
 
 
+class FakeIntegrations:
+    """A login of `lamps`."""
+
+    async def secret_hash(self, integration: str) -> str | None:
+        return secret_hash(SECRET) if integration == "lamps" else None
+
+
 def doorkeeper(*applications, told: list | None = None) -> Doorkeeper:
     def refused(claimed: Caller, reason: str) -> None:
         if told is not None:
             told.append((claimed.address, reason))
 
-    return Doorkeeper(FakeDevices("Ab1", UUID_SN, "a.b"), FakeApplications(*applications), refused)
+    return Doorkeeper(
+        FakeDevices("Ab1", UUID_SN, "a.b", "integration.doors"),
+        FakeApplications(*applications),
+        FakeIntegrations(),
+        refused,
+    )
 
 
 async def test_a_device_comes_in_under_its_registered_sn():
@@ -57,6 +74,13 @@ async def test_an_application_with_an_allow_list_comes_from_its_networks():
     assert told == [("", "address")]
 
 
+async def test_an_integration_comes_in_as_itself():
+    """By its id and its secret; its subjects all carry the id."""
+    expected = Admission("integration.lamps", integration_permissions("lamps"))
+
+    assert await doorkeeper().admit("integration.lamps", SECRET, HOST) == expected
+
+
 async def test_an_sn_in_the_form_of_a_uuid_is_still_an_sn():
     """When no application has it."""
     admitted = await doorkeeper(application()).admit(UUID_SN, "k", HOST)
@@ -73,11 +97,16 @@ async def test_an_sn_in_the_form_of_a_uuid_is_still_an_sn():
         ("Ab1", "", application()),
         ("a.b", "k", application()),
         (CLIENT_ID, "wrong", application()),
+        ("integration.lamps", "wrong", application()),
+        ("integration.doors", SECRET, application()),
+        ("integration.doors", "k", application()),
+        ("integration.", SECRET, application()),
+        ("lamps", SECRET, application()),
         (CLIENT_ID, SECRET, application(events=False)),
         (CLIENT_ID, SECRET, application(allowed_addresses=("192.0.2.2", "2001:db8::/32"))),
     ],
 )
 async def test_everybody_else_stays_outside(user, password, known):
-    """Wrong keys, unknown SNs, blanks, SNs that widen a permission, applications without
-    events or from elsewhere."""
+    """Wrong keys and secrets, unknown SNs and integrations, blanks, SNs that widen a permission,
+    applications without events or from elsewhere."""
     assert await doorkeeper(known).admit(user, password, HOST) is None

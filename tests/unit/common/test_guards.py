@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from litestar import Litestar, Router, get, post
+from litestar import Litestar, Router, WebSocket, get, post, websocket
 from litestar.openapi import OpenAPIConfig
 from litestar.testing import TestClient
 
@@ -78,8 +78,11 @@ def service() -> Litestar:
     @get("/inherits", include_in_schema=False, sync_to_thread=False)
     def inherits() -> None: ...
 
+    @websocket("/live", guards=[users])
+    async def live(socket: WebSocket[Any, Any, Any]) -> None: ...
+
     return Litestar(
-        [everybody, edit, Router("/in", route_handlers=[inherits], guards=[super_admins])],
+        [everybody, edit, live, Router("/in", route_handlers=[inherits], guards=[super_admins])],
         openapi_config=OpenAPIConfig("t", "1", path="/schema", render_plugins=[DocumentPlugin()]),
     )
 
@@ -90,6 +93,7 @@ def test_guards_can_be_read() -> None:
     assert sorted(found, key=lambda one: one.path) == [
         Guarded("POST", "/edit/{name}", holders(VIEW, EDIT)),
         Guarded("GET", "/in/inherits", super_admins),
+        Guarded("WEBSOCKET", "/live", users),
         Guarded("GET", "/open", None),
     ]
 

@@ -58,8 +58,8 @@ class Keyword:
         """Whether it matches a member of a thing."""
         return self.in_member(member) or self.in_thing(thing) or self.across(thing, member)
 
-    def devices(self, integrations: Iterable[str]) -> dict[str, Any]:
-        """The condition on devices that `in_thing` is; `integrations` are those in use."""
+    def devices(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+        """Conditions on devices, any of which is `in_thing`; `integrations` are those in use."""
         found: list[dict[str, Any]] = [{"name": containing(self._text)}]
         body = self._lower.removesuffix(".")
         end = "$" if body != self._lower else ""
@@ -76,7 +76,7 @@ class Keyword:
                 found.append({"integration": integration, "snKey": begins})
         if whole:
             found.append({"integration": {"$in": sorted(whole)}})
-        return {"$or": found}
+        return found
 
     @staticmethod
     def devices_ending(head: str, integrations: Iterable[str]) -> dict[str, Any]:

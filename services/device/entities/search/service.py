@@ -1,6 +1,7 @@
 """Searches all entities that a user sees."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from libs.common.http.console import Page, ids_of
@@ -8,6 +9,7 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from services.device.console.integrations import Integrations
 from services.device.console.service import GrantsOf
+from services.device.entities.models import ModelKey
 from services.device.entities.ports import Entities, ModelMembers, SearchStore
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
@@ -92,47 +94,56 @@ class EntitySearch:
 
     async def _cut(self, asked: _Asked, listed: Sequence[Entity]) -> Cut:
         """All that there is: the listed entities, and those of devices that are counted."""
-        body, counts = asked.body, DeviceCounts({})
-        parts = [] if body.customized or body.entity_ids is not None else _parts(asked.grants)
-        if parts:
-            counts = DeviceCounts(await self._store.count(asked.tenant, parts))
-        models = await self._models.of(asked.tenant, counts.all.keys())
+        body = asked.body
+        none = body.customized or body.entity_ids is not None
+        visible = [] if none else [[part] for part in seen_in_parts(asked.grants)]
+        whole: list[Condition] = []
+        if asked.keyword is not None and visible:
+            whole = asked.keyword.devices(await self._store.integrations(asked.tenant))
+        everyone, matching = await asyncio.gather(
+            self._store.count(asked.tenant, visible),
+            self._store.count(asked.tenant, _each(visible, whole)),
+        )
+        models = await self._models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members.members) for model, members in models.items()}
         pools = Pools(wanted, asked.order, asked.keyword)
-        conditions = [seen(asked.grants)]
-        if asked.keyword is not None and parts:
-            counts, found = await self._with_keyword(asked, asked.keyword, parts, counts, pools)
-            conditions += found
-        devices = Devices(
-            asked.tenant, asked.grants, conditions, models, pools, asked.keyword is None
-        )
-        return Cut(asked.order, listed, devices, pools.sizes(counts))
-
-    async def _with_keyword(
-        self,
-        asked: _Asked,
-        keyword: Keyword,
-        parts: Sequence[Sequence[Condition]],
-        counts: DeviceCounts,
-        pools: Pools,
-    ) -> tuple[DeviceCounts, list[Condition]]:
-        """Numbers of the devices that a keyword matches, and a condition that finds them."""
-        integrations = await self._store.integrations(asked.tenant)
-        whole = keyword.devices(integrations)
-        others = {"$nor": [whole]}
-        tails = {tail: keyword.devices_ending(head, integrations) for head, tail in pools.tails()}
-        matching = await self._store.count(asked.tenant, [[*part, whole] for part in parts])
+        ends = await self._ends(asked, pools) if whole else {}
+        parts = [[*part, {"$nor": whole}] for part in visible]
         ending = [
-            (tail, await self._store.count(asked.tenant, [[*part, others, end] for part in parts]))
-            for tail, end in tails.items()
+            (tail, await self._store.count(asked.tenant, [[*part, end] for part in parts]))
+            for tail, end in ends.items()
         ]
-        own = pools.own_models()
-        if len(own) > FEW or own == counts.all.keys():
-            condition: list[Condition] = []
-        else:
-            condition = [{"$or": [whole, *tails.values(), *([of_models(own)] if own else [])]}]
-        return DeviceCounts(counts.all, matching, ending), condition
+        conditions = [seen(asked.grants)]
+        if whole:
+            conditions += _matching_any([*whole, *ends.values()], pools, everyone)
+        devices = Devices(asked.tenant, asked.grants, conditions, models, pools, not whole)
+        return Cut(
+            asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
+        )
+
+    async def _ends(self, asked: _Asked, pools: Pools) -> dict[str, Condition]:
+        """Last parts of the keyword, and the conditions on devices that have the first."""
+        integrations = await self._store.integrations(asked.tenant)
+        return {tail: Keyword.devices_ending(head, integrations) for head, tail in pools.tails()}
 
 
-def _parts(grants: Grants) -> list[list[Condition]]:
-    return [[part] for part in seen_in_parts(grants)]
+def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:
+    """Parts of the devices that meet any of `either`, so that no device is in two of them.
+
+    MongoDB walks an index for each condition; for all of them in one it would not.
+    """
+    return [
+        [*part, one, *([{"$nor": list(either[:at])}] if at else [])]
+        for part in parts
+        for at, one in enumerate(either)
+    ]
+
+
+def _matching_any(
+    conditions: list[Condition], pools: Pools, counts: Mapping[ModelKey, int]
+) -> list[Condition]:
+    """The condition that leaves out devices without an entity that the keyword matches."""
+    own = pools.own_models()
+    if len(own) > FEW or own == counts.keys():
+        return []
+    return [{"$or": [*conditions, *([of_models(own)] if own else [])]}]

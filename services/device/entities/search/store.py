@@ -1,5 +1,6 @@
 """What a search reads: numbers of devices, and devices in an order."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -25,18 +26,22 @@ class EntitySearchStore:
     async def count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
         """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
         found: Counter[ModelKey] = Counter()
-        model = {name: f"${name}" for name in _MODEL}
-        for conditions in parts:
-            few = any("_id" in condition for condition in conditions)
-            cursor = self._devices.aggregate(
-                [
-                    {"$match": _all_of(tenant, conditions)},
-                    {"$group": {"_id": model, "devices": {"$sum": 1}}},
-                ],
-                **({} if few else {"hint": "model"}),
-            )
-            async for group in cursor:
-                found[model_of(group["_id"])] += group["devices"]
+        for counts in await asyncio.gather(*(self._count(tenant, part) for part in parts)):
+            found.update(counts)
+        return found
+
+    async def _count(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
+        few = any("_id" in condition for condition in conditions)
+        groups = await self._devices.aggregate(
+            [
+                {"$match": _all_of(tenant, conditions)},
+                {"$group": {"_id": {one: f"${one}" for one in _MODEL}, "devices": {"$sum": 1}}},
+            ],
+            **({} if few else {"hint": "model"}),
+        ).to_list(None)
+        found: Counter[ModelKey] = Counter()
+        for group in groups:
+            found[model_of(group["_id"])] += group["devices"]
         return found
 
     async def integrations(self, tenant: str) -> list[str]:

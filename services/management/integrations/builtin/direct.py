@@ -1,58 +1,40 @@
 """`direct`: devices that connect to the platform themselves, over MQTT, HTTP or NATS."""
 
-from typing import Any
+import re
 
 from libs.common.contracts.integrations import AddDevice, Manifest, NewDevice
+from libs.common.errors import InvalidInput
 from libs.common.integrations import Integration
 from libs.common.things import DIRECT
+from services.management.integrations.builtin.tsl import service, text_input
 
-
-def text_input(
-    service: str, name: str, title: str, description: str, **more: Any
-) -> dict[str, Any]:
-    """An input of type STRING as a TSL has it."""
-    return {
-        "id": f"{service}.{name}",
-        "name": title,
-        "description": description,
-        "dataSpec": {"dataType": "STRING", "parentId": service, "encoding": "UTF8", **more},
-    }
-
+SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""A token of a subject and a level of a topic, as `device` takes it."""
 
 TSL = {
     "version": "v1.0",
     "properties": [],
     "events": [],
     "services": [
-        {
-            "id": "add_device",
-            "name": "Add device",
-            "callType": "SYNC",
-            "inputs": [
-                text_input(
-                    "add_device",
-                    "sn",
-                    "SN",
-                    "Serial number, as the device logs in with it",
-                    validator={"minSize": 1, "maxSize": 64, "required": True},
-                ),
-                text_input(
-                    "add_device",
-                    "model",
-                    "Model",
-                    "A product of yours; without it the SN's prefix decides",
-                    validator={"maxSize": 64},
-                ),
-            ],
-            "outputs": [],
-        },
-        {
-            "id": "delete_device",
-            "name": "Delete device",
-            "callType": "SYNC",
-            "inputs": [],
-            "outputs": [],
-        },
+        service(
+            "add_device",
+            "Add device",
+            text_input(
+                "add_device",
+                "sn",
+                "SN",
+                "Serial number, as the device logs in with it",
+                validator={"minSize": 1, "maxSize": 64, "required": True},
+            ),
+            text_input(
+                "add_device",
+                "model",
+                "Model",
+                "A product of yours; without it the SN's prefix decides",
+                validator={"maxSize": 64},
+            ),
+        ),
+        service("delete_device", "Delete device"),
     ],
 }
 
@@ -71,5 +53,8 @@ class Direct(Integration):
     )
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Name the SN as the identifier."""
-        return NewDevice(identifier=wanted.params["sn"], model=wanted.params.get("model") or "")
+        """Name the SN as the identifier; raise `InvalidInput` when it cannot be one."""
+        serial = wanted.params["sn"]
+        if not SERIAL.fullmatch(serial):
+            raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field="sn")
+        return NewDevice(identifier=serial, model=wanted.params.get("model") or "")

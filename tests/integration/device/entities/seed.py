@@ -92,6 +92,7 @@ async def seed(world: World) -> dict[str, int]:
         member(1, "level", name="Level", type="SERVICE", parent="", access_mod="W"),
         member(2, "ghost", name="Ghost", type="SERVICE", parent="", visible=False),
     )
+    found["t"] = await world.add("TWIN-1", "twin one", "SMALL")
     found["d"] = await world.add("SN-D", "Door", "SMALL")
     return found
 

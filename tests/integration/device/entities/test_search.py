@@ -104,6 +104,7 @@ ASKED: list[dict[str, Any]] = [
     {"keyword": "BATTERY"},
     {"keyword": "battery level"},
     {"keyword": "hall"},
+    {"keyword": "twin"},
     {"keyword": "sn-a"},
     {"keyword": "SN-A1.temp"},
     {"keyword": "A1.temp"},
@@ -169,6 +170,11 @@ GRANTS: list[dict[ResourceType, list[str]]] = [
         ResourceType.INTEGRATION: ["simulator"],
     },
 ]
+FIELDS = {
+    ResourceType.DEVICE: "devices",
+    ResourceType.INTEGRATION: "integrations",
+    ResourceType.ENTITY: "entities",
+}
 SOME = [
     {},
     {"keyword": "battery"},
@@ -189,7 +195,7 @@ async def test_a_user_finds_what_is_granted(world: World, ids: dict[str, int], g
     for kind, names in given.items():
         found: list[Any] = [_granted_id(ids, kind, name) for name in names]
         world.grants.give(7, kind, *found)
-        held[f"{kind.lower()}s".replace("entitys", "entities")] = frozenset(found)
+        held[FIELDS[kind]] = frozenset(found)
     grants = Grants(everything=False, resources=GrantedResources(version=1, **held))
     assert await searched(world.user(7), asked) == await expected(world, asked, grants)
 
@@ -222,6 +228,7 @@ async def test_custom_entities_need_their_function_in_a_search(world: World, ids
     world.grants.give(7, ResourceType.ENTITY, ids["k"] * 8192)
     viewer = world.user(7, Function.ENTITY_DATA_VIEW)
     assert await searched(viewer, {}) == []
+    assert await searched(viewer, {"entity_ids": [ids["k"] * 8192]}) == []
     custom = world.user(8, Function.ENTITY_CUSTOM_VIEW)
     assert await searched(custom, {"customized": True}) == await expected(
         world, {"customized": True}

@@ -6,19 +6,19 @@ import time
 import pytest
 
 from deploy.local.bootstrap import demo_product
-from deploy.local.simulated_device import SimulatedDevice
+from deploy.local.simulated_device import DemoDevice
 
 
 @pytest.fixture
-def device() -> SimulatedDevice:
-    return SimulatedDevice("DEMO1", demo_product()["tsl"], random.Random(1))
+def device() -> DemoDevice:
+    return DemoDevice("DEMO1", demo_product()["tsl"], random.Random(1))
 
 
 def set_properties(command_id: str, **properties) -> dict:
     return {"commandId": command_id, "kind": "SET_PROPERTIES", "properties": properties}
 
 
-def test_set_properties_changes_what_is_reported(device: SimulatedDevice) -> None:
+def test_set_properties_changes_what_is_reported(device: DemoDevice) -> None:
     """New values are reported at once and from then on."""
     outcome = device.handle(set_properties("c1", led=True, reporting_interval={"time": 9}))
     assert outcome.reply == {"commandId": "c1", "status": "SUCCESS"}
@@ -26,7 +26,7 @@ def test_set_properties_changes_what_is_reported(device: SimulatedDevice) -> Non
     assert device.measure()["reporting_interval"] == {"time": 9}
 
 
-def test_a_command_delivered_again_is_answered_and_not_executed(device: SimulatedDevice) -> None:
+def test_a_command_delivered_again_is_answered_and_not_executed(device: DemoDevice) -> None:
     """The second delivery gets the first answer and changes nothing."""
     first = device.handle(set_properties("c1", led=True))
     device.handle(set_properties("c2", led=False))
@@ -45,7 +45,7 @@ def test_a_command_delivered_again_is_answered_and_not_executed(device: Simulate
         set_properties("c1", led=True) | {"expiresAt": int(time.time() * 1000) - 1},
     ],
 )
-def test_what_cannot_be_done_fails_with_a_reason(device: SimulatedDevice, command: dict) -> None:
+def test_what_cannot_be_done_fails_with_a_reason(device: DemoDevice, command: dict) -> None:
     """Read-only properties, unknown services and kinds, and expired commands are refused."""
     outcome = device.handle(command)
     assert outcome.reply["status"] == "FAILED"
@@ -53,7 +53,7 @@ def test_what_cannot_be_done_fails_with_a_reason(device: SimulatedDevice, comman
     assert outcome.report == {}
 
 
-def test_a_service_call_is_answered_with_outputs(device: SimulatedDevice) -> None:
+def test_a_service_call_is_answered_with_outputs(device: DemoDevice) -> None:
     """`identify` lights the LED and succeeds."""
     call = {"commandId": 5, "kind": "CALL_SERVICE", "serviceId": "identify"}
     outcome = device.handle(call | {"inputs": {"duration": 3}})
@@ -61,7 +61,7 @@ def test_a_service_call_is_answered_with_outputs(device: SimulatedDevice) -> Non
     assert outcome.report == {"led": True}
 
 
-def test_a_profile_sets_what_the_device_knows(device: SimulatedDevice) -> None:
+def test_a_profile_sets_what_the_device_knows(device: DemoDevice) -> None:
     """Keys of a profile that are settings of this device are applied, others passed over."""
     values = [{"key": "led", "value": True}, {"key": "unknown", "value": 1}]
     outcome = device.handle({"commandId": "c1", "kind": "SET_PROFILE", "values": values})

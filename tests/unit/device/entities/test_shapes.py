@@ -54,7 +54,7 @@ def test_nothing_new_gives_the_very_same_shape():
     ],
 )
 def test_types_widen(first, second, expected):
-    """A type that has been STRING once stays it: nothing changes to and fro."""
+    """A type that has been STRING once stays it: nothing flaps."""
     shape = grown(of(v=first), reported_types({"v": second}))
     assert shape == {"v": expected}
     assert grown(shape, reported_types({"v": first})) is shape

@@ -136,6 +136,18 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
     }
 
 
+def test_who_answers_requests_may_answer_each_once():
+    """Within a minute; others have no such right."""
+    request = jwt.decode_request(request_token())
+    permissions = Permissions(publish=("a",), subscribe=("b",), answers=True)
+
+    claims = opened(
+        jwt.user_jwt(request, name="i", account="THINGWAY", permissions=permissions, key=ISSUER)
+    )
+
+    assert claims["nats"]["resp"] == {"max": 1, "ttl": 60 * 10**9}
+
+
 def test_the_answer_is_for_the_server_and_about_the_user():
     """Both answers name the asking server and the connection's key; one holds what it is."""
     request = jwt.decode_request(request_token())

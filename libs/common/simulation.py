@@ -1,0 +1,126 @@
+"""A simulated device: plausible values of a TSL, and commands that it obeys.
+
+It has no connection; who owns it sends what it says.
+"""
+
+import copy
+import random
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from libs.common.tsl import ServiceSpec, TslDocument, plausible_params, plausible_properties
+
+_REMEMBERED_COMMANDS = 1000
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the device says about a command."""
+
+    reply: Values
+    report: Values = field(default_factory=dict)
+    """Properties that the command changed, to be reported at once."""
+
+
+class SimulatedDevice:
+    """A device of one TSL; many of a kind may share the document."""
+
+    def __init__(
+        self, document: TslDocument, rng: random.Random, settings: Values | None = None
+    ) -> None:
+        """`settings` are values of its writable properties to begin with."""
+        self._rng = rng
+        self._settings: Values = dict(settings or {})
+        self._replies: OrderedDict[str, Values] = OrderedDict()
+        self.measured: Values = {}
+        """The last measurement."""
+        self.adopt(document)
+
+    def adopt(self, document: TslDocument) -> None:
+        """Be of another TSL from now on; settings that it has too stay as they are."""
+        self._document = document
+        self._top = {one.id: one.access_mode for one in document.properties if "." not in one.id}
+        self._settings = {k: v for k, v in self._settings.items() if self._writes(k)}
+
+    def measure(self) -> Values:
+        """New plausible values near the last ones, and the settings as they are."""
+        self.measured = plausible_properties(self._document, self._rng, self.measured)
+        self.measured |= self._readable(self._settings)
+        return dict(self.measured)
+
+    def handle(self, command: Values) -> Outcome:
+        """Execute a command once; delivered again, it is only answered again.
+
+        Raises `KeyError` for a message without a `commandId`.
+        """
+        command_id = str(command["commandId"])
+        known = self._replies.get(command_id)
+        if known is not None:
+            return Outcome(known)
+        changed, error = self._execute(command)
+        reply: Values = {"commandId": command["commandId"]}
+        reply |= {"status": "FAILED", "error": error} if error else {"status": "SUCCESS"}
+        if not error and command.get("kind") == "CALL_SERVICE":
+            reply["outputs"] = self._outputs(command["serviceId"])
+        self._replies[command_id] = reply
+        if len(self._replies) > _REMEMBERED_COMMANDS:
+            self._replies.popitem(last=False)
+        return Outcome(reply, self._readable(changed))
+
+    def serve(self, service: ServiceSpec) -> Values:
+        """What a call of a service sets; nothing, unless a kind of device knows better."""
+        return {}
+
+    def _execute(self, command: Values) -> tuple[Values, str | None]:
+        """Return the changed properties, or why nothing was done."""
+        expires_at = command.get("expiresAt")
+        if isinstance(expires_at, int) and expires_at < time.time() * 1000:
+            return {}, "the command has expired"
+        match command.get("kind"):
+            case "SET_PROPERTIES":
+                return self._change(command.get("properties") or {})
+            case "SET_PROFILE":
+                pairs = command.get("values") or []
+                known = {pair["key"]: pair["value"] for pair in pairs}
+                return self._change({k: v for k, v in known.items() if self._writes(k)})
+            case "CALL_SERVICE":
+                service = self._service(command.get("serviceId"))
+                if service is None:
+                    return {}, f"no service {command.get('serviceId')}"
+                return self._change(self.serve(service))
+            case other:
+                return {}, f"unknown kind {other}"
+
+    def _change(self, wanted: Values) -> tuple[Values, str | None]:
+        strangers = sorted(name for name in wanted if not self._writes(name))
+        if strangers:
+            return {}, f"not writable: {', '.join(strangers)}"
+        for name, value in wanted.items():
+            self._settings[name] = _merge(self._settings.get(name), value)
+        return {name: self._settings[name] for name in wanted}, None
+
+    def _writes(self, name: str) -> bool:
+        return "W" in self._top.get(name, "")
+
+    def _readable(self, values: Values) -> Values:
+        """A copy of those that the device shows."""
+        shown = {name: value for name, value in values.items() if "R" in self._top[name]}
+        return copy.deepcopy(shown)
+
+    def _service(self, service: object) -> ServiceSpec | None:
+        return next((one for one in self._document.services if one.id == service), None)
+
+    def _outputs(self, service: str) -> Values:
+        found = self._service(service)
+        return {} if found is None else plausible_params(found.outputs, self._rng)
+
+
+def _merge(old: Any, new: Any) -> Any:
+    """Structs are merged member by member, everything else is replaced."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {name: _merge(old.get(name), value) for name, value in new.items()}
+    return new

@@ -1,0 +1,121 @@
+"""Deletes devices: their integrations let them go first (notes, section 3.7)."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from libs.common.contracts.integrations import DeviceRef
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.http.console import ids_of
+from libs.common.identity import Principal
+from services.device.console.adding import Integrations
+from services.device.console.schemas import DeleteDevices
+from services.device.console.service import GrantsOf
+from services.device.devices.ports import CredentialsGateway, Device
+from services.device.integrations.tells import ref_of
+
+log = logging.getLogger(__name__)
+
+
+class Devices(Protocol):
+    """What is needed of the store of devices."""
+
+    async def find_all(self, tenant: str, ids: Sequence[int]) -> list[Device]:
+        """Devices of the tenant, in the order of ids."""
+
+    async def delete_of(self, tenant: str, device_id: int) -> Device | None:
+        """Delete a device of the tenant."""
+
+
+class Removers(Protocol):
+    """Asks integrations to let devices go."""
+
+    async def delete_device(self, integration: str, device: DeviceRef) -> None:
+        """Let a device go."""
+
+
+class Forgetting(Protocol):
+    """Keeps grants."""
+
+    async def forget_devices(self, tenant: str, ids: Sequence[int]) -> None:
+        """They are gone, so are their grants."""
+
+
+class DeviceDeleter:
+    """Deletes devices on behalf of users."""
+
+    def __init__(
+        self,
+        *,
+        integrations: Integrations,
+        removers: Removers,
+        devices: Devices,
+        credentials: CredentialsGateway,
+        forgetting: Forgetting,
+        grants: GrantsOf,
+    ) -> None:
+        self._integrations = integrations
+        self._removers = removers
+        self._devices = devices
+        self._credentials = credentials
+        self._forgetting = forgetting
+        self._grants = grants
+
+    async def delete(self, principal: Principal, body: DeleteDevices) -> None:
+        """Delete the devices that the user sees; what is unknown is passed over.
+
+        Nothing is deleted when one cannot be. When an integration fails in between, the
+        devices before that one are gone and the error names it.
+        """
+        grants = await self._grants.of(principal)
+        ids = sorted(ids_of(body.device_id_list))
+        found = [
+            device
+            for device in await self._devices.find_all(principal.tenant, ids)
+            if grants.device(device["_id"], device["integration"])
+        ]
+        asked = {one: await self._asks(one) for one in {found["integration"] for found in found}}
+        gone: list[int] = []
+        try:
+            for device in found:
+                await self._delete(device, asks=asked[device["integration"]])
+                gone.append(device["_id"])
+        finally:
+            await self._forget(principal.tenant, gone)
+
+    async def _asks(self, integration: str) -> bool:
+        """Whether the integration is asked; it is not when it is not there any more."""
+        found = await self._integrations.find(integration)
+        if found is None or not found.alive:
+            return False
+        if found.manifest.delete_device_service is None:
+            raise InvalidInput(
+                f"integration {integration} cannot delete device!",
+                field="device_id_list",
+                code="method_not_allowed",
+            )
+        return True
+
+    async def _delete(self, device: Device, *, asks: bool) -> None:
+        if asks:
+            try:
+                await self._removers.delete_device(device["integration"], ref_of(device))
+            except ThingwayError as error:
+                error.field = error.field or f"device_id_list.{device['_id']}"
+                raise
+        who: tuple[str, int, str] = (device["sn"], device["_id"], device["tenant"])
+        await self._credentials.revoke(*who)
+        await self._devices.delete_of(device["tenant"], device["_id"])
+        try:
+            await self._credentials.revoke(*who)  # one that was issued meanwhile
+        except ThingwayError as error:
+            log.warning("device %d: a second revocation failed: %s", device["_id"], error)
+
+    async def _forget(self, tenant: str, gone: Sequence[int]) -> None:
+        """Ids are never given again, so a grant that is left behind opens nothing."""
+        if not gone:
+            return
+        try:
+            await self._forgetting.forget_devices(tenant, gone)
+        except ThingwayError as error:
+            log.warning("grants of %d deleted devices are left: %s", len(gone), error)

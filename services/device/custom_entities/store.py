@@ -1,0 +1,125 @@
+"""Custom entities in MongoDB: a document of `things` each, its children among its members.
+
+Beside what `services.device.entities.things.of_thing` names it has `tsl` and `hash`, as the
+things of integrations have, and `last`, the highest number that a child ever had.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from libs.common.errors import Conflict, InvalidInput
+from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from libs.common.things import LAST_MEMBER, SYSTEM
+from services.device.custom_entities.model import tsl_fields
+from services.device.entities.members import Member
+
+Document = dict[str, Any]
+
+Change = Callable[[list[Member]], list[Member]]
+"""What becomes of the members of a thing."""
+
+
+class CustomEntityStore:
+    """Reads and writes custom entities."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._things = mongo.database["things"]
+        self._latest = mongo.database["latest"]
+
+    async def add(self, thing_id: int, tenant: str, identifier: str, root: Member) -> Document:
+        """Write a new entity; raise `Conflict` when the identifier is taken."""
+        now = datetime.now(UTC)
+        document = {
+            "_id": thing_id,
+            "tenant": tenant,
+            "integration": SYSTEM,
+            "identifier": identifier,
+            "members": [msgspec.to_builtins(root)],
+            "last": 0,
+            "createdAt": now,
+            "updatedAt": now,
+            **tsl_fields(identifier, [root]),
+        }
+        try:
+            await self._things.insert_one(document)
+        except DuplicateKey as error:
+            raise _taken(identifier) from error
+        return document
+
+    async def add_child(
+        self, tenant: str, parent: str, make: Callable[[int], Member]
+    ) -> tuple[Document, Member]:
+        """Give an entity a child, with a number that no other one ever had."""
+
+        async def work(session: Session) -> tuple[Document, Member]:
+            query = {"tenant": tenant, "integration": SYSTEM, "identifier": parent}
+            known: Document | None = await self._things.find_one(query, session=session)
+            if known is None:
+                raise InvalidInput("there is no such entity", field="parent_identifier")
+            members = _members(known)
+            if known["last"] >= LAST_MEMBER:
+                raise InvalidInput("has had too many children", field="parent_identifier")
+            child = make(known["last"] + 1)
+            _check_child(members, child)
+            changes = _fields(parent, [*members, child]) | {"last": child.number}
+            await self._things.update_one({"_id": known["_id"]}, {"$set": changes}, session=session)
+            return known | changes, child
+
+        return await self._mongo.transaction(work)
+
+    async def change(self, tenant: str, thing_id: int, change: Change) -> Document | None:
+        """Change the members of an entity; None when it is gone."""
+
+        async def work(session: Session) -> Document | None:
+            query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
+            known: Document | None = await self._things.find_one(query, session=session)
+            if known is None or not known["identifier"]:
+                return None
+            changes = _fields(known["identifier"], change(_members(known)))
+            await self._things.update_one({"_id": thing_id}, {"$set": changes}, session=session)
+            return known | changes
+
+        return await self._mongo.transaction(work)
+
+    async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
+        """Delete entities with their latest values; history stays until it is too old."""
+        query = {"tenant": tenant, "integration": SYSTEM, "identifier": {"$ne": ""}}
+
+        async def work(session: Session) -> None:
+            wanted = {**query, "_id": {"$in": list(thing_ids)}}
+            rows = await self._things.find(wanted, {"_id": 1}, session=session).to_list(None)
+            gone = {"_id": {"$in": [row["_id"] for row in rows]}}
+            await self._things.delete_many(gone, session=session)
+            await self._latest.delete_many(gone, session=session)
+
+        await self._mongo.transaction(work)
+
+
+def _members(document: Document) -> list[Member]:
+    return msgspec.convert(document["members"], list[Member])
+
+
+def _fields(identifier: str, members: Sequence[Member]) -> Document:
+    return {
+        "members": msgspec.to_builtins(members),
+        "updatedAt": datetime.now(UTC),
+        **tsl_fields(identifier, members),
+    }
+
+
+def _check_child(members: Sequence[Member], child: Member) -> None:
+    root = next(member for member in members if not member.path)
+    if root.value_type != "OBJECT":
+        raise InvalidInput("is no OBJECT", field="parent_identifier")
+    if root.type != child.type:
+        raise InvalidInput(f"must be {root.type}, as that of the parent", field="type")
+    if any(member.path == child.path for member in members):
+        raise _taken(child.path)
+
+
+def _taken(identifier: str) -> Conflict:
+    return Conflict(f"there is an entity {identifier} already", field="identifier")

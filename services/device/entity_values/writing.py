@@ -1,0 +1,83 @@
+"""Sets properties of entities: of devices by a command, of all other things by a report."""
+
+from typing import Any
+
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.identity import Principal
+from libs.common.things import SYSTEM, own_sn
+from services.device.commands.model import Draft
+from services.device.entity_values.exchange import Writing, writings
+from services.device.entity_values.ports import (
+    Commands,
+    Devices,
+    Directory,
+    IntegrationCalls,
+    Speaker,
+)
+from services.device.entity_values.refusals import faults_of, refused
+from services.device.entity_values.schemas import UpdateProperties
+from services.device.entity_values.seen import SeenEntities
+from services.device.things import Thing
+
+
+class EntityWriter:
+    """Updates of properties on behalf of users."""
+
+    def __init__(
+        self,
+        *,
+        entities: SeenEntities,
+        devices: Devices,
+        directory: Directory,
+        commands: Commands,
+        speaker: Speaker,
+        integrations: IntegrationCalls,
+    ) -> None:
+        self._entities = entities
+        self._devices = devices
+        self._directory = directory
+        self._commands = commands
+        self._speaker = speaker
+        self._integrations = integrations
+
+    async def update(self, principal: Principal, body: UpdateProperties) -> None:
+        """Set what can be set; nothing is done unless every value is right.
+
+        A device takes its values on when it answers the command; those of other things are
+        in force when this returns.
+        """
+        entities = await self._entities.of(principal, body.exchange)
+        wanted = writings(body.exchange, entities)
+        to_devices = [one for one in wanted if one.thing.device]
+        drafts = await self._drafts(principal.tenant, to_devices)
+        others = [await self._checked(one) for one in wanted if not one.thing.device]
+        if drafts:
+            await self._commands.issue(principal, drafts)
+        for thing, values in others:
+            await self._speaker.report(thing, values)
+            if thing.integration != SYSTEM:
+                await self._integrations.updated(thing.integration, thing.tenant, thing.id, values)
+
+    async def _drafts(self, tenant: str, wanted: list[Writing]) -> list[Draft]:
+        things = await self._devices.granted(tenant, [one.thing.id for one in wanted])
+        drafts = []
+        for one in wanted:
+            if one.thing.id not in things:
+                raise NotFound(f"{one.thing.key} is gone", field="exchange")
+            try:
+                drafts.append(
+                    await self._commands.check_properties(things[one.thing.id], one.values)
+                )
+            except InvalidInput as error:
+                raise refused(one.thing, "", faults_of(error)) from error
+        return drafts
+
+    async def _checked(self, writing: Writing) -> tuple[Thing, dict[str, Any]]:
+        sn = own_sn(writing.thing.id)
+        thing = (await self._directory.by_sn([sn])).get(sn)
+        if thing is None:
+            raise NotFound(f"{writing.thing.key} is gone", field="exchange")
+        values, faults = thing.tsl.check_report(writing.values)
+        if faults:
+            raise refused(writing.thing, "", faults)
+        return thing, values

@@ -1,0 +1,88 @@
+"""Hands commands to integrations that carry them to their devices.
+
+It is done beside the request: a command that an integration did not take is handed over again
+by the delivery, until its device answers or its time is over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
+from libs.common.errors import ThingwayError
+from libs.common.store.mongo import Database, StoreError
+from services.device.commands.messages import finished
+from services.device.commands.model import Command, now
+from services.device.commands.writer import CommandWriter
+from services.device.integrations.asking import IntegrationClient
+from services.device.integrations.known import IntegrationsOverRpc
+
+log = logging.getLogger(__name__)
+
+SECONDS = 5.0
+"""How long an integration may take to accept a command."""
+LONGEST_ERROR = 1000
+REFUSALS = range(400, 500)
+"""Statuses by which an integration says that it will not carry a command."""
+
+
+class CommandCarrier:
+    """Hands commands over, each in a task of its own."""
+
+    def __init__(
+        self,
+        database: Database,
+        integrations: IntegrationsOverRpc,
+        client: IntegrationClient,
+        writer: CommandWriter,
+    ) -> None:
+        self._devices = database["devices"]
+        self._integrations = integrations
+        self._client = client
+        self._writer = writer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def carries(self, integration: str) -> bool:
+        """Whether commands go to the integration instead of to the device."""
+        return await self._integrations.carries(integration)
+
+    def send(self, commands: Iterable[Command]) -> None:
+        """Hand over those that are carried, without waiting."""
+        for command in commands:
+            if command.carrier:
+                task = asyncio.ensure_future(self._carry(command, command.carrier))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, command: Command, carrier: str) -> None:
+        try:
+            device = await self._devices.find_one({"_id": command.thing_id}) or {}
+            wanted = DeviceCommand(device=_ref(command, device), command=command.wire())
+            await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
+        except ThingwayError as error:
+            if error.status in REFUSALS:
+                await self._refuse(command, error.text)
+            else:
+                log.warning("command %d waits: %s", command.id, error)
+        except StoreError as error:
+            log.warning("command %d waits: %s", command.id, error)
+
+    async def _refuse(self, command: Command, reason: str) -> None:
+        command.status, command.finished_at = "FAILED", now()
+        command.error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
+        try:
+            await self._writer.end(command, finished(command))
+        except StoreError as error:
+            log.warning("command %d is refused, and that is not stored: %s", command.id, error)
+
+
+def _ref(command: Command, device: dict[str, Any]) -> DeviceRef:
+    return DeviceRef(
+        tenant=command.tenant,
+        device_id=command.thing_id,
+        identifier=command.sn,
+        name=device.get("name", ""),
+        model=device.get("model", ""),
+        additional=device.get("additional", {}),
+    )

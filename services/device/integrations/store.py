@@ -1,0 +1,79 @@
+"""The own things of integrations (`things`), one for each tenant, made when first needed.
+
+Beside what `services.device.entities.things.of_thing` names a document has `tsl`, the JSON of
+the normalised TSL, and `hash`, that of its content.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+from pymongo import ReturnDocument
+
+from libs.common.contracts.integrations import Manifest
+from libs.common.errors import UpstreamFailed
+from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.tsl import TslDocument, TslInvalid, parse_document
+from services.device.entities.members import marks_of, members_of
+from services.device.entities.registry import MemberRegistry
+
+_NO_TSL: dict[str, Any] = {"version": "v1.0", "properties": [], "events": [], "services": []}
+
+
+class Ids(Protocol):
+    """The allocator of thing ids."""
+
+    async def take(self) -> int:
+        """A new id."""
+
+
+class IntegrationThings:
+    """Makes the things of integrations, and keeps them in step with their manifests."""
+
+    def __init__(self, database: Database, ids: Ids) -> None:
+        self._things = database["things"]
+        self._registry = MemberRegistry(database)
+        self._ids = ids
+
+    async def ensure(self, tenant: str, manifest: Manifest) -> dict[str, Any]:
+        """The document of the integration's thing in a tenant, with its current TSL."""
+        document = tsl_of(manifest)
+        content = msgspec.json.encode(document)
+        digest = hashlib.sha256(content).hexdigest()
+        key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
+        known: dict[str, Any] | None = await self._things.find_one(key)
+        if known is not None and known.get("hash") == digest:
+            return known
+        numbers = await self._registry.numbers({"integration": manifest.id}, marks_of(document))
+        members = members_of(document, numbers).members
+        now = datetime.now(UTC)
+        fields = {
+            "tsl": content,
+            "hash": digest,
+            "members": msgspec.to_builtins(members),
+            "updatedAt": now,
+        }
+        try:
+            return await self._write(key, fields, now)
+        except DuplicateKey:  # another process made it this moment
+            return await self._write(key, fields, now)
+
+    async def _write(
+        self, key: dict[str, Any], fields: dict[str, Any], now: datetime
+    ) -> dict[str, Any]:
+        written: dict[str, Any] = await self._things.find_one_and_update(
+            key,
+            {"$set": fields, "$setOnInsert": {"_id": await self._ids.take(), "createdAt": now}},
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+        )
+        return written
+
+
+def tsl_of(manifest: Manifest) -> TslDocument:
+    """The manifest's TSL; `management` takes none that is broken."""
+    try:
+        return parse_document(manifest.tsl or _NO_TSL)
+    except TslInvalid as error:
+        raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error

@@ -1,0 +1,79 @@
+"""`thingway tenant`: a tenant is made, and its first user takes it over."""
+
+import subprocess
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from tests.e2e.platform import PROJECT_ROOT, THINGWAY, Platform
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+PASSWORD = "Correct1horse"
+
+
+async def test_a_tenant_begins_with_its_first_user(platform: Platform):
+    """Who signs in with its own client, is its super-admin and sees nobody else's things."""
+    name = f"t-{uuid4().hex[:8]}"
+    made = platform.command("tenant", "create", name)
+    user = {"email": "first@example.com", "nickname": "First", "password": PASSWORD}
+    form = {
+        "grant_type": "password",
+        "username": user["email"],
+        "password": user["password"],
+        "client_id": made["clientId"],
+        "client_secret": made["clientSecret"],
+    }
+
+    async with aiohttp.ClientSession(platform.base_url) as session:
+        tenant = {"TENANT_ID": name}
+        async with session.post("/user/register", json=user, headers=tenant) as answer:
+            assert answer.status == 200, await answer.text()
+        again = {**user, "email": "second@example.com"}
+        async with session.post("/user/register", json=again, headers=tenant) as answer:
+            assert answer.status == 403
+        async with session.post("/oauth2/token", data=form) as answer:
+            token = (await answer.json())["data"]["access_token"]
+        bearer = {"Authorization": f"Bearer {token}"}
+        async with session.get("/user", headers=bearer) as answer:
+            me = (await answer.json())["data"]
+        async with session.post("/user/members/search", json={}, headers=bearer) as answer:
+            people = (await answer.json())["data"]
+
+    assert me["is_super_admin"] is True
+    assert [person["email"] for person in people] == ["first@example.com"]
+    assert {"name": name, "users": 1} in [
+        {"name": each["name"], "users": each["users"]}
+        for each in platform.command("tenant", "list")
+    ]
+
+
+async def test_a_name_that_is_taken_or_wrong_is_told(platform: Platform):
+    """In one line, with an exit code."""
+    for name in ("default", "a b"):
+        done = subprocess.run(
+            [THINGWAY, "tenant", "create", name, "--data", platform.directory],
+            cwd=PROJECT_ROOT,
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+        assert done.returncode == 1
+        assert b"name" in done.stderr or b"default" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+async def test_people_are_told_how_to_begin(platform: Platform):
+    """The client with its secret, and how the first user registers."""
+    name = f"t-{uuid4().hex[:8]}"
+    words = [THINGWAY, "tenant", "create", name, "--data", platform.directory]
+    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=30)
+
+    told = done.stdout.decode()
+    assert "client secret" in told
+    assert f"TENANT_ID: {name}" in told
+    assert f"{platform.base_url}/user/register" in told
+    words = [THINGWAY, "tenant", "list", "--data", platform.directory]
+    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=30)
+    assert name in done.stdout.decode()

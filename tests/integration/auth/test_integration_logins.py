@@ -1,0 +1,232 @@
+"""Logins of external integrations: made by the operator, and what NATS lets them do."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import nats
+import pytest
+import pytest_asyncio
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+
+from libs.common.bus import Bus, PlainRpcServer, RpcClient
+from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
+from libs.common.contracts.integrations import (
+    Acknowledged,
+    AddDevice,
+    Manifest,
+    NewDevice,
+    announce_subject,
+    operation_subject,
+    tell_subject,
+)
+from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.integrations import Integration, IntegrationHost
+from tests.integration.auth.conftest import Auth
+
+WAIT = 5
+
+
+class Lamps(Integration):
+    manifest = Manifest(id="lamps", name="Lamps")
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        return NewDevice(identifier=wanted.params["serial"])
+
+
+@pytest_asyncio.fixture
+async def login(auth: Auth) -> IntegrationSecret:
+    return await auth.call("create_integration_login", {"integration": "lamps"}, IntegrationSecret)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    auth: Auth, login: IntegrationSecret
+) -> AsyncIterator[tuple[Client, asyncio.Queue]]:
+    """A plain connection of the integration, and what the server refuses it."""
+    refusals: asyncio.Queue[str] = asyncio.Queue()
+
+    async def refused(error: Exception) -> None:
+        refusals.put_nowait(str(error).lower())
+
+    client = await nats.connect(
+        auth.door.url,
+        user=login.user,
+        password=login.secret,
+        inbox_prefix=f"_INBOX.{login.user}".encode(),
+        allow_reconnect=False,
+        error_cb=refused,
+    )
+    try:
+        yield client, refusals
+    finally:
+        await client.close()
+
+
+async def refuses(auth: Auth, user: str, secret: str) -> bool:
+    try:
+        client = await nats.connect(
+            auth.door.url, user=user, password=secret, allow_reconnect=False, connect_timeout=WAIT
+        )
+    except nats.errors.Error:
+        return True
+    await client.close()
+    return False
+
+
+async def test_the_operator_makes_lists_and_ends_logins(auth: Auth, login):
+    """The secret is told once, kept as a hash, and each step stands in the audit log."""
+    assert login.user == "integration.lamps"
+    (stored,) = await auth.mongo.database["integration_logins"].find().to_list(None)
+    assert login.secret not in str(stored)
+    listed = (await auth.call("list_integration_logins", {}, IntegrationLogins)).logins
+    assert [(one.integration, one.user) for one in listed] == [("lamps", "integration.lamps")]
+
+    rotated = await auth.call(
+        "rotate_integration_secret", {"integration": "lamps"}, IntegrationSecret
+    )
+    assert await refuses(auth, login.user, login.secret)
+    assert not await refuses(auth, login.user, rotated.secret)
+
+    await auth.call("delete_integration_login", {"integration": "lamps"}, Done)
+    assert await refuses(auth, login.user, rotated.secret)
+    entry = await auth.entry(object_type="integration_login", action="deleted")
+    assert entry["object"]["id"] == "lamps"
+    assert entry["actor"]["name"] == "operator"
+
+
+@pytest.mark.parametrize("taken", ["lamps", "direct", "system", "simulator", "openapi-client"])
+async def test_an_id_that_is_taken_gets_no_login(auth: Auth, login, taken):
+    """A second login of one integration, and one for what is built in."""
+    with pytest.raises(Conflict, match=taken):
+        await auth.call("create_integration_login", {"integration": taken}, IntegrationSecret)
+
+
+@pytest.mark.parametrize("bad", ["", "Lamps", "a.b", "*", ">", "a b", "1st", "a" * 64])
+async def test_an_id_is_one_word(auth: Auth, bad):
+    """Anything that would be more in a subject is refused by name."""
+    with pytest.raises(InvalidInput, match="integration"):
+        await auth.call("create_integration_login", {"integration": bad}, IntegrationSecret)
+
+
+@pytest.mark.parametrize("operation", ["rotate_integration_secret", "delete_integration_login"])
+async def test_what_has_no_login_is_not_found(auth: Auth, operation):
+    """Neither rotated nor deleted."""
+    with pytest.raises(NotFound, match="doors"):
+        await auth.call(operation, {"integration": "doors"}, Done)
+
+
+async def test_the_sdk_runs_with_the_login(auth: Auth, login):
+    """It announces itself and answers; a service that asks gets the answer."""
+    heard: list[str] = []
+    rpc = PlainRpcServer(auth.bus, "management")
+
+    async def announce(who: str, manifest: Manifest) -> Acknowledged:
+        heard.append(f"{who} {manifest.name}")
+        return Acknowledged()
+
+    rpc.offer_each("announce_integration", Manifest, announce)
+    await rpc.start()
+    await auth.bus.client.flush()
+    bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
+    async with IntegrationHost(bus, Lamps()):
+        await bus.client.flush()
+        wanted = AddDevice(tenant="default", user_id=1, name="Hall", params={"serial": "L1"})
+        subject = operation_subject("lamps", "add_device")
+        made = await RpcClient(auth.bus).call(subject, wanted, NewDevice)
+    await rpc.stop()
+    await bus.drain()
+
+    assert heard == ["lamps Lamps"]
+    assert made.identifier == "L1"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        announce_subject("lamps"),
+        *(
+            tell_subject("lamps", one)
+            for one in (
+                "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values",
+            )
+        ),
+    ],
+)  # fmt: skip
+async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subject):
+    """Nobody is there to answer, and that is what it is told: it was let through."""
+    async with connected(auth, login) as (client, refusals):
+        with pytest.raises(NoRespondersError):
+            await client.request(subject, b"{}", timeout=WAIT)
+        assert refusals.empty()
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        announce_subject("doors"),
+        tell_subject("doors", "report"),
+        tell_subject("direct", "reply"),
+        tell_subject("doors", "list_devices"),
+        tell_subject("lamps", "put_device"),
+        "rpc.device.report",
+        "rpc.device.count_devices",
+        "rpc.device.disconnect",
+        "rpc.management.get_integrations",
+        "rpc.auth.get_grants",
+        "rpc.integration.doors.add_device",
+        "rpc.integration.lamps.add_device",
+        "thing.L1.up.report",
+        "thing.L1.down.command",
+        "event.default.device.1.reported",
+        "_INBOX.device.abc",
+        "$JS.API.STREAM.INFO.EVENTS",
+        "$SYS.REQ.USER.AUTH",
+    ],
+)
+async def test_it_says_nothing_else(auth: Auth, login, subject):
+    """Nothing for another integration, nothing as a device, a service or the system."""
+    async with connected(auth, login) as (client, refusals):
+        await client.publish(subject, b"{}")
+        await client.flush()
+        assert "publish" in await asyncio.wait_for(refusals.get(), WAIT)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "rpc.integration.doors.>",
+        "rpc.integration.doors.add_device",
+        "rpc.integration.>",
+        "rpc.>",
+        "event.default.>",
+        "thing.*.up.>",
+        "$SRV.>",
+        "_INBOX.>",
+        "_INBOX.integration.doors.>",
+        "_INBOX.management.>",
+        ">",
+    ],
+)
+async def test_it_hears_nothing_else(auth: Auth, login, subject):
+    """Neither what others are asked, nor what they are answered, nor events."""
+    async with connected(auth, login) as (client, refusals):
+        await client.subscribe(subject)
+        await client.flush()
+        assert "subscription" in await asyncio.wait_for(refusals.get(), WAIT)
+
+
+async def test_it_answers_a_request_once(auth: Auth, login):
+    """The right to reply ends with the reply."""
+    async with connected(auth, login) as (client, refusals):
+
+        async def answer_twice(message) -> None:
+            await message.respond(b"first")
+            await message.respond(b"second")
+
+        await client.subscribe("rpc.integration.lamps.call", cb=answer_twice)
+        await client.flush()
+        asking = auth.bus.client
+        assert (await asking.request("rpc.integration.lamps.call", timeout=WAIT)).data == b"first"
+        assert "publish" in await asyncio.wait_for(refusals.get(), WAIT)

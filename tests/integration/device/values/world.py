@@ -1,0 +1,406 @@
+"""The whole device service with its ingest, and integrations that tests start and stop."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from httpx import ASGITransport, AsyncClient
+from nats.js.errors import NotFoundError
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import DEAD, EVENTS, UPLINK, BatchConsumer, Bus, Outbox, RpcClient, RpcServer
+from libs.common.bus.subjects import down_command, up
+from libs.common.contracts import auth
+from libs.common.contracts.integrations import (
+    AddDevice,
+    CallService,
+    DeviceCommand,
+    DeviceRef,
+    GetIntegrations,
+    Integration,
+    Manifest,
+    NewDevice,
+    PropertiesUpdated,
+    ServiceResult,
+)
+from libs.common.errors import InvalidInput
+from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity.functions import Function
+from libs.common.integrations import Integration as SdkIntegration
+from libs.common.integrations import IntegrationHost
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.device.app import build_app
+from services.device.commands.store import CommandStore
+from services.device.history.partitions import Partitions, history_key, partition_of
+from services.device.ingest_main import DURABLE, build_ingest
+from services.device.integrations import known
+from services.device.migrations import MIGRATIONS
+from services.device.products.schemas import PutProduct
+from services.device.products.service import ProductService
+from services.device.products.store import ProductStore
+from services.device.reports.latest import LatestValues
+from services.device.reports.ledger import Ledger
+from services.device.settings import DeviceSettings
+from services.device.things import ThingDirectory
+from services.device.wiring import Base
+from services.management.integrations.builtin.direct import Direct
+from services.management.integrations.builtin.system import System
+from services.management.integrations.registry import Registry
+from tests.console import Grants, User
+from tests.lifespan import running as living
+from tests.servers import Servers
+
+EVERYTHING = tuple(Function)
+CALL_TIMEOUT = 1.0
+
+
+def property_of(key: str, kind: str, mode: str = "RW", **spec: Any) -> dict[str, Any]:
+    """A property as a TSL has it."""
+    return {"id": key, "name": key, "accessMode": mode, "dataSpec": {"dataType": kind, **spec}}
+
+
+def param(key: str, kind: str, **spec: Any) -> dict[str, Any]:
+    """An input or output as a TSL has it."""
+    return {"id": key, "name": key, "dataSpec": {"dataType": kind, **spec}}
+
+
+LAMP = {
+    "version": "v1.0",
+    "properties": [
+        property_of("on", "BOOL"),
+        property_of("level", "INT", validator={"min": 0, "max": 100}),
+        property_of("power", "DOUBLE", "R"),
+        property_of("colour", "ENUM", mapping={"0": "red", "1": "green"}),
+        property_of("label", "STRING", validator={"maxSize": 8}),
+        property_of("wifi", "STRUCT"),
+        property_of("wifi.ssid", "STRING", validator={"minSize": 1}),
+        property_of("wifi.channel", "INT"),
+        property_of("steps", "ARRAY"),
+        property_of("steps._item", "INT"),
+        property_of("blob", "STRING", encoding="BASE64"),
+    ],
+    "events": [{"id": "alarm", "name": "alarm", "outputs": [param("alarm.heat", "INT")]}],
+    "services": [
+        {
+            "id": "dim",
+            "name": "dim",
+            "inputs": [
+                param("dim.to", "INT", validator={"min": 0, "max": 100, "required": True}),
+                param("dim.seconds", "DOUBLE"),
+            ],
+            "outputs": [param("dim.was", "INT")],
+        }
+    ],
+}
+LAMPS = {
+    "version": "v1.0",
+    "properties": [
+        property_of("period", "INT", validator={"min": 5, "max": 60}),
+        property_of("mode", "ENUM", mapping={"0": "slow", "1": "fast"}),
+        property_of("state", "STRING", "R"),
+    ],
+    "services": [
+        {
+            "id": "add_lamp",
+            "name": "add",
+            "inputs": [
+                param("add_lamp.serial", "STRING", validator={"minSize": 3, "required": True}),
+                param("add_lamp.channel", "INT", validator={"min": 1, "max": 9}),
+            ],
+        },
+        {"id": "remove_lamp", "name": "remove"},
+        {
+            "id": "scan",
+            "name": "scan",
+            "inputs": [param("scan.depth", "INT", validator={"required": True})],
+            "outputs": [param("scan.found", "INT")],
+        },
+    ],
+    "events": [],
+}
+MANIFEST = Manifest(
+    id="lamps",
+    name="Lamps",
+    tsl=LAMPS,
+    add_device_service="add_lamp",
+    delete_device_service="remove_lamp",
+    carries_commands=True,
+)
+
+
+@dataclass
+class Lamps(SdkIntegration):
+    """An integration that keeps what it was asked, and answers when it may."""
+
+    manifest: Manifest = MANIFEST
+    model: str = "LAMP"
+    tsl: dict[str, Any] | None = field(default_factory=lambda: LAMP)
+    asked: list[Any] = field(default_factory=list)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.answers.set()
+
+    async def _hear(self, wanted: Any) -> None:
+        self.asked.append(wanted)
+        self.reached.set()
+        await self.answers.wait()
+        if self.fails is not None:
+            raise self.fails
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        await self._hear(wanted)
+        if wanted.params["serial"] == "used":
+            raise InvalidInput("is in use elsewhere", field="serial")
+        return NewDevice(
+            identifier=wanted.params["serial"],
+            model=self.model,
+            additional={"channel": wanted.params.get("channel", 0)},
+            tsl=self.tsl,
+        )
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        await self._hear(device)
+
+    async def call(self, wanted: CallService) -> ServiceResult:
+        await self._hear(wanted)
+        return ServiceResult({"found": wanted.inputs["depth"] * 2})
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        await self._hear(change)
+
+    async def command(self, wanted: DeviceCommand) -> None:
+        await self._hear(wanted)
+
+
+class _Announced:
+    """Which manifests were announced, kept in memory; a test says who is silent."""
+
+    def __init__(self) -> None:
+        self.manifests: dict[str, Manifest] = {}
+        self.silent: set[str] = set()
+
+    async def announced(self, manifest: Manifest) -> None:
+        self.manifests[manifest.id] = manifest
+
+    async def all(self) -> Sequence[Integration]:
+        return [Integration(one, one.id not in self.silent) for one in self.manifests.values()]
+
+
+@dataclass
+class World:
+    """The running service, and what a test does with it."""
+
+    http: AsyncClient
+    base: Base
+    grants: Grants
+    signer: HeaderSigner
+    announced: _Announced
+    outside: Bus
+    keys: dict[str, str]
+    call_timeout: float = CALL_TIMEOUT
+
+    @property
+    def database(self) -> Any:
+        return self.base.mongo.database
+
+    def user(
+        self,
+        user_id: int = 7,
+        *functions: Function,
+        tenant: str = "default",
+        super_admin: bool = False,
+    ) -> User:
+        """A user with these functions, or with all of them."""
+        principal = Principal(
+            kind=Kind.USER,
+            tenant=tenant,
+            subject=str(user_id),
+            name=f"user{user_id}@example.com",
+            functions=frozenset() if super_admin else frozenset(functions or EVERYTHING),
+            super_admin=super_admin,
+        )
+        return User(self.http, self.signer, principal, self.grants)
+
+    def admin(self, tenant: str = "default") -> User:
+        """A super-admin."""
+        return self.user(1, tenant=tenant, super_admin=True)
+
+    async def rpc(self, subject: str, request: Any, answer: type) -> Any:
+        """Ask over the bus, as another process does."""
+        return await RpcClient(self.outside).call(subject, request, answer)
+
+    async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
+        """Create or update a product."""
+        principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+        products = ProductService(ProductStore(self.base.mongo))
+        await products.put(principal, model, PutProduct(name=model, tsl=tsl))
+
+    async def device(self, sn: str) -> dict[str, Any]:
+        """The document of a device."""
+        found: dict[str, Any] = await self.database["devices"].find_one({"sn": sn})
+        return found
+
+    async def add_direct(self, sn: str, model: str = "", tenant: str = "default") -> int:
+        """A device that connects itself; its id."""
+        own = "direct.integration.add_device"
+        body = {
+            "name": f"device {sn}",
+            "integration": "direct",
+            "param_entities": {f"{own}.sn": sn, f"{own}.model": model},
+        }
+        await self.admin(tenant).done("POST", "/device", body)
+        return int((await self.device(sn))["_id"])
+
+    async def ids(self, thing_id: int) -> dict[str, str]:
+        """Entity ids of a device by key."""
+        detail = await self.admin().done("GET", f"/device/{thing_id}")
+        return {entity["key"]: entity["id"] for entity in detail["entities"]}
+
+    async def history(self, thing_id: int, *rows: tuple[int, Mapping[str, Any]]) -> None:
+        """Write history as ingest does: time in ms and properties."""
+        partitions = Partitions(self.database)
+        for at, (ts, properties) in enumerate(rows):
+            await partitions.ensure([partition_of(ts)])
+            document = {"_id": history_key(thing_id, ts, at), "p": dict(properties)}
+            await partitions.collection(partition_of(ts)).insert_one(document)
+
+    @asynccontextmanager
+    async def hosting(self, lamps: Lamps) -> AsyncIterator[IntegrationHost]:
+        """Run an integration in a process of its own, as far as the bus can tell."""
+        bus = await Bus.connect(self.base.settings.nats_url, name=lamps.manifest.id)
+        try:
+            async with IntegrationHost(bus, lamps) as host:
+                yield host
+        finally:
+            await bus.drain()
+
+    @asynccontextmanager
+    async def dying(self, lamps: Lamps) -> AsyncIterator[None]:
+        """Run an integration whose process is killed at the end, whatever it is doing."""
+        bus = await Bus.connect(self.base.settings.nats_url, name=lamps.manifest.id)
+        host = IntegrationHost(bus, lamps)
+        await host.start()
+        yield
+        await bus.client.close()
+        lamps.answers.set()
+        with suppress(Exception):
+            await host.stop()
+
+    @asynccontextmanager
+    async def device_answers(
+        self, sn: str, status: str = "SUCCESS", **more: Any
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        """A device on the bus that answers each command; what it was sent."""
+        heard: list[dict[str, Any]] = []
+
+        async def answer(message: Any) -> None:
+            command = msgspec.json.decode(message.data)
+            heard.append(command)
+            reply = {"commandId": command["commandId"], "status": status, **more}
+            await self.outside.client.publish(up(sn, "reply"), msgspec.json.encode(reply))
+
+        subscription = await self.outside.client.subscribe(down_command(sn), cb=answer)
+        await self.outside.client.flush()
+        try:
+            yield heard
+        finally:
+            await subscription.unsubscribe()
+
+    async def until(self, condition: Any, seconds: float = 10.0) -> None:
+        """Return when an asynchronous condition holds."""
+        async with asyncio.timeout(seconds):
+            while not await condition():
+                await asyncio.sleep(0.02)
+
+
+def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
+    database = mongo.database
+    return Base(
+        settings=DeviceSettings(
+            internal_public_key=public,
+            nats_url=servers.nats_url,
+            service_call_timeout=CALL_TIMEOUT,
+        ),
+        telemetry=Telemetry(None, MeterProvider()),
+        mongo=mongo,
+        bus=bus,
+        things=ThingDirectory(database),
+        outbox=Outbox(database, bus),
+        partitions=Partitions(database),
+        latest=LatestValues(database),
+        ledger=Ledger(database),
+        commands=CommandStore(database),
+    )
+
+
+def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
+    async def issue(wanted: auth.DeviceRef) -> auth.DeviceCredentials:
+        keys[wanted.sn] = f"key-{wanted.device_id}"
+        return auth.DeviceCredentials(wanted.sn, keys[wanted.sn])
+
+    async def revoke(wanted: auth.DeviceRef) -> auth.Done:
+        keys.pop(wanted.sn, None)
+        return auth.Done()
+
+    rpc.offer("issue_device_credentials", auth.DeviceRef, issue)
+    rpc.offer("revoke_device_credentials", auth.DeviceRef, revoke)
+
+
+@asynccontextmanager
+async def running(servers: Servers) -> AsyncIterator[World]:
+    """Start the service and its ingest on empty streams and a database of their own."""
+    mongo = Mongo(servers.mongo_url, f"test_{uuid.uuid4().hex[:16]}")
+    bus = await Bus.connect(servers.nats_url, name="device", streams=True)
+    outside = await Bus.connect(servers.nats_url, name="outside")
+    for stream in (UPLINK, EVENTS, DEAD):
+        await bus.js.purge_stream(stream)
+    with suppress(NotFoundError):
+        await bus.js.delete_consumer(UPLINK, DURABLE)
+    await migrate(mongo.database, MIGRATIONS)
+    private, public = make_keys()
+    base = _base(servers, mongo, bus, public)
+    await base.things.watch(bus)
+    announced, keys = _Announced(), {}
+    registry = Registry(announced)
+    for built_in in (Direct, System):
+        await announced.announced(built_in.manifest)
+    management, auth_rpc = RpcServer(outside, "management"), RpcServer(outside, "auth")
+    management.offer_each("announce_integration", Manifest, registry.announce)
+    management.offer("get_integrations", GetIntegrations, registry.known)
+    _play_auth(auth_rpc, keys)
+    await management.start()
+    await auth_rpc.start()
+    fresh, known.FRESH = known.FRESH, 0.0
+    consumer = BatchConsumer(
+        bus=bus, stream=UPLINK, durable=DURABLE, handle=build_ingest(base).handle, concurrency=1
+    )
+    consuming = asyncio.ensure_future(consumer.run())
+    app = build_app(base, outside)
+    transport = ASGITransport(app)  # type: ignore[arg-type]
+    try:
+        async with (
+            living(app),
+            IntegrationHost(outside, Direct()),
+            Grants(outside) as grants,
+            AsyncClient(transport=transport, base_url="http://device", timeout=30) as http,
+        ):
+            yield World(http, base, grants, HeaderSigner(private), announced, outside, keys)
+    finally:
+        known.FRESH = fresh
+        consuming.cancel()
+        await asyncio.gather(consuming, return_exceptions=True)
+        await management.stop()
+        await auth_rpc.stop()
+        await bus.drain()
+        await outside.drain()
+        await mongo.client.drop_database(mongo.database.name)
+        mongo.close()

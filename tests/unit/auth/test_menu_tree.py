@@ -1,0 +1,64 @@
+"""Menus as flat lists and trees."""
+
+from libs.common.identity.functions import Function
+from services.auth.menus.schemas import Menu, MenuType
+from services.auth.menus.tree import flat, tree, with_ancestors
+from services.auth.tenants.seed import MENUS
+
+
+def menu(menu_id: int, parent: int | None = None) -> Menu:
+    return Menu(
+        id=menu_id, code=f"c{menu_id}", name=f"n{menu_id}", type=MenuType.MENU, parent_id=parent
+    )
+
+
+MENU_LIST = [menu(1), menu(2, 1), menu(3, 2), menu(4, 1), menu(5)]
+
+
+def test_a_flat_list_shows_ids_as_strings() -> None:
+    """A root has no parent."""
+    shown = flat(MENU_LIST)
+
+    assert [(each.menu_id, each.parent_id) for each in shown] == [
+        ("1", None),
+        ("2", "1"),
+        ("3", "2"),
+        ("4", "1"),
+        ("5", None),
+    ]
+
+
+def test_a_tree_has_children_below_their_parents() -> None:
+    """At any depth, in the order of the list, whether parents come first or last."""
+    for menus in (MENU_LIST, MENU_LIST[::-1]):
+        roots = tree(menus)
+        first = next(node for node in roots if node.menu_id == "1")
+        nested = next(node for node in first.children if node.menu_id == "2")
+
+        assert {node.menu_id for node in roots} == {"1", "5"}
+        assert {node.menu_id for node in first.children} == {"2", "4"}
+        assert [node.menu_id for node in nested.children] == ["3"]
+        assert nested.children[0].children == []
+
+
+def test_an_entry_without_its_parent_is_a_root() -> None:
+    """A part of the tree is a tree."""
+    assert [node.menu_id for node in tree([menu(3, 2), menu(4, 3)])] == ["3"]
+
+
+def test_pages_lead_to_what_is_granted() -> None:
+    """The pages above an entry are added, their other entries are not."""
+    assert [each.id for each in with_ancestors(MENU_LIST, [3])] == [1, 2, 3]
+    assert [each.id for each in with_ancestors(MENU_LIST, [3, 5, 3, 99])] == [1, 2, 3, 5]
+    assert with_ancestors(MENU_LIST, []) == []
+
+
+def test_every_function_is_seeded_once() -> None:
+    """A function that no menu has could not be granted; parents stand before children."""
+    seen: set[int] = set()
+    for seed in MENUS:
+        assert seed.parent is None or seed.parent in seen
+        seen.add(seed.id)
+
+    assert len(seen) == len({seed.code for seed in MENUS}) == len(MENUS)
+    assert {seed.code for seed in MENUS if seed.type == "FUNCTION"} == set(Function)

@@ -1,0 +1,76 @@
+"""Which addresses people may have the platform call."""
+
+import pytest
+
+from libs.common.errors import InvalidInput
+from libs.common.http.outgoing import (
+    AddressRefused,
+    GuardedResolver,
+    checked_url,
+    may_call,
+    networks_of,
+)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8"])
+def test_public_addresses_may_be_called(address):
+    """IPv4, IPv6, and IPv4 inside IPv6."""
+    assert may_call(address, ())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.8.8.8", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
+        "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "nonsense",
+    ],
+)  # fmt: skip
+def test_others_may_not(address):
+    """Loopback, private, link-local, shared, multicast, however they are written."""
+    assert not may_call(address, ())
+
+
+def test_the_operator_allows_more():
+    """Networks of the settings, and nothing beside them."""
+    allowed = networks_of("127.0.0.0/8, 10.1.0.0/16,::1")
+    assert may_call("127.0.0.1", allowed)
+    assert may_call("::ffff:10.1.2.3", allowed)
+    assert may_call("::1", allowed)
+    assert not may_call("10.2.0.1", allowed)
+    assert networks_of("") == ()
+    with pytest.raises(ValueError, match="nowhere"):
+        networks_of("nowhere")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "ftp://example.com", "example.com", "http://", "http:///path", "//example.com",
+        "http://user:pw@example.com", "http://example.com/?a=1", "http://example.com/#a",
+        "http://127.0.0.1", "https://[::1]:8080", "http://169.254.169.254/latest",
+        "http://example.com:99999", "http://[::1", "http://example.com/" + "a" * 1024,
+    ],
+)  # fmt: skip
+def test_what_is_no_base_url_is_refused_by_name(url):
+    """Other schemes, logins, queries, addresses that are not public."""
+    with pytest.raises(InvalidInput) as refused:
+        checked_url(url, "base_url", ())
+    assert refused.value.field == "base_url"
+
+
+def test_a_base_url_loses_its_last_slash():
+    """And keeps its path."""
+    assert checked_url(" https://example.com/api/ ", "u", ()) == "https://example.com/api"
+    assert checked_url("http://127.0.0.1:80", "u", ("127.0.0.0/8",)) == "http://127.0.0.1:80"
+
+
+async def test_a_name_is_judged_by_what_it_resolves_to():
+    """`localhost` is loopback, whatever it is called."""
+    resolver = GuardedResolver(())
+    with pytest.raises(AddressRefused, match="localhost"):
+        await resolver.resolve("localhost", 80)
+    found = await GuardedResolver(("127.0.0.0/8",)).resolve("localhost", 80)
+    assert {one["host"] for one in found} == {"127.0.0.1"}
+    await resolver.close()

@@ -1,0 +1,154 @@
+"""How a search reads: as little as it can. What it finds is tested with real servers."""
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from libs.common.http.console import Page, Sort
+from libs.common.identity import Kind, Principal
+from libs.common.identity.grants import ALL, Grants
+from services.device.console.integrations import BuiltIn
+from services.device.entities.members import Member, MemberSet
+from services.device.entities.models import ModelKey
+from services.device.entities.schemas import SearchEntities, ShownEntity
+from services.device.entities.search.service import EntitySearch
+from services.device.entities.search.walk import Condition, Walk
+from services.device.entities.things import Document, Entity, EntityThing, of_device
+
+ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DEVICES = 1000
+SIZES = {"FIVE": 5, "SEVEN": 7}
+
+
+def model(size: int) -> MemberSet:
+    return MemberSet(
+        Member(number=one, path=f"p{one}", name=f"P{one}", type="PROPERTY", value_type="LONG")
+        for one in range(1, size + 1)
+    )
+
+
+class FakeStore:
+    """A thousand devices, the newest first, of the models in turn."""
+
+    def __init__(self, *models: str) -> None:
+        self.models = models
+        self.walks: list[Walk] = []
+        self.read = 0
+
+    def _device(self, number: int) -> Document:
+        return {
+            "_id": number,
+            "tenant": "default",
+            "integration": "direct",
+            "identifier": f"SN{number}",
+            "sn": f"SN{number}",
+            "name": f"device {number}",
+            "model": self.models[number % len(self.models)],
+            "tslVersion": "v1",
+            "createdAt": NOW,
+            "updatedAt": NOW,
+        }
+
+    async def count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> dict[ModelKey, int]:
+        share = DEVICES // len(self.models)
+        return {(one, "v1", ""): share for one in self.models} if parts else {}
+
+    async def integrations(self, tenant: str) -> list[str]:
+        return ["direct"]
+
+    async def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[Document, None]:
+        self.walks.append(walk)
+        for number in range(DEVICES - walk.skip, 0, -1):
+            self.read += 1
+            yield self._device(number)
+
+    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
+        return []
+
+
+class FakeModels:
+    async def of(self, tenant: str, keys: Any) -> dict[ModelKey, MemberSet]:
+        return {key: model(SIZES[key[0]]) for key in keys}
+
+
+class NoEntities:
+    async def by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
+        return {}
+
+    async def things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
+        return {}
+
+    async def of_devices(self, tenant: str, devices: Sequence[Document]) -> list[EntityThing]:
+        return [of_device(one, model(5)) for one in devices]
+
+
+class Everything:
+    async def of(self, principal: Principal) -> Grants:
+        return ALL
+
+
+async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[ShownEntity]:
+    search = EntitySearch(store, FakeModels(), NoEntities(), Everything(), BuiltIn())
+    body = SearchEntities(page_size=size, page_number=number, **asked)
+    found = await search.search(ADMIN, body)
+    assert isinstance(found, Page)
+    return found
+
+
+async def test_the_first_page_reads_as_many_devices_as_it_shows():
+    """Ten entities of devices that have five each: two devices, of a thousand."""
+    store = FakeStore("FIVE")
+    found = await page(store, 1, 10)
+    assert (found.total, len(found.content), store.read) == (5 * DEVICES, 10, 2)
+
+
+@pytest.mark.parametrize(("number", "skipped", "read"), [(100, 198, 2), (3, 4, 2), (501, 0, 0)])
+async def test_a_late_page_passes_over_devices_unread(number: int, skipped: int, read: int):
+    """Where all have equally many entities, it is known where a page begins."""
+    store = FakeStore("FIVE")
+    found = await page(store, number, 10)
+    assert store.read == read
+    assert [walk.skip for walk in store.walks] == ([skipped] if read else [])
+    assert len(found.content) == (10 if read else 0)
+
+
+async def test_where_devices_differ_the_walk_counts():
+    """The page begins where it should, though nothing could be passed over."""
+    store = FakeStore("FIVE", "SEVEN")
+    found = await page(store, 2, 6)
+    assert found.total == (5 + 7) * DEVICES // 2
+    assert [walk.skip for walk in store.walks] == [0]
+    ids = [int(row.entity_id) for row in found.content]
+    everything = [
+        device * 8192 + number
+        for device in (DEVICES, DEVICES - 1, DEVICES - 2)
+        for number in range(5 if device % 2 == 0 else 7, 0, -1)
+    ]
+    assert ids == everything[6:12]
+
+
+async def test_an_order_by_name_walks_only_over_the_names_of_the_page():
+    """A name that is not on the page costs nothing but its number."""
+    store = FakeStore("FIVE")
+    found = await page(store, 101, 10, sorts=[Sort("name")])
+    assert {row.entity_name for row in found.content} == {"P2"}
+    assert (len(store.walks), store.read) == (1, 10)
+
+
+async def test_a_page_across_two_names_walks_twice():
+    """The rest of the one, then the beginning of the next."""
+    store = FakeStore("FIVE")
+    found = await page(store, 2, 999, sorts=[Sort("name", "DESC")])
+    names = [row.entity_name for row in found.content]
+    assert names == ["P5"] + ["P4"] * 998
+    assert [walk.skip for walk in store.walks] == [999, 0]
+
+
+async def test_certain_ids_walk_over_no_device():
+    """They are looked up."""
+    store = FakeStore("FIVE")
+    assert (await page(store, 1, 10, entity_ids=["8193"])).total == 0
+    assert (store.walks, store.read) == ([], 0)
