@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+AGAIN = 0.5
+"""Seconds after which a task that has not ended is cancelled once more."""
+
 log = logging.getLogger(__name__)
 
 
@@ -22,9 +25,19 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
+        await ended(*tasks)
+
+
+async def ended(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks until they have ended, however they end.
+
+    Once is not enough: nats-py swallows a cancellation that comes while it writes.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, pending = await asyncio.wait(pending, timeout=AGAIN)
 
 
 def _end_process(job: "asyncio.Task[None]") -> None:

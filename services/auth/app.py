@@ -14,6 +14,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.tokens import TokenWriter
+from libs.common.jobs import ended
 from libs.common.limits import TokenBuckets
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
@@ -117,9 +118,7 @@ def build_app(
         finally:
             await callout.stop()
             await rpc.stop()
-            for sweep in sweeps:
-                sweep.cancel()
-            await asyncio.gather(*sweeps, return_exceptions=True)
+            await ended(*sweeps)
             people.hashes.close()
 
     return create_app(

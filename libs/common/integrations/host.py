@@ -19,6 +19,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import ThingwayError
 from libs.common.integrations.base import Integration
 from libs.common.integrations.things import IntegrationThings
+from libs.common.jobs import ended
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,7 @@ class IntegrationHost:
     async def stop(self) -> None:
         """Stop; the platform forgets it when the lease ends."""
         if self._announcing is not None:
-            self._announcing.cancel()
-            await asyncio.gather(self._announcing, return_exceptions=True)
+            await ended(self._announcing)
         await self._rpc.stop()
 
     async def __aenter__(self) -> Self:

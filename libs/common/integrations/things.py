@@ -12,7 +12,9 @@ from libs.common.contracts.integrations import (
     GotTsl,
     ListDevices,
     ListedDevices,
+    NewDevice,
     OwnValues,
+    PutDevice,
     TellEvent,
     TellOwnReport,
     TellReply,
@@ -97,6 +99,11 @@ class IntegrationThings:
         return await self._rpc.call(
             tell_subject(self._id, "own_values"), GetOwnValues(tenant), OwnValues
         )
+
+    async def put_device(self, tenant: str, name: str, device: NewDevice) -> DeviceRef:
+        """Bring a device in that nobody asked for; open to built-in integrations only."""
+        wanted = PutDevice(tenant=tenant, name=name, device=device)
+        return await self._rpc.call(tell_subject(self._id, "put_device"), wanted, DeviceRef)
 
     async def tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
         """The TSL document of a device."""

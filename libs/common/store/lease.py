@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pymongo import ReturnDocument
 
+from libs.common.jobs import ended
 from libs.common.store.mongo import Database, DuplicateKey, StoreError
 
 log = logging.getLogger(__name__)
@@ -92,7 +93,6 @@ class Leader:
 
 
 async def _end(task: "asyncio.Task[None]", name: str) -> None:
-    task.cancel()
-    (outcome,) = await asyncio.gather(task, return_exceptions=True)
-    if isinstance(outcome, Exception):
-        log.error("the job of lease %s failed and starts again", name, exc_info=outcome)
+    await ended(task)
+    if not task.cancelled() and task.exception() is not None:
+        log.error("the job of lease %s failed and starts again", name, exc_info=task.exception())

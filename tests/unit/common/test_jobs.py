@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from libs.common.jobs import running
+from libs.common.jobs import ended, running
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -45,3 +45,24 @@ async def test_jobs_end_with_the_service(monkeypatch: pytest.MonkeyPatch):
         await begun.wait()
     assert ended.is_set()
     assert raised == []
+
+
+async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
+    """nats-py swallows the one that comes while it writes; the next one is heard."""
+    swallowed = 0
+
+    async def deaf() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                swallowed += 1
+                if swallowed > 1:
+                    raise
+
+    task = asyncio.ensure_future(deaf())
+    await asyncio.sleep(0)
+    await ended(task)
+    assert task.cancelled()
+    assert swallowed == 2
