@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 AGAIN = 0.5
@@ -38,6 +39,31 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
         for task in pending:
             task.cancel()
         _, pending = await asyncio.wait(pending, timeout=AGAIN)
+
+
+class Beside:
+    """Tasks beside what a service does, one for each name; a failure is logged."""
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, asyncio.Task[None]] = {}
+
+    def begin(self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin `job` unless the one of this name is still running."""
+        if name not in self._running:
+            task = self._running[name] = asyncio.ensure_future(job())
+            task.add_done_callback(partial(self._ended, name))
+
+    async def stop(self) -> None:
+        """Cancel what is running."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, name: Hashable, task: "asyncio.Task[None]") -> None:
+        self._running.pop(name, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s failed", name, exc_info=task.exception())
 
 
 def _end_process(job: "asyncio.Task[None]") -> None:

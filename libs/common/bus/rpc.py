@@ -131,7 +131,8 @@ class PlainRpcServer(RpcServer):
         """Begin to answer."""
         for endpoint in self._endpoints:
             take = partial(self._take, endpoint)
-            subscribed = await self._bus.client.subscribe(endpoint.subject, queue=QUEUE, cb=take)
+            subject = endpoint.subject or endpoint.name
+            subscribed = await self._bus.client.subscribe(subject, queue=QUEUE, cb=take)
             self._subscriptions.append(subscribed)
 
     async def stop(self) -> None:

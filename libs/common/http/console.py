@@ -12,6 +12,7 @@ from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput
 from libs.common.http.documented import SENTENCES
 from libs.common.http.request import Connection, request_id_of
+from libs.common.store.mongo import pattern_of
 
 T = TypeVar("T")
 
@@ -153,11 +154,8 @@ def answer(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) 
 
 
 def containing(text: str) -> dict[str, str]:
-    """The MongoDB condition "contains `text`", without regard to case.
-
-    MongoDB refuses a pattern with NUL itself, and reads its escape.
-    """
-    return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}
+    """The MongoDB condition "contains `text`", without regard to case."""
+    return {"$regex": pattern_of(text), "$options": "i"}
 
 
 def _snake(name: str) -> str:

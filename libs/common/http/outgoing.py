@@ -6,6 +6,7 @@ where the connection is made, after the name is resolved, so that a name which r
 differently the second time gains nothing; redirects are the caller's to refuse.
 """
 
+import errno
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -94,7 +95,7 @@ class GuardedResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         usable = [one for one in found if may_call(one["host"], self._allowed)]
         if not usable:
-            raise AddressRefused(f"{host} is not a public address")
+            raise AddressRefused(errno.EACCES, f"{host} is not a public address")
         return usable
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ they expect (`DuplicateKey`, `BulkFailed`).
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
@@ -47,6 +48,14 @@ NAMESPACE_EXISTS = 48
 """MongoDB's code of a collection that is there already."""
 INDEX_NOT_FOUND = 27
 """MongoDB's code of an index that is not there."""
+
+
+def pattern_of(text: str) -> str:
+    """The regular expression that matches `text` as it is.
+
+    MongoDB refuses a pattern with NUL itself, and reads its escape.
+    """
+    return re.escape(text).replace("\0", r"\x00")
 
 
 async def create_missing(database: Database, name: str, **options: Any) -> None:

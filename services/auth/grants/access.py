@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
-from libs.common.errors import Unauthenticated
+from libs.common.errors import Conflict, Unauthenticated
 from libs.common.identity.functions import Function
 from services.auth.grants.snapshot import HeldAccess, HeldGrants
 
+MOST_GRANTS = 50_000
+"""Most grants of one answer: of the longest ids as many fit into a message of the bus."""
 _FUNCTIONS = frozenset(Function)
 
 
@@ -40,10 +42,18 @@ class AccessService:
         return Access(held.version, held.codes & _FUNCTIONS, held.super_admin)
 
     async def grants(self, wanted: UserRef) -> GrantedResources:
-        """A user's grants; raise `Unauthenticated` when it is gone or disabled."""
+        """A user's grants; raise `Unauthenticated` when it is gone or disabled.
+
+        Raises `Conflict` when its roles together grant more than can be answered.
+        """
         held = await self._snapshots.grants(wanted.tenant, wanted.user_id)
         if held is None:
             raise _gone()
+        if sum(map(len, held.ids.values())) > MOST_GRANTS:
+            raise Conflict(
+                f"the roles of the user grant more than {MOST_GRANTS} resources together; "
+                "grant their integrations instead"
+            )
         return GrantedResources(
             version=held.version,
             integrations=held.ids[ResourceType.INTEGRATION],

@@ -1,11 +1,11 @@
 """What a console's search for devices asks, as MongoDB filters and order."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from libs.common.http.console import containing
 from libs.common.identity.grants import Grants
+from libs.common.store.mongo import pattern_of
 from services.device.console.schemas import SearchDevices
 from services.device.devices.search import Query
 from services.device.things.seen import hint, seen, seen_in_parts
@@ -35,7 +35,7 @@ def wanted_of(tenant: str, grants: Grants, search: SearchDevices) -> Wanted:
     if search.name:
         base["name"] = containing(search.name)
     if search.identifier:
-        base["snKey"] = {"$regex": re.escape(search.identifier.upper())}
+        base["snKey"] = {"$regex": pattern_of(search.identifier.upper())}
     order = _order(search)
     return Wanted(
         Query(base | seen(grants), order, search.skip, search.size, hint(grants, order)),

@@ -1,11 +1,11 @@
 """What a search asks, as a MongoDB filter and order."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from libs.common.errors import InvalidInput
+from libs.common.store.mongo import pattern_of
 from services.device.devices.paging import order_of
 from services.device.devices.schemas import SearchDevices
 from services.device.devices.serials import key_of
@@ -90,14 +90,14 @@ def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
     if search.dev_eui:
         yield {"devEUI": search.dev_eui.upper()}
     if search.imei:
-        yield {"imei": {"$regex": f"^{re.escape(search.imei)}$", "$options": "i"}}
+        yield {"imei": {"$regex": f"^{pattern_of(search.imei)}$", "$options": "i"}}
     if search.project:
         yield {"project": search.project}
 
 
 def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
     if search.keyword:
-        serial = {"$regex": re.escape(search.keyword.upper())}
+        serial = {"$regex": pattern_of(search.keyword.upper())}
         yield {
             "$or": [{"name": _containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]
         }
@@ -125,4 +125,4 @@ def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
 
 
 def _containing(text: str) -> dict[str, str]:
-    return {"$regex": re.escape(text), "$options": "i"}
+    return {"$regex": pattern_of(text), "$options": "i"}

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from argon2 import PasswordHasher
+
 from libs.common.identity import Kind
 from services.auth.passwords.hashing import PasswordHashes
 from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
@@ -64,6 +66,21 @@ async def test_a_token_stands_for_its_user(auth):
         FIRST["email"],
     )
     assert principal.super_admin
+
+
+async def test_a_hash_of_old_parameters_is_renewed_by_a_log_in(auth):
+    """The password goes on opening, and the tokens of before go on."""
+    await register(auth)
+    tokens = await signed_in(auth)
+    users = auth.mongo.database["users"]
+    weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    await users.update_one({}, {"$set": {"passwordHash": weaker}})
+
+    await signed_in(auth)
+
+    assert (await users.find_one())["passwordHash"].startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert (await sign_in(auth)).status_code == 200
+    assert await auth.principal(tokens["access_token"]) is not None
 
 
 async def test_a_refresh_token_works_once_and_its_second_use_ends_the_family(auth):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from libs.common.http.console import containing
+from libs.common.store.mongo import pattern_of
 from libs.common.things import device_key
 from services.device.console.integrations import Integration
 from services.device.entities.members import Member
@@ -64,7 +65,7 @@ class Keyword:
         body = self._lower.removesuffix(".")
         end = "$" if body != self._lower else ""
         if "." not in body:
-            found.append({"snKey": {"$regex": re.escape(body.upper()) + end}})
+            found.append({"snKey": {"$regex": pattern_of(body.upper()) + end}})
         whole: set[str] = set(self._named)
         for integration in integrations:
             before = device_key(integration, "").lower()
@@ -72,7 +73,7 @@ class Keyword:
                 whole.add(integration)
                 continue
             for serial in _beginnings(body, before):
-                begins = {"$regex": f"^{re.escape(serial.upper())}{end}"}
+                begins = {"$regex": f"^{pattern_of(serial.upper())}{end}"}
                 found.append({"integration": integration, "snKey": begins})
         if whole:
             found.append({"integration": {"$in": sorted(whole)}})
@@ -83,7 +84,7 @@ class Keyword:
         """The condition on devices whose keys end with `head`."""
         found: list[dict[str, Any]] = []
         if "." not in head:
-            found.append({"snKey": {"$regex": f"{re.escape(head.upper())}$"}})
+            found.append({"snKey": {"$regex": f"{pattern_of(head.upper())}$"}})
         found.extend(
             {"integration": integration, "snKey": serial.upper()}
             for integration in integrations
