@@ -1,8 +1,8 @@
 """What accounts cost: permission checks, grants of a search, log-ins and a storm of them.
 
-`auth`, `device` and one gateway run on servers without logins, so that Redis and NATS can be
-asked how much they were asked. The same device record is read by an application, whose API
-has no grants, and by a user. Rounds alternate; medians count.
+`auth`, `device`, `management` and one gateway run on servers without logins, so that Redis and
+NATS can be asked how much they were asked. The same device record is read by an application,
+whose API has no grants, and by a user. Rounds alternate; medians count.
 """
 
 import asyncio
@@ -109,7 +109,13 @@ async def _running() -> AsyncIterator[Running]:
             **shared,
         )
         _, device = servers.start("services.device", THINGWAY_MONGO_DATABASE="device", **shared)
-        for port in (auth, device):
+        _, management = servers.start(
+            "services.management",
+            THINGWAY_MONGO_DATABASE="management",
+            THINGWAY_SECRETS_KEY=make_keys()[0],
+            **shared,
+        )
+        for port in (auth, device, management):
             await ready(port)
         rates = {f"THINGWAY_{name}_RATE": "0" for name in ("PRINCIPAL", "ADDRESS", "TOKEN")}
         _, gateway = servers.start(
@@ -238,7 +244,7 @@ async def _check_rows(running: Running, app: Calls, user: Calls, device: int) ->
         for _ in range(REQUESTS)
     ]
     per_user, per_app = counts["user"] / REQUESTS, counts["app"] / REQUESTS
-    extra = round(per_user - per_app, 1)
+    extra = round(per_user - per_app, 1) + 0.0  # no "-0"
     mine, theirs = middle([user for _, user in times]), middle([app for app, _ in times])
     return [
         Row(

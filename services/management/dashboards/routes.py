@@ -46,10 +46,10 @@ async def update_dashboard(
     dashboards: NamedDependency[DashboardService],
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
-) -> Answer[None]:
+) -> Answer[dict[str, str]]:
     """Set its name and all its widgets; widgets that are left out are deleted."""
     await dashboards.update(principal_of(request), dashboard_id, data)
-    return answer(request)
+    return answer(request, {})
 
 
 @delete(
@@ -63,10 +63,10 @@ async def delete_dashboard(
     request: Request[Any, Any, Any],
     dashboards: NamedDependency[DashboardService],
     dashboard_id: PathId,
-) -> Answer[None]:
+) -> Answer[dict[str, str]]:
     """Delete a dashboard with its widgets and grants."""
     await dashboards.delete(principal_of(request), dashboard_id)
-    return answer(request)
+    return answer(request, {})
 
 
 @get(

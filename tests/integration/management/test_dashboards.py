@@ -19,7 +19,7 @@ async def test_what_a_console_wrote_comes_back_as_it_was(management: Management)
     admin = management.admin()
     ref = await admin.done("POST", "/dashboard", {"name": " Hall "})
     body = {"name": "Hall", "widgets": [{"data": CARD, "tempId": 1}]}
-    assert await admin.done("PUT", f"/dashboard/{ref['dashboard_id']}", body) is None
+    assert await admin.done("PUT", f"/dashboard/{ref['dashboard_id']}", body) == {}
     (found,) = await admin.done("GET", "/dashboard/dashboards")
     (widget,) = found["widgets"]
     assert found["name"] == "Hall"
