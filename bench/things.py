@@ -61,7 +61,8 @@ class Running:
 
 
 @asynccontextmanager
-async def _running() -> AsyncIterator[Running]:
+async def device_service() -> AsyncIterator[Running]:
+    """Start `device` with what it needs."""
     private, public = make_keys()
     async with stack() as servers:
         _, port = servers.start(
@@ -162,7 +163,7 @@ async def additions(running: Running) -> list[Row]:
 
 async def run() -> list[Row]:
     """All rows."""
-    async with _running() as running:
+    async with device_service() as running:
         return [*await additions(running), *await searches(running)]
 
 

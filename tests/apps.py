@@ -60,7 +60,7 @@ def device(public_key: str) -> Litestar:
 
 def management(public_key: str) -> Litestar:
     """The service `management`."""
-    settings = ManagementSettings(internal_public_key=public_key)
+    settings = ManagementSettings(internal_public_key=public_key, secrets_key=public_key)
     mongo = Mongo(NOWHERE, "management")
     return build_management(settings, mongo, _redis(), _bus(), silent())
 

@@ -129,7 +129,14 @@ _SERVICES: Mapping[str, Grant] = {
     "workflow": Grant(
         publish=("event.*.workflow.>", *_EVENTS),
         subscribe=("event.>", "rpc.workflow.>"),
-        calls=_SHARING,
+        calls=(
+            *_SHARING,
+            "rpc.auth.describe_users",
+            "rpc.device.resolve_entities",
+            "rpc.device.entity_values",
+            "rpc.device.update_entities",
+            "rpc.device.call_service",
+        ),
     ),
 }
 

@@ -39,6 +39,7 @@ _TUNING = frozenset(
         "TOKEN_RATE",
         "TOKEN_BURST",
         "TRUSTED_PROXIES",
+        "OUTGOING_NETWORKS",
     )
 )
 """Settings that an operator may give to the launcher; addresses and secrets are its own."""

@@ -65,6 +65,7 @@ SERVICES = (
         redis_pattern="tw:*",
         redis_reads=True,
         upstream=True,
+        secrets=("vault",),
     ),
     Service(
         name="gateway",
@@ -178,9 +179,14 @@ def _system(state: State) -> dict[str, str]:
     return {"SYS_NATS_USER": SYSTEM_USER, "SYS_NATS_PASSWORD": password}
 
 
+def _vault(state: State) -> dict[str, str]:
+    return {"SECRETS_KEY": state.secret("secrets_key", keys.new_private_key)}
+
+
 _SECRETS: Mapping[str, Callable[[State], dict[str, str]]] = {
     "callout": _callout,
     "console": _console,
     "internal": _internal,
     "system": _system,
+    "vault": _vault,
 }

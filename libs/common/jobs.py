@@ -55,10 +55,8 @@ class Beside:
 
     async def stop(self) -> None:
         """Cancel what is running."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        if self._running:
+            await ended(*self._running.values())
 
     def _ended(self, name: Hashable, task: "asyncio.Task[None]") -> None:
         self._running.pop(name, None)

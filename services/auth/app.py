@@ -79,7 +79,7 @@ def build_app(
     next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
     devices = DeviceService(DeviceStore(mongo, revocations), copies, revoker, disconnect)
 
-    refused = RefusedSessions(changes, TokenBuckets(redis))
+    refused = RefusedSessions(changes, TokenBuckets(redis, "auth"))
     administration = ApplicationService(
         applications, changes, TenantStore(mongo.database), next_id, disconnect
     )

@@ -1,4 +1,4 @@
-"""Names that people give: of roles and menus."""
+"""Names that people give: of roles, menus, applications, and nicknames."""
 
 from libs.common.errors import InvalidInput
 

@@ -69,7 +69,8 @@ def wire_people(
 ) -> People:
     """Put it together on clients that are connected."""
     database = mongo.database
-    store, hashes, throttle = UserStore(database), PasswordHashes(), Throttle(TokenBuckets(redis))
+    store, hashes = UserStore(database), PasswordHashes()
+    throttle = Throttle(TokenBuckets(redis, "auth"))
     users = UserService(changes, store, hashes, IdAllocator(database, "users", ID_BLOCK).take)
     permissions = Permissions(database, DeviceNames(RpcClient(bus)))
     return People(

@@ -7,8 +7,10 @@ from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.http import Service, create_app, serve
+from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
 from libs.common.settings import load
@@ -64,7 +66,13 @@ def build_app(
     subscriptions = Subscriptions(hub, EntitiesOverRpc(rpc_client))
     watch = Watch(hub, TokenStates(redis), RightsOverRpc(rpc_client, grants), subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
-    hosting = Hosting(mongo.database, bus, rpc_client)
+    hosting = Hosting(
+        mongo.database,
+        bus,
+        rpc_client,
+        seal=Seal(settings.secrets_key),
+        allowed=networks_of(settings.outgoing_networks),
+    )
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:

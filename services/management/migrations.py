@@ -13,4 +13,14 @@ async def _first(database: Database) -> None:
     await database["outbox"].create_index("at")
 
 
-MIGRATIONS = (Migration(1, "dashboards, integrations, outbox", _first),)
+async def _openapi_client(database: Database) -> None:
+    for name in ("openapi_accounts", "openapi_links", "openapi_commands"):
+        await create_missing(database, name)
+    await database["openapi_commands"].create_index("keepUntil", expireAfterSeconds=0)
+    await database["openapi_commands"].create_index("told")
+
+
+MIGRATIONS = (
+    Migration(1, "dashboards, integrations, outbox", _first),
+    Migration(2, "what the integration openapi-client keeps", _openapi_client),
+)

@@ -6,8 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from tests.contract.browser import Browser
 from tests.contract.client import MODEL, PRODUCT, Api, new_sn
 from tests.contract.console import Console, new_email, new_tenant
+from tests.contract.hall import Hall, make_hall
+from tests.contract.ping import Ping, hosted
 from tests.e2e.platform import Platform, shared
 
 
@@ -87,3 +90,28 @@ async def other_admin(platform: Platform) -> AsyncIterator[Console]:
     assert registered.status_code == 200, registered.text
     yield await console.log_in()
     await console.close()
+
+
+@pytest.fixture(scope="session")
+async def hall(admin: Console, api: Api) -> AsyncIterator[Hall]:
+    """A device on the console, which has reported; the tests do not delete it."""
+    made = await make_hall(admin, api)
+    yield made
+    for person in made.people:
+        await person.close()
+
+
+@pytest.fixture
+async def browser(platform: Platform, admin: Console) -> AsyncIterator[Browser]:
+    """The console, signed in as super-admin."""
+    browser = await Browser(platform.base_url).sign_in(admin)
+    yield browser
+    await browser.http.aclose()
+
+
+@pytest.fixture(scope="session")
+async def ping(platform: Platform) -> AsyncIterator[Ping]:
+    """An integration from outside, which runs during the tests."""
+    made = Ping()
+    async with hosted(platform, made):
+        yield made

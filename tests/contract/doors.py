@@ -16,10 +16,12 @@ from schemathesis.specs.openapi.checks import (
 
 from deploy.local.apps import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+from libs.common.things import DIRECT
 from services.device.edge.service import LONGEST_POLL
 from services.gateway.routes import RouteTable
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, new_email
+from tests.contract.hall import add_custom
 from tests.e2e.platform import Platform
 
 CHECKS = [
@@ -29,6 +31,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 GATEWAY = "gateway"
+VALUE_TYPES = ("LONG", "DOUBLE", "STRING", "BOOLEAN", "BINARY")
 LONG_POLLS = range(1, LONGEST_POLL + 1)
 """Values of `wait` that are right, and that nobody has the time to try."""
 
@@ -42,6 +45,16 @@ class Person:
     id: str
     owned: dict[str, str]
     """Ids of what there is in the tenant, by the names that paths have for them."""
+    keys: list[str]
+    """Keys of custom entities, one of each value type."""
+
+
+def _is_id(value: Any) -> bool:
+    return (isinstance(value, str) and value.isdecimal()) or type(value) is int
+
+
+def _some(values: dict[str, Any]) -> Any:
+    return next(iter(values.values()))
 
 
 @dataclass
@@ -59,12 +72,26 @@ class Target:
         """Point a request at what exists, where the document allows anything."""
         given = case.path_parameters
         if case.method != "DELETE" and "/remove/" not in case.path:
-            there: dict[str, int | str] = {"device_id": self.device_id, **self.user.owned}
+            there: dict[str, int | str] = {**self.user.owned}
+            if not case.path.startswith("/device/{"):  # a console's
+                there["device_id"] = self.device_id
             given.update({name: there[name] for name in given.keys() & there})
         if case.path.startswith("/ingest/"):
             given["sn"] = self.sn
         if case.query.get("wait") in LONG_POLLS:
             case.query["wait"] = 0
+        if isinstance(case.body, dict):
+            self._aim_body(case.body)
+
+    def _aim_body(self, body: dict[str, Any]) -> None:
+        """Let generated values meet entities and parameters that exist."""
+        if _is_id(body.get("entity_id")):
+            body["entity_id"] = self.user.owned["entity_id"]
+        if isinstance(exchange := body.get("exchange"), dict) and exchange:
+            exchange[self.user.keys[len(exchange) % len(self.user.keys)]] = _some(exchange)
+        if isinstance(params := body.get("param_entities"), dict) and params:
+            body["integration"] = DIRECT
+            params[f"{DIRECT}.integration.add_device.sn"] = _some(params)
 
     def credentials(self, kind: Kind) -> dict[str, Any]:
         """What the gateway wants to see."""
@@ -170,5 +197,12 @@ async def _super_admin(platform: Platform) -> Person:
     for what in ("application", "dashboard"):
         made = await console.done("POST", f"/{what}", {"name": "fuzzed"})
         owned[f"{what}_id"] = made[f"{what}_id"]
+    device, sn = {"name": "fuzzed", "integration": DIRECT}, new_sn("FZ")
+    params = {f"{DIRECT}.integration.add_device.sn": sn}
+    assert (await console.ask("POST", "/device", device | {"param_entities": params})).is_success
+    found = await console.done("POST", "/device/search", {})
+    owned |= {"device_id": found["content"][0]["id"], "integration_id": DIRECT}
+    customs = [await add_custom(console, value_type=kind) for kind in VALUE_TYPES]
+    owned["entity_id"] = customs[0]["id"]
     await console.close()
-    return Person(console.token, tenant, console.id, owned)
+    return Person(console.token, tenant, console.id, owned, [one["key"] for one in customs])

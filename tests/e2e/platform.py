@@ -93,7 +93,8 @@ class Platform:
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                 ],
                 cwd=PROJECT_ROOT,
-                env=os.environ | {"THINGWAY_END_WITH_PARENT": "1"},
+                env=os.environ
+                | {"THINGWAY_END_WITH_PARENT": "1", "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

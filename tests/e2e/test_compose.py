@@ -1,4 +1,4 @@
-"""`docker-compose up --build --scale device=3` on a machine with nothing but a Docker engine.
+"""`docker-compose up --build --scale …` on a machine with nothing but a Docker engine.
 
 The images of the servers are `MONGO_IMAGE`, `NATS_IMAGE` and `REDIS_IMAGE` as for compose itself.
 """
@@ -17,6 +17,7 @@ import pytest
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.local.ready import Ready
+from tests.e2e.journey import browsing, travel
 from tests.e2e.platform import MODEL, PRODUCT, Application, Platform, listening
 
 pytestmark = [
@@ -29,9 +30,11 @@ pytestmark = [
     ),
 ]
 
-UP = ("up", "--build", "-d", "--scale", "device=3")
+REPLICAS = {"auth": 1, "device": 3, "device-ingest": 1, "gateway": 1, "management": 2}
+OURS = tuple(REPLICAS)
+SCALED = [f"--scale={service}={count}" for service, count in REPLICAS.items() if count > 1]
+UP = ("up", "--build", "-d", *SCALED)
 START_SECONDS = 420.0
-OURS = ("auth", "device", "device-ingest", "gateway")
 PROJECT = "thingway-e2e"
 
 
@@ -89,6 +92,11 @@ class Composed(Platform):
                 pytest.fail(self.run("logs", "--tail", "20"))
             time.sleep(0.5)
         self._ready = self.credentials()
+
+    def command(self, *words: str) -> Any:
+        """Run a `thingway` command as documented; return the JSON that it prints."""
+        run = ("run", "--rm", "--no-deps", "-T", "thingway")
+        return json.loads(self.run(*run, *words, "--json"))
 
     def credentials(self) -> Ready:
         """What the documented command prints."""
@@ -174,11 +182,17 @@ async def test_the_first_user_signs_in(composed: Composed):
         await console.close()
 
 
-def test_three_replicas_of_device_are_ready(composed: Composed):
-    """Every one of our containers is healthy, `device` three times."""
-    for service in OURS:
+async def test_the_whole_journey(composed: Composed):
+    """An existing console's order of calls, from the first registration to the last deletion."""
+    async with browsing(composed) as browser:
+        await travel(browser)
+
+
+def test_every_replica_is_ready(composed: Composed):
+    """Every one of our containers is healthy, those of scaled services too."""
+    for service, count in REPLICAS.items():
         found = composed.containers(service)
-        assert len(found) == (3 if service == "device" else 1)
+        assert len(found) == count
         for container in found:
             _until_healthy(composed, container["Id"])
 
@@ -238,9 +252,8 @@ def test_no_server_answers_without_a_login(composed: Composed, server: str):
 
 def test_the_thingway_command_works_on_it(composed: Composed):
     """Applications are made by the documented command."""
-    words = ("run", "--rm", "--no-deps", "-T", "thingway", "app")
-    made = json.loads(composed.run(*words, "create", "second", "--json"))
-    listed = json.loads(composed.run(*words, "list", "--json"))
+    made = composed.command("app", "create", "second")
+    listed = composed.command("app", "list")
     assert made["clientId"] in [one["clientId"] for one in listed]
 
 

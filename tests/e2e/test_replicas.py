@@ -1,75 +1,21 @@
 """Two replicas of every service: what is taken away is gone with the next request on each."""
 
 import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
-import httpx
 import pytest
 
-from deploy.local import ports, services
-from deploy.local.process import PROJECT_ROOT, base_environment
-from deploy.local.services import Doors, environment
-from tests.contract.console import PASSWORD, Console, new_name
-from tests.e2e.platform import Application, Platform, until
+from tests.contract.console import PASSWORD, Console, console_accepted, new_name
+from tests.contract.live import opened
+from tests.contract.ping import Ping, hosted
+from tests.e2e.platform import Application, Platform
+from tests.e2e.replicas import Replicas, replicas
 
-TURNS = 6
-"""How often each change is made and taken back, by either replica in turn."""
+pytestmark = pytest.mark.xdist_group("replicas")
 
-
-@contextlib.asynccontextmanager
-async def replicas(platform: Platform) -> AsyncIterator[str]:
-    """Start a second process of every service that users reach; give the second gateway's URL."""
-    state, served = platform.state, [one for one in services.SERVICES if one.upstream]
-    gateway = next(one for one in services.SERVICES if one.name == services.PUBLIC_SERVICE)
-    assert state.addresses is not None
-    chosen: list[int] = []
-    for _ in (*served, gateway):
-        chosen.append(ports.choose_free(chosen))
-    doors = Doors("127.0.0.1", chosen.pop(), platform.base_url, state.addresses.nats_url)
-    state.ports |= {one.name: port for one, port in zip(served, chosen, strict=True)}
-    with contextlib.ExitStack() as cleanup:
-        output = cleanup.enter_context((platform.directory.parent / "replicas.log").open("ab"))
-        for service in (*served, gateway):
-            child = subprocess.Popen(
-                [sys.executable, "-m", service.module],
-                cwd=PROJECT_ROOT,
-                env=base_environment(os.environ) | environment(service, state, doors),
-                stdout=output,
-                stderr=output,
-            )
-            cleanup.callback(child.wait)
-            cleanup.callback(child.terminate)
-        url = f"http://127.0.0.1:{doors.port}"
-        await until(lambda: _ready(url))
-        yield url
-
-
-async def _ready(url: str) -> bool:
-    with contextlib.suppress(httpx.HTTPError):
-        async with httpx.AsyncClient() as http:
-            return (await http.get(f"{url}/readyz")).status_code == 200
-    return False
-
-
-class Replicas:
-    """The super-admin at the platform's gateway and at the second one."""
-
-    def __init__(self, admins: list[Console]) -> None:
-        self.admins = admins
-
-    def turns(self) -> list[tuple[Console, Console]]:
-        """Who makes a change and who is asked first about it."""
-        first, second = self.admins
-        return [(first, second), (second, first)] * (TURNS // 2)
-
-    async def statuses(self, asked: Console, token: str, path: str) -> set[int]:
-        """What a GET answers, at the replica that did not make the change and then at the other."""
-        order = sorted(self.admins, key=lambda admin: admin is not asked)
-        return {(await admin.ask("GET", path, token=token)).status_code for admin in order}
+REPORTS = 25
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +148,61 @@ async def _token(console: Console, application: dict[str, Any]) -> str:
     }
     answer = await console.http.post("/oauth/token", data=form)
     return str(answer.json()["data"]["access_token"]) if answer.status_code == 200 else ""
+
+
+async def test_a_socket_on_either_sees_every_change_once(
+    both: Replicas, application: Application
+) -> None:
+    """Reports over MQTT are told by both replicas, each exactly once, to every socket."""
+    device = await application.add_device()
+    keys = [f"direct.device.{device.sn}.{name}" for name in ("counter", "led")]
+    async with contextlib.AsyncExitStack() as stack:
+        sockets = [
+            await stack.enter_async_context(opened(admin)) for admin in both.admins for _ in "ab"
+        ]
+        for socket in sockets:
+            await socket.subscribe(*keys)
+        mqtt = await stack.enter_async_context(device.mqtt())
+        for at in range(REPORTS):
+            await mqtt.report({"counter": at, "led": at % 2 == 0})
+        for socket in sockets:
+            told = [await socket.told() for _ in range(REPORTS)]
+            assert sorted(told, key=lambda one: one[keys[0]]) == [
+                {keys[0]: at, keys[1]: at % 2 == 0} for at in range(REPORTS)
+            ]
+        for socket in sockets:  # and nothing comes twice
+            await socket.beats()
+
+
+async def test_a_change_on_one_is_told_and_shown_by_the_other(both: Replicas) -> None:
+    """A custom entity that is set at one replica: pushed by both, and read at either at once."""
+    made = await both.admins[0].done("POST", "/entity", {
+        "identifier": uuid4().hex, "name": "Level", "type": "PROPERTY", "access_mod": "RW",
+        "value_type": "LONG", "value_attribute": {},
+    })  # fmt: skip
+    async with opened(both.admins[0]) as one, opened(both.admins[1]) as two:
+        for socket in (one, two):
+            await socket.subscribe(made["key"])
+        for at, (maker, asked) in enumerate(both.turns()):
+            body = {"exchange": {made["key"]: at}}
+            console_accepted(await maker.ask("POST", "/entity/property/update", body), data=False)
+            assert (await asked.done("GET", f"/entity/{made['id']}/status"))["value"] == at
+            for socket in (one, two):
+                assert await socket.told() == {made["key"]: at}
+
+
+async def test_an_integration_is_there_for_both_at_once(both: Replicas, platform: Platform) -> None:
+    """Announced once, it is listed and adds devices at either replica with the next request."""
+    for at, (maker, asked) in enumerate(both.turns()):
+        ping = Ping(f"ping-{uuid4().hex[:8]}")
+        name = ping.manifest.id
+        assert await both.statuses(asked, asked.token, f"/integration/{name}") == {404}
+        async with hosted(platform, ping):
+            for admin, host in ((asked, 1), (maker, 2)):
+                listed = await admin.done("POST", "/integration/search", {"device_addable": True})
+                assert name in {one["id"] for one in listed}
+                params = {f"{name}.integration.add_device.ip": f"10.{at}.{host}.1"}
+                body = {"name": "Host", "integration": name, "param_entities": params}
+                console_accepted(await admin.ask("POST", "/device", body), data=False)
+            detail = await asked.done("GET", f"/integration/{name}")
+            assert detail["device_count"] == 2

@@ -83,6 +83,8 @@ class BatchConsumer:
     """Only messages of subjects that match; empty means all of the stream."""
     subjects: tuple[str, ...] = ()
     """The same for several."""
+    from_now: bool = False
+    """Pass over what the stream had before there was this consumer."""
     fleeting: bool = False
     """Begin with what comes from now on, and be forgotten soon after nobody asks any more.
 
@@ -174,6 +176,7 @@ class BatchConsumer:
             log.warning("consumer %s could not hand back: %r", self.durable, error)
 
     async def _ensure(self) -> None:
+        new = self.fleeting or self.from_now
         config = ConsumerConfig(
             name=self.durable,
             durable_name=self.durable,
@@ -182,7 +185,7 @@ class BatchConsumer:
             max_ack_pending=200_000,
             filter_subject=self.subject or None,
             filter_subjects=list(self.subjects) or None,
-            deliver_policy=DeliverPolicy.NEW if self.fleeting else DeliverPolicy.ALL,
+            deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
             inactive_threshold=FLEETING if self.fleeting else None,
         )
         try:

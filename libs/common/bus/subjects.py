@@ -36,6 +36,11 @@ def auth_event(tenant: str, what: str) -> str:
     return f"event.{tenant}.auth.{what}"
 
 
+def workflow_event(tenant: str, flow_id: int, what: str) -> str:
+    """`event.{tenant}.workflow.{flowId}.finished`."""
+    return f"event.{tenant}.workflow.{flow_id}.{what}"
+
+
 def dead_uplink(sn: str) -> str:
     """`dead.uplink.{sn}`: what a device said and we refused."""
     return f"dead.uplink.{sn}"

@@ -19,6 +19,7 @@ from libs.common.bus.subjects import (
     service_event,
     task_event,
     thing_event,
+    workflow_event,
 )
 from libs.common.contracts import events
 
@@ -30,6 +31,7 @@ _PARAMETERS = {
     "deviceId": "The device's id, a number",
     "thingId": "The id of an integration's own thing or of a custom entity, a number",
     "taskId": "The task's id, a number",
+    "flowId": "The flow's id, a number",
     "object": "`user`, `role`, `menu`, `application`, `tenant` or `session`",
     "action": "What was done to it, such as `created`, `updated`, `deleted`",
     "sn": "The device's serial number",
@@ -85,6 +87,11 @@ CHANNELS = (
     Channel(_service("replied"), events.ServiceReplied, "The device answered, or its time ended"),
     Channel(_task("created"), events.TaskCreated, "A configuration or property update was asked"),
     Channel(_task("finished"), events.TaskFinished, "It ended, with the outcome of each setting"),
+    Channel(
+        workflow_event("{tenant}", "{flowId}", "finished"),  # type: ignore[arg-type]
+        events.WorkflowFinished,
+        "A run of a flow has ended, well or not",
+    ),
     Channel(
         auth_event("{tenant}", "{object}.{action}"),
         events.AccountChanged,

@@ -84,3 +84,50 @@ class ThingEntities(msgspec.Struct):
     """Answer of `integration_entities`: parents, each followed by its children."""
 
     entities: list[ThingEntity]
+
+
+VALUES = "rpc.device.entity_values"
+UPDATE = "rpc.device.update_entities"
+CALL = "rpc.device.call_service"
+
+
+class ReadEntities(msgspec.Struct):
+    """`entity_values`: latest values."""
+
+    tenant: str
+    keys: list[str]
+
+
+class EntityValues(msgspec.Struct):
+    """Answer of `entity_values`: null for one without a value, what is unknown is left out."""
+
+    values: dict[str, Any]
+
+
+class UpdateEntities(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """`update_entities`: set properties, by key; what is no writable property is passed over."""
+
+    tenant: str
+    exchange: dict[str, Any]
+    hops: int = 0
+    """Of what the values lead to (`libs.common.bus.hops`)."""
+
+
+class UpdatedEntities(msgspec.Struct):
+    """Answer of `update_entities`: the keys that were set; a device's when it answers."""
+
+    keys: list[str]
+
+
+class CallServices(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """`call_service`: services by the keys of their inputs, or by their own."""
+
+    tenant: str
+    exchange: dict[str, Any]
+    hops: int = 0
+
+
+class CalledServices(msgspec.Struct):
+    """Answer of `call_service`: the outputs of all that were called, by name."""
+
+    outputs: dict[str, Any]

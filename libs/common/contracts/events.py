@@ -153,6 +153,26 @@ class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     after: dict[str, Any] | None = None
 
 
+class WorkflowFinished(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`workflow.{flowId}.finished`: a run of a flow has ended."""
+
+    event_id: str
+    created_at: int
+    tenant: str
+    flow_id: int
+    run_id: int
+    """Id of its entry in the flow's log."""
+    version: int
+    """Of the design that ran."""
+    status: Literal["SUCCESS", "ERROR"]
+    started_at: int
+    """ms."""
+    time_cost: int
+    """ms."""
+    error: str = ""
+    """Why it failed."""
+
+
 class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
     """`dead.uplink.{sn}`: what a device said and was refused whole."""
 

@@ -24,6 +24,8 @@ BUILT_IN = ("system", "direct", "simulator", "openapi-client")
 
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
 """One token of a subject and the beginning of entity keys."""
+Tenant = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+"""One token of a subject."""
 IdentifierText = Annotated[
     str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@#$\-/\[\]]+$")
 ]
@@ -87,7 +89,7 @@ class KnownIntegrations(msgspec.Struct):
 class AddDevice(msgspec.Struct, rename="camel", kw_only=True):
     """`add_device`: make ready for a device, and say what it is. Nothing is stored yet."""
 
-    tenant: str
+    tenant: Tenant
     user_id: int
     name: str
     params: dict[str, Any]
@@ -109,7 +111,7 @@ class NewDevice(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """A device of the integration."""
 
-    tenant: str
+    tenant: Tenant
     device_id: int
     identifier: str
     name: str = ""
@@ -120,7 +122,7 @@ class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 class CallService(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`call`: a service of the integration itself, with inputs validated against its TSL."""
 
-    tenant: str
+    tenant: Tenant
     thing_id: int
     service_id: str
     inputs: dict[str, Any] = {}
@@ -140,7 +142,7 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
     is what people are answered.
     """
 
-    tenant: str
+    tenant: Tenant
     thing_id: int
     properties: dict[str, Any]
 
@@ -159,7 +161,7 @@ class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
 class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.report.{integration}`: a device of the integration reports."""
 
-    tenant: str
+    tenant: Tenant
     identifier: str
     properties: dict[str, Any]
     ts: int | None = None
@@ -171,7 +173,7 @@ class TellReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.event.{integration}`: an event of a device."""
 
-    tenant: str
+    tenant: Tenant
     identifier: str
     event_id: str
     outputs: dict[str, Any] = {}
@@ -181,7 +183,7 @@ class TellEvent(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.reply.{integration}`: what became of a command."""
 
-    tenant: str
+    tenant: Tenant
     identifier: str
     command_id: int | str
     status: Literal["SUCCESS", "FAILED"]
@@ -192,7 +194,7 @@ class TellReply(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True
 class TellOwnReport(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`rpc.device.own_report.{integration}`: properties of the integration itself changed."""
 
-    tenant: str
+    tenant: Tenant
     properties: dict[str, Any]
 
 
@@ -213,7 +215,7 @@ class ListedDevices(msgspec.Struct):
 class GetTsl(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.device.get_tsl.{integration}`: the TSL of a device of the integration."""
 
-    tenant: str
+    tenant: Tenant
     identifier: str
 
 
@@ -226,7 +228,7 @@ class GotTsl(msgspec.Struct):
 class GetOwnValues(msgspec.Struct):
     """`rpc.device.own_values.{integration}`: latest values of the integration itself."""
 
-    tenant: str
+    tenant: Tenant
 
 
 class OwnValues(msgspec.Struct, rename="camel"):
@@ -243,7 +245,7 @@ class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
     `additional`; the answer is a `DeviceRef`. Of ours only: no login from outside may do it.
     """
 
-    tenant: str
+    tenant: Tenant
     name: str
     device: NewDevice
 

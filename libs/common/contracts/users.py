@@ -1,6 +1,24 @@
-"""What the operator asks `auth` about users: `rpc.auth.{create_user|reset_user_password}`."""
+"""What `auth` is asked about users.
+
+The operator asks `rpc.auth.{create_user|reset_user_password}`, services `describe_users`.
+"""
 
 import msgspec
+
+DESCRIBE = "rpc.auth.describe_users"
+
+
+class DescribeUsers(msgspec.Struct):
+    """`describe_users`: those of a tenant with these ids."""
+
+    tenant: str
+    ids: list[int]
+
+
+class DescribedUsers(msgspec.Struct):
+    """Answer of `describe_users`: nicknames by id, as text; who is unknown is left out."""
+
+    nicknames: dict[str, str]
 
 
 class CreateUser(msgspec.Struct, rename="camel"):

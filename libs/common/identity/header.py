@@ -37,7 +37,14 @@ def _encode(raw: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    """The bytes of `text`; raise `ValueError` unless it is their one and only spelling.
+
+    The decoder passes over strange characters and over the bits that the last one has too many.
+    """
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encode(raw) != text:
+        raise ValueError("this is not base64url as it is made here")
+    return raw
 
 
 def make_keys() -> tuple[str, str]:

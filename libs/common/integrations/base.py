@@ -11,6 +11,7 @@ from libs.common.contracts.integrations import (
     ServiceResult,
 )
 from libs.common.errors import MethodNotAllowed
+from libs.common.integrations.things import IntegrationThings
 
 
 class Integration:
@@ -22,6 +23,8 @@ class Integration:
     """
 
     manifest: Manifest
+    things: IntegrationThings
+    """What it tells and asks of its devices and of itself; given by its host."""
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         """Make ready for a device and say what it is; the platform stores it then."""

@@ -38,7 +38,7 @@ class IntegrationHost:
         self._rpc.offer("updated", PropertiesUpdated, self._updated)
         self._rpc.offer("command", DeviceCommand, self._command)
         self._announcing: asyncio.Task[None] | None = None
-        self.things = IntegrationThings(self._client, manifest.id)
+        self.things = integration.things = IntegrationThings(self._client, manifest.id)
         """What the integration tells and asks."""
 
     async def start(self) -> None:

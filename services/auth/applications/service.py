@@ -19,6 +19,7 @@ from services.auth.applications.schemas import (
 )
 from services.auth.audit.schemas import Deed
 from services.auth.changes import Change
+from services.auth.names import checked_name
 from services.auth.secret_hash import new_secret, secret_hash
 
 R = TypeVar("R")
@@ -90,7 +91,8 @@ class ApplicationService:
         Raises `InvalidInput`, `Conflict`, and `NotFound` when there is no such tenant.
         """
         tenant = caller.principal.tenant
-        name, allowed = _name(wanted.name), allow_list(wanted.allowed_addresses)
+        name = checked_name(wanted.name, "name", MAX_NAME)
+        allowed = allow_list(wanted.allowed_addresses)
         if not await self._tenants.exists(tenant):
             raise NotFound(f"there is no tenant {tenant!r}", field="tenant")
         secret = new_secret()
@@ -136,7 +138,7 @@ class ApplicationService:
         Without events its connections to the bus end. Raises `InvalidInput`, `NotFound`
         and `Conflict`.
         """
-        name = _name(wanted.name)
+        name = checked_name(wanted.name, "name", MAX_NAME)
 
         def alter(before: StoredApplication) -> StoredApplication:
             events = before.events if wanted.events is None else wanted.events
@@ -242,17 +244,6 @@ def _deed(action: str, before: StoredApplication, after: StoredApplication) -> D
 
 def _part(whole: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
     return {name: whole[name] for name in names} or None
-
-
-def _name(text: str) -> str:
-    name = text.strip()
-    if not name:
-        raise InvalidInput("must not be blank", field="name")
-    if len(name) > MAX_NAME:
-        raise InvalidInput(f"must have at most {MAX_NAME} characters", field="name")
-    if not name.isprintable():
-        raise InvalidInput("must not have control characters", field="name")
-    return name
 
 
 def _with_secret(application: StoredApplication, secret: str) -> ApplicationSecret:

@@ -17,6 +17,8 @@ from services.auth.names import checked_name
 
 MAX_CODE = 127
 """Most characters of a code or name."""
+DEEPEST = 16
+"""Most entries one below the other. Consoles show three; answers nest as deep as the tree."""
 
 
 class Store(Protocol):
@@ -116,6 +118,11 @@ class MenuService:
             raise NotFound(f"there is no menu {parent_id}", field="parent_id")
         if parent.type is not MenuType.MENU:
             raise _refused("a function has no children", "parent_id")
+        depth = 1
+        while parent is not None and parent.parent_id is not None:
+            parent, depth = await self._store.get(tenant, parent.parent_id, change), depth + 1
+        if depth >= DEEPEST:
+            raise _refused(f"the tree is at most {DEEPEST} entries deep", "parent_id")
 
     async def _check_leaf(self, tenant: str, menu_id: int, field: str, change: Change) -> None:
         if await self._store.has_children(tenant, menu_id, change):

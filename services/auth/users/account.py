@@ -6,7 +6,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.contracts.users import (
+    CreateUser,
+    DescribedUsers,
+    DescribeUsers,
+    UserPassword,
+    UserRefByEmail,
+)
 from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenticated
 from libs.common.identity import Caller
 from services.auth.changes import Change, Changes, operator
@@ -67,6 +73,11 @@ class AccountService:
         self._hashes = hashes
         self._users = users
         self._throttle = throttle
+
+    async def describe(self, wanted: DescribeUsers) -> DescribedUsers:
+        """Answer services, which show people by their nicknames."""
+        found = await self._store.some(wanted.tenant, wanted.ids, None)
+        return DescribedUsers({str(user.id): user.nickname for user in found})
 
     async def has_users(self, tenant: str) -> bool:
         """Tell whether a tenant's registration is closed; raise `NotFound` without the tenant."""

@@ -2,14 +2,15 @@
 
 from libs.common.bus import RpcClient, RpcServer
 from libs.common.contracts.names import DEVICES, DescribedDevices, DescribeDevices
-from libs.common.contracts.users import CreateUser, UserRefByEmail
+from libs.common.contracts.users import CreateUser, DescribeUsers, UserRefByEmail
 from services.auth.users.account import AccountService
 
 
 def offer_users(rpc: RpcServer, service: AccountService) -> None:
-    """Offer the operator's operations on users as `rpc.auth.…`."""
+    """Offer the operator's operations on users as `rpc.auth.…`, and what services ask."""
     rpc.offer("create_user", CreateUser, service.create)
     rpc.offer("reset_user_password", UserRefByEmail, service.reset_password)
+    rpc.offer("describe_users", DescribeUsers, service.describe)
 
 
 class DeviceNames:

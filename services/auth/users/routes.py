@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer, ids_of
 from libs.common.http.guards import super_admins, users
-from libs.common.http.request import caller_of, principal_of
+from libs.common.http.request import caller_of, principal_of, request_id_of
 from services.auth.menus.schemas import ShownMenu
 from services.auth.menus.tree import flat
 from services.auth.users.directory import UserDirectory
@@ -18,6 +18,7 @@ from services.auth.users.schemas import (
     DeleteUsers,
     EditUser,
     Permission,
+    PermissionAnswer,
     RegisterUser,
     SetStatus,
     ShownUser,
@@ -108,10 +109,12 @@ async def list_user_menus(
 @post("/user/members/{user_id:str}/permission", **_USER)
 async def ask_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
-) -> Answer[Permission]:
+) -> PermissionAnswer:
     """Tell whether a user has a resource, by itself or by its integration."""
-    tenant = principal_of(request).tenant
-    return answer(request, Permission(await directory.has_permission(tenant, user_id, data)))
+    held = await directory.has_permission(principal_of(request).tenant, user_id, data)
+    return PermissionAnswer(
+        data=Permission(held), request_id=request_id_of(request), has_permission=held
+    )
 
 
 ROUTES = (

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from libs.common.contracts.access import ResourceType
-from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.console import Answer, Ids, PageRequest, Shown
 from libs.common.identity import Kind, Principal
 from services.auth.audit.schemas import Subject
 from services.auth.menus.schemas import MenuNode
@@ -141,5 +141,11 @@ class TenantStatus(msgspec.Struct):
 
 class Permission(msgspec.Struct):
     """Whether a user has a resource."""
+
+    has_permission: bool
+
+
+class PermissionAnswer(Answer[Permission], kw_only=True):
+    """The field at top level, as specified, and in `data`, where clients of the field read it."""
 
     has_permission: bool

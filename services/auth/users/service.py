@@ -159,7 +159,7 @@ class UserService:
                 return 0
             await self._store.delete(tenant, [user.id for user in users], change.session)
             for user in users:
-                change.record(Deed(action="deleted", subject=user.subject, before=_told(user)))
+                change.record(Deed(action="deleted", subject=user.subject, before=_whole(user)))
             await self._shut_out(change, [raised(user) for user in users], field)
             return len(users)
 
@@ -186,7 +186,7 @@ class UserService:
 
 def created(user: StoredUser) -> Deed:
     """The deed that added a user."""
-    return Deed(action="created", subject=user.subject, after=_told(user))
+    return Deed(action="created", subject=user.subject, after=_whole(user))
 
 
 def unknown_user(user_id: int) -> NotFound:
@@ -210,6 +210,11 @@ def _refuse_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
     principal = caller.principal
     if int(principal.subject) in ids:
         raise MalformedRequest(f"you cannot {verb} yourself", field=field)
+
+
+def _whole(user: StoredUser) -> dict[str, Any]:
+    """All that comes and goes with a user: whoever registers first gets a role with it."""
+    return {**_told(user), "roleIds": list(user.roles)}
 
 
 def _told(user: StoredUser) -> dict[str, Any]:

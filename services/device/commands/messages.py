@@ -6,6 +6,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry
+from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
 from libs.common.contracts.events import (
     PropertiesReported,
@@ -67,9 +68,10 @@ def to_device(command: Command) -> list[OutboxEntry]:
     """
     subject = down_command(command.sn)
     payload = msgspec.json.encode(command.wire())
+    plain = QOS_1 | hops_header(command.hops)
     return [
         OutboxEntry(f"$MQTT.msgs.{subject}", payload, headers=QOS_1),
-        OutboxEntry(subject, payload, stream=False, headers=QOS_1),
+        OutboxEntry(subject, payload, stream=False, headers=plain),
     ]
 
 
@@ -108,4 +110,5 @@ def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
         properties=command.payload["properties"],
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
-    return OutboxEntry(subject, msgspec.json.encode(body))
+    headers = hops_header(command.hops)
+    return OutboxEntry(subject, msgspec.json.encode(body), headers=headers)

@@ -45,6 +45,8 @@ class Command:
     expires_at: datetime
     user_id: int | None = None
     """Who asked for it, when that was a user."""
+    hops: int = 0
+    """How many flows have led to it (`libs.common.bus.hops`)."""
     carrier: str | None = None
     """The integration that carries it to the device; None when it goes there directly."""
     status: TaskStatus = "PENDING"

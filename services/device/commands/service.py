@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from libs.common.bus import OutboxEntry
+from libs.common.bus.hops import current_hops
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
@@ -210,6 +211,7 @@ class CommandService:
                 tenant=draft.thing.tenant,
                 application_id=principal.application_id if applies else None,
                 user_id=None if applies else principal.user_id,
+                hops=current_hops(),
                 kind=draft.kind,
                 payload=draft.payload,
                 profile=draft.thing.profile,

@@ -11,6 +11,7 @@ from libs.common.identity.grants import GrantReader
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from services.device.console.adding import DeviceAdder
+from services.device.console.bringing import DeviceBringer
 from services.device.console.deleting import DeviceDeleter
 from services.device.console.routes import ROUTER as DEVICE_ROUTES
 from services.device.console.service import ConsoleDevices
@@ -27,8 +28,9 @@ from services.device.entities.service import EntityService
 from services.device.entities.values import EntityValues
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.calls import DEVICE_SECONDS, IntegrationCallsOverRpc
+from services.device.integrations.completing import OwnThingsOfAll
 from services.device.integrations.known import IntegrationsOverRpc
-from services.device.integrations.store import tsl_of
+from services.device.integrations.store import IntegrationThings, tsl_of
 from services.device.names.messages import offer_names
 from services.device.names.service import DeviceNames
 from services.device.names.store import DeviceNameStore
@@ -45,6 +47,8 @@ class Shared:
     entities: EntityService
     grants: GrantReader
     integrations: IntegrationsOverRpc
+    bringer: DeviceBringer
+    own: OwnThingsOfAll
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServe
     models, store = Models(database), DeviceStore(mongo, outbox)
     directory = EntityDirectory(database, models)
     entities = EntityService(directory, grants, integrations, EntityValues(database))
-    search = EntitySearch(EntitySearchStore(database), models, directory, grants, integrations)
+    ids = IdAllocator(database, "things")
+    own = OwnThingsOfAll(integrations, IntegrationThings(database, ids))
+    search = EntitySearch(EntitySearchStore(database), models, directory, grants, integrations, own)
     devices = ConsoleDevices(
         ConsoleStore(database, store),
         grants,
@@ -72,13 +78,12 @@ def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServe
         CredentialsOverRpc(client),
     )
     calls = IntegrationCallsOverRpc(IntegrationClient(client), DEVICE_SECONDS)
+    bringer = DeviceBringer(store, ids, ProductService(ProductStore(mongo)))
     adder = DeviceAdder(
         integrations=integrations,
         tsl_of=lambda found: tsl_of(found.manifest),
         adders=calls,
-        devices=store,
-        ids=IdAllocator(database, "things"),
-        products=ProductService(ProductStore(mongo)),
+        bringer=bringer,
         grants=grants,
     )
     deleter = DeviceDeleter(
@@ -100,5 +105,5 @@ def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServe
             "entities": entities,
             "entity_search": search,
         },
-        Shared(directory, entities, grants, integrations),
+        Shared(directory, entities, grants, integrations, bringer, own),
     )

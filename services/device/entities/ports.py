@@ -29,6 +29,13 @@ class Entities(Protocol):
         """The things that devices of a tenant are."""
 
 
+class OwnThings(Protocol):
+    """Knows which integrations there are."""
+
+    async def complete(self, tenant: str) -> None:
+        """Make the own things of integrations that a tenant lacks."""
+
+
 class Values(Protocol):
     """Knows the latest values."""
 

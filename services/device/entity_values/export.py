@@ -51,8 +51,8 @@ class EntityExport:
         does not see, `Forbidden` for a user without any grant.
         """
         wanted = ids_of(ids)
-        if len(wanted) > MOST_EXPORTED:
-            raise InvalidInput(f"must be at most {MOST_EXPORTED}", field="ids")
+        if not 1 <= len(wanted) <= MOST_EXPORTED:
+            raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
         span = self._history.span(start, end)
         entities = await self._entities.find_all(principal, wanted)
         integrations = await self._integrations.known()

@@ -28,8 +28,8 @@ LONGEST_LIST = 10_000
 """Most items of an answer without pages, the newest ones unless another order is asked."""
 DIGITS = Decimal("1e-8")
 """What the mean of DOUBLEs is rounded to, half to even."""
-EXACT = Decimal(10) ** 15
-"""From here on a double has no such digits."""
+EXACT = 1e15
+"""From here on a double has no such digits; decimals, as they are written, have 15."""
 
 
 class Finder(Protocol):
@@ -136,15 +136,20 @@ def _total(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggre
     """The sum, or the mean: that of LONGs as it is, that of DOUBLEs rounded."""
     if not rows:
         return Aggregate()
-    kind, total = entity.member.value_type, rows[0]["v"].to_decimal()
+    kind, total = entity.member.value_type, rows[0]["v"]
     value: int | float
     if body.aggregate_type == "SUM":
-        value = int(total) if kind == "LONG" else float(total)
+        value = total if kind == "LONG" else float(f"{total:.15g}")
     else:
         mean = total / rows[0]["n"]
-        rounds = kind == "DOUBLE" and abs(mean) < EXACT
-        value = float(mean.quantize(DIGITS, ROUND_HALF_EVEN) if rounds else mean)
+        value = _rounded(mean) if kind == "DOUBLE" else mean
     return Aggregate(value=value, value_type=kind)
+
+
+def _rounded(mean: float) -> float:
+    if not abs(mean) < EXACT:
+        return mean
+    return float(Decimal(f"{mean:.15g}").quantize(DIGITS, ROUND_HALF_EVEN))
 
 
 def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:

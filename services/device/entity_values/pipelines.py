@@ -1,6 +1,6 @@
 """The pipelines of aggregates: every partition is folded by itself, then the folds are.
 
-Sums run in decimals, where a double has its 15 digits, so that 0.1 and 0.2 make 0.3.
+MongoDB adds doubles with a remainder, so that a sum of a million of them has all its digits.
 """
 
 from typing import Any, Literal
@@ -53,7 +53,7 @@ def _fold(scan: Scan, value: Any, wanted: AggregateOf) -> Stages:
         case "MIN" | "MAX":
             group["v"] = {f"${wanted.lower()}": value}
         case "TOTAL":
-            group |= {"v": {"$sum": {"$toDecimal": value}}, "n": {"$sum": 1}}
+            group |= {"v": {"$sum": value}, "n": {"$sum": 1}}
         case "COUNT" | "DISTINCT":
             group |= {"_id": value, "n": {"$sum": 1}}
     return [{"$match": scan.match}, {"$group": group}]

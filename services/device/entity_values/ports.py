@@ -67,6 +67,11 @@ class IntegrationCalls(Protocol):
     ) -> None:
         """Say that people changed properties of the integration."""
 
+    async def entrust(
+        self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
+    ) -> None:
+        """Say the same with secrets among them; raises when it was not heard."""
+
     async def call(
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:

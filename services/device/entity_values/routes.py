@@ -73,9 +73,9 @@ async def export_history(
     request: HttpRequest,
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
-        list[Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]],
+        list[Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]] | None,
         QueryParameter(description="Entity ids, each as a parameter of its own"),
-    ],
+    ] = None,
     start_timestamp: Time = None,
     end_timestamp: Time = None,
     start: Annotated[int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TS)] = None,
@@ -84,7 +84,7 @@ async def export_history(
     """CSV: the values that entities had, those of each the newest first, times in UTC."""
     lines = await entity_export.rows(
         principal_of(request),
-        ids,
+        ids or [],
         start if start_timestamp is None else start_timestamp,
         end if end_timestamp is None else end_timestamp,
     )

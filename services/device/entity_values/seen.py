@@ -6,6 +6,7 @@ from libs.common.errors import Forbidden, InvalidInput
 from libs.common.identity import Principal
 from libs.common.things import SYSTEM
 from services.device.console.service import GrantsOf
+from services.device.entities.ports import OwnThings
 from services.device.entities.things import Entity
 from services.device.entity_values.ports import Keys
 
@@ -16,9 +17,10 @@ MOST_KEYS = 1000
 class SeenEntities:
     """Finds entities by key on behalf of users."""
 
-    def __init__(self, keys: Keys, grants: GrantsOf) -> None:
+    def __init__(self, keys: Keys, grants: GrantsOf, own: OwnThings) -> None:
         self._keys = keys
         self._grants = grants
+        self._own = own
 
     async def of(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
         """The entities of `keys` that the user sees; custom ones every user does.
@@ -28,6 +30,7 @@ class SeenEntities:
         """
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
+        await self._own.complete(principal.tenant)
         found = await self._keys.by_keys(principal.tenant, keys)
         shared = {key: one for key, one in found.items() if one.thing.integration == SYSTEM}
         if len(shared) == len(keys):

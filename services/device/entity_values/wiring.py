@@ -87,7 +87,7 @@ def _writing(parts: Parts) -> Mapping[str, Any]:
     base, shared = parts.base, parts.shared
     seconds = base.settings.service_call_timeout
     calls = IntegrationCallsOverRpc(IntegrationClient(parts.client), seconds)
-    seen = SeenEntities(shared.directory, shared.grants)
+    seen = SeenEntities(shared.directory, shared.grants, shared.own)
     writer = EntityWriter(
         entities=seen,
         devices=parts.things,
@@ -119,6 +119,7 @@ def _offer(parts: Parts, own: IntegrationThings) -> None:
         presence=parts.presence,
         catalogue=parts.products,
         latest=base.latest,
+        bringer=parts.shared.bringer,
         retention_ms=base.settings.retention_days * DAY_MS,
     )
     offer_tells(parts.rpc, tells, OwnEntities(integrations, own, base.latest))

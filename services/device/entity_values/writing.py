@@ -54,8 +54,12 @@ class EntityWriter:
         if drafts:
             await self._commands.issue(principal, drafts)
         for thing, values in others:
-            await self._speaker.report(thing, values)
-            if thing.integration != SYSTEM:
+            shown = _shown(thing, values)
+            if shown:
+                await self._speaker.report(thing, shown)
+            if len(shown) < len(values):
+                await self._integrations.entrust(thing.integration, thing.tenant, thing.id, values)
+            elif thing.integration != SYSTEM:
                 await self._integrations.updated(thing.integration, thing.tenant, thing.id, values)
 
     async def _drafts(self, tenant: str, wanted: list[Writing]) -> list[Draft]:
@@ -81,3 +85,15 @@ class EntityWriter:
         if faults:
             raise refused(writing.thing, "", faults)
         return thing, values
+
+
+def _shown(thing: Thing, values: dict[str, Any]) -> dict[str, Any]:
+    """Those that may be stored: what people may only write of an integration is a secret."""
+    if thing.integration == SYSTEM:
+        return values
+    modes = {name: thing.tsl.property(name) for name in values}
+    return {
+        name: value
+        for name, value in values.items()
+        if (spec := modes[name]) is None or spec.access_mode != "W"
+    }

@@ -44,6 +44,16 @@ class IntegrationCallsOverRpc:
         except (Unavailable, UpstreamTimeout) as error:
             log.warning("integration %s has not heard of an update: %s", integration, error)
 
+    async def entrust(
+        self, integration: str, tenant: str, thing_id: int, properties: dict[str, Any]
+    ) -> None:
+        """Say that people changed properties, secrets among them, which are kept nowhere else.
+
+        Raises what the integration refuses with, and what says that it was not told.
+        """
+        change = PropertiesUpdated(tenant=tenant, thing_id=thing_id, properties=properties)
+        await self._client.ask(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
+
     async def call(
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:

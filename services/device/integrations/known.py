@@ -46,14 +46,21 @@ class IntegrationsOverRpc:
         return self._found
 
     async def find(self, integration: str) -> Integration | None:
-        """One of them, there or silent; None when it was never announced."""
-        return (await self.all()).get(integration)
+        """One of them, there or silent; None when it was never announced.
+
+        Who is not there may have come this moment, so that is asked again.
+        """
+        found = (await self.all()).get(integration)
+        if found is None or not found.alive:
+            self._until = 0.0
+            found = (await self.all()).get(integration)
+        return found
 
     async def carries(self, integration: str) -> bool:
         """Whether commands to its devices go to the integration."""
         if integration == DIRECT:
             return False
-        found = await self.find(integration)
+        found = (await self.all()).get(integration)
         return found is not None and found.manifest.carries_commands
 
     async def known(self) -> Mapping[str, Shown]:

@@ -13,6 +13,7 @@ from libs.common.contracts.integrations import (
     GetOwnValues,
     GetTsl,
     ListDevices,
+    PutDevice,
     TellEvent,
     TellOwnReport,
     TellReply,
@@ -76,4 +77,5 @@ def offer_tells(rpc: RpcServer, tells: IntegrationTells, entities: IntegrationEn
     rpc.offer_each("list_devices", ListDevices, tells.list_devices)
     rpc.offer_each("get_tsl", GetTsl, tells.get_tsl)
     rpc.offer_each("own_values", GetOwnValues, tells.own_values)
+    rpc.offer_each("put_device", PutDevice, tells.put_device)
     rpc.offer("integration_entities", DescribeIntegrationEntities, entities.describe)

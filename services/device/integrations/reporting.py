@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import Bus, Outgoing
+from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry import inject_context
@@ -19,9 +20,12 @@ class Reporter:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def say(self, thing: Thing, channel: str, payload: bytes) -> None:
-        """Say it; accepted when this returns."""
-        await self._publish(thing, channel, payload, {})
+    async def say(
+        self, thing: Thing, channel: str, payload: bytes, message_id: str | None = None
+    ) -> None:
+        """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
+        known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
+        await self._publish(thing, channel, payload, {}, known_as)
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties as of now; they are stored and in force when this returns.
@@ -37,7 +41,13 @@ class Reporter:
             raise InvalidInput(outcome.refused, field="properties")
 
     async def _publish(
-        self, thing: Thing, channel: str, payload: bytes, headers: dict[str, str]
+        self,
+        thing: Thing,
+        channel: str,
+        payload: bytes,
+        headers: dict[str, str],
+        message_id: str | None = None,
     ) -> None:
         inject_context(headers)
-        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, None, headers)])
+        headers |= hops_header(current_hops())
+        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, message_id, headers)])

@@ -16,6 +16,7 @@ from libs.common.contracts.integrations import (
     ListDevices,
     ListedDevices,
     OwnValues,
+    PutDevice,
     TellEvent,
     TellOwnReport,
     TellReply,
@@ -24,6 +25,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
+from services.device.console.bringing import Brought
 from services.device.devices.ports import Device
 from services.device.edge.checking import Check, check_event, check_reply, check_report
 from services.device.reports.uplink import MAX_PAYLOAD
@@ -69,8 +71,8 @@ class Directory(Protocol):
 class Speaker(Protocol):
     """Speaks for things."""
 
-    async def say(self, thing: Thing, channel: str, payload: bytes) -> None:
-        """Say it."""
+    async def say(self, thing: Thing, channel: str, payload: bytes, message_id: str | None) -> None:
+        """Say it; with an id once, however often within two minutes."""
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties, and wait until they are stored."""
@@ -81,6 +83,13 @@ class Presence(Protocol):
 
     async def heard(self, thing: Thing) -> None:
         """A device has spoken."""
+
+
+class Bringer(Protocol):
+    """Writes devices of integrations."""
+
+    async def bring(self, wanted: Brought) -> Device:
+        """Write a device, whole or not at all."""
 
 
 class Catalogue(Protocol):
@@ -111,6 +120,7 @@ class IntegrationTells:
         presence: Presence,
         catalogue: Catalogue,
         latest: Latest,
+        bringer: Bringer,
         retention_ms: int,
     ) -> None:
         self._integrations = integrations
@@ -121,12 +131,15 @@ class IntegrationTells:
         self._presence = presence
         self._catalogue = catalogue
         self._latest = latest
+        self._bringer = bringer
         self._retention_ms = retention_ms
 
     async def report(self, who: str, told: TellReport) -> Acknowledged:
         """A device of the integration reports."""
         body: dict[str, Any] = {"properties": told.properties}
-        return await self._say(who, told.tenant, told.identifier, "report", body, told.ts)
+        return await self._say(
+            who, told.tenant, told.identifier, "report", body, told.ts, told.report_id
+        )
 
     async def event(self, who: str, told: TellEvent) -> Acknowledged:
         """An event of a device."""
@@ -154,6 +167,17 @@ class IntegrationTells:
         found = await self._devices.after(who, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
+    async def put_device(self, who: str, wanted: PutDevice) -> DeviceRef:
+        """Bring a device in that nobody asked for."""
+        brought = Brought(
+            tenant=wanted.tenant,
+            integration=who,
+            name=wanted.name,
+            user_id=None,
+            new=wanted.device,
+        )
+        return ref_of(await self._bringer.bring(brought))
+
     async def get_tsl(self, who: str, asked: GetTsl) -> GotTsl:
         """The TSL of a device."""
         device = await self._device(who, asked.tenant, asked.identifier)
@@ -174,6 +198,7 @@ class IntegrationTells:
         channel: str,
         body: dict[str, Any],
         ts: int | None,
+        report_id: str | None = None,
     ) -> Acknowledged:
         """Check what a device says and put it on its way, as if the device had said it."""
         device = await self._device(who, tenant, identifier)
@@ -183,7 +208,7 @@ class IntegrationTells:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
         _CHECKS[channel](thing, raw, int(time.time() * 1000), self._retention_ms)
         await self._presence.heard(thing)
-        await self._speaker.say(thing, channel, raw)
+        await self._speaker.say(thing, channel, raw, report_id)
         return Acknowledged()
 
     async def _device(self, who: str, tenant: str, identifier: str) -> Device:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from libs.common.bus import Outgoing
+from libs.common.bus.hops import hops_header, hops_of
 from libs.common.bus.subjects import dead_uplink, device_event, thing_event
 from libs.common.contracts.events import (
     Dead,
@@ -63,8 +64,8 @@ def reported(report: GoodReport, now: int) -> Outgoing:
         ts=report.ts,
         properties=report.properties,
     )
-    subject = _subject(thing, "reported")
-    return Outgoing(subject, _encoder.encode(body), event_id)
+    headers = hops_header(hops_of(report.uplink.message.headers))
+    return Outgoing(_subject(thing, "reported"), _encoder.encode(body), event_id, headers)
 
 
 def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int) -> Outgoing:

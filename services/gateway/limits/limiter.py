@@ -39,7 +39,7 @@ class RateLimiter:
         self._rate = rate
         self._burst = max(1, burst)
         self._chunk = max(1, burst // LEASES_PER_BURST)
-        self._buckets = TokenBuckets(redis)
+        self._buckets = TokenBuckets(redis, "gateway")
         self._leases: dict[str, _Lease] = {}
 
     def take_leased(self, key: str) -> bool:

@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, answer
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.management.integrations.schemas import (
@@ -31,8 +31,8 @@ async def search_integrations(
     request: Request[Any, Any, Any],
     integrations: NamedDependency[IntegrationService],
     data: JSONBody[SearchIntegrations],
-) -> Answer[list[ShownIntegration]]:
-    """Those that are there and that the caller sees, with what they have."""
+) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
+    """Those that are there and that the caller sees, with what they have; by id."""
     return answer(request, await integrations.search(principal_of(request), data))
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from libs.common.http.console import Shown
+from libs.common.http.console import PageRequest, Shown
 
 
-class SearchIntegrations(msgspec.Struct):
+class SearchIntegrations(PageRequest, kw_only=True):
     """Body of `POST /integration/search`: both filters compare, false finds those without."""
 
     device_addable: bool | None = None

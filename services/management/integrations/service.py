@@ -1,6 +1,7 @@
 """Shows integrations to users, and tells `auth` their names."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Protocol
 
 from libs.common.contracts.entities import ThingEntity
@@ -12,6 +13,7 @@ from libs.common.contracts.names import (
     DeviceCount,
 )
 from libs.common.errors import Forbidden, NotFound
+from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.things import integration_key, member_key
@@ -23,6 +25,8 @@ from services.management.integrations.schemas import (
     ShownIntegration,
 )
 
+COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
+"""What a search can be ordered by."""
 _NONE = DeviceCount(devices=0, entities=0)
 
 
@@ -51,18 +55,23 @@ class IntegrationService:
         self._things = things
         self._grants = grants
 
-    async def search(self, user: Principal, wanted: SearchIntegrations) -> list[ShownIntegration]:
-        """The integrations that are there and that the user sees, by id."""
+    async def search(
+        self, user: Principal, wanted: SearchIntegrations
+    ) -> list[ShownIntegration] | Page[ShownIntegration]:
+        """The integrations that are there and that the user sees: a page when one is asked for."""
+        order = wanted.order(COLUMNS, [("id", 1)])
         grants = await self._grants.of(user)
         found = [
             manifest
             for manifest in await self._registry.present()
             if grants.integration(manifest.id) and _matches(manifest, wanted)
         ]
-        if not found:
-            return []
-        counts = await self._things.counts(user.tenant)
-        return [ShownIntegration(**_shown(one, counts.get(one.id, _NONE))) for one in found]
+        counts = await self._things.counts(user.tenant) if found else {}
+        shown = [ShownIntegration(**_shown(one, counts.get(one.id, _NONE))) for one in found]
+        for column, direction in reversed(order):
+            if column in COLUMNS:
+                shown.sort(key=attrgetter(column), reverse=direction < 0)
+        return wanted.cut(shown)
 
     async def get(self, user: Principal, integration: str) -> IntegrationDetail:
         """One integration with its entities; raise `NotFound`, or `Forbidden` without a grant."""

@@ -6,7 +6,7 @@ however many sockets there are. A second copy of an event is known by its id.
 
 from collections import OrderedDict, defaultdict
 
-from services.management.live.changes import Changed
+from libs.common.changes import Changed
 from services.management.live.frames import Value
 from services.management.live.subscriber import Subscriber
 
@@ -50,7 +50,8 @@ class Hub:
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         found: dict[Subscriber, dict[str, Value]] = {}
-        for key, value in change.values.items():
+        for key, raw in change.values.items():
+            value = Value(raw, change.ts)
             for subscriber in self._by_key.get((change.tenant, key), ()):
                 if subscriber.sees(change.thing, key):
                     told = found.setdefault(subscriber, {})

@@ -8,7 +8,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, RpcClient
-from libs.common.bus.wire import write_frames
+from libs.common.bus.wire import acknowledge
+from libs.common.changes import SUBJECTS, read_change
 from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.contracts.entities import (
     RESOLVE,
@@ -18,13 +19,9 @@ from libs.common.contracts.entities import (
 )
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from services.management.live.changes import read_change
 from services.management.live.hub import Hub
 
 log = logging.getLogger(__name__)
-
-HEARD = ("event.*.*.*.reported", "event.*.device.*.event")
-"""Reports of devices and of other things, and events of devices."""
 
 
 def hear(bus: Bus, hub: Hub) -> BatchConsumer:
@@ -36,9 +33,7 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
                 hub.tell(read_change(message.data))
             except msgspec.DecodeError as error:
                 log.warning("%s is not readable: %s", message.subject, error)
-        await write_frames(
-            bus.client, (b"PUB %s 0\r\n\r\n" % message.reply.encode() for message in messages)
-        )
+        await acknowledge(bus.client, messages)
 
     return BatchConsumer(
         bus=bus,
@@ -47,7 +42,7 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
         handle=tell,
         batch=500,
         concurrency=1,
-        subjects=HEARD,
+        subjects=SUBJECTS,
         fleeting=True,
     )
 

@@ -4,10 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
+from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM
-from services.management.live.changes import ChangedThing
 from services.management.live.frames import Value, push_frame
 
 TOO_SLOW = 1013

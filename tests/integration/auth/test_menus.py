@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from services.auth.menus.service import DEEPEST
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user
 
 PATH = "/user/menus"
@@ -122,6 +123,16 @@ async def test_a_parent_has_to_be_there(auth):
     for parent in (99, theirs["_id"]):
         body = {"code": "a", "name": "a", "type": "FUNCTION", "parent_id": str(parent)}
         await auth.refused(404, "POST", PATH, body, field="parent_id", code="data_no_found")
+
+
+async def test_a_tree_has_an_end(auth):
+    """One that nests too deep to be answered would lock everybody out of the console."""
+    parent = await create(auth, "page-1")
+    for depth in range(2, DEEPEST + 1):
+        parent = await create(auth, f"page-{depth}", parent_id=parent)
+
+    body = {"code": "deeper", "name": "deeper", "type": "MENU", "parent_id": parent}
+    await auth.refused(400, "POST", PATH, body, field="parent_id", code="parameter_syntax_error")
 
 
 async def test_name_and_type_are_changed(auth):

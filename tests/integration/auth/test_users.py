@@ -361,8 +361,11 @@ async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
 
     async def has(kind: str, identity: str | int, whom: int = user_id) -> bool:
         body = {"resource_type": kind, "resource_id": identity}
-        answer = await auth.done("POST", f"/user/members/{whom}/permission", body, caller=admin)
-        return answer["has_permission"]
+        answer = await auth.ask("POST", f"/user/members/{whom}/permission", body, caller=admin)
+        assert answer.status_code == 200, answer.text
+        content = answer.json()
+        assert content["data"] == {"has_permission": content["has_permission"]}
+        return content["has_permission"]
 
     assert await has("DASHBOARD", "5")
     assert await has("DEVICE", 7)
@@ -375,6 +378,21 @@ async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
     assert not await has("ENTITY", "not a number")
     assert not await has("INTEGRATION", "other")
     await rpc.stop()
+
+
+async def test_the_roles_that_come_and_go_with_a_user_are_told(auth):
+    """The first user is a super-admin from the start; who is deleted loses its roles."""
+    admin = await first_user(auth)
+    user_id = await add_user(auth, admin)
+    await auth.done("POST", "/user/roles/1/associate-user", {"user_ids": [user_id]}, caller=admin)
+    await auth.done("DELETE", f"/user/members/{user_id}", {}, caller=admin)
+
+    audit = auth.mongo.database["audit"]
+    registered = await audit.find_one({"object.id": admin.subject, "action": "created"})
+    deleted = await audit.find_one({"object.id": str(user_id), "action": "deleted"})
+
+    assert registered["after"]["roleIds"] == [1]
+    assert deleted["before"]["roleIds"] == [1]
 
 
 async def test_every_change_is_told_without_secrets(auth):

@@ -3,7 +3,11 @@
 import asyncio
 import secrets
 
+import pytest
+
 from libs.common.errors import TooManyRequests
+from libs.common.limits import TokenBuckets, counted_address
+from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, Throttle
 from services.gateway.limits import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start
@@ -95,3 +99,19 @@ async def test_leases_spare_round_trips(redis) -> None:
     await asyncio.gather(*(limiter.take("a") for _ in range(100)))
     after = (await redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
     assert after - before <= 12
+
+
+async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
+    """`auth` counts failed log-ins by address too, and the door's rate gives none back."""
+    address = f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"
+    door = RateLimiter(redis, "sign-in", rate=1_000_000, burst=ADDRESS_ATTEMPTS)
+    throttle = Throttle(TokenBuckets(redis, "auth"))
+
+    async def fail() -> None:
+        async with throttle.attempt("default", secrets.token_hex(8), address):
+            await door.take(counted_address(address))
+
+    for _ in range(ADDRESS_ATTEMPTS):
+        await fail()
+    with pytest.raises(TooManyRequests, match="failed log-ins"):
+        await fail()

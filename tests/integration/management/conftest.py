@@ -69,7 +69,10 @@ async def management(servers, database) -> AsyncIterator[Management]:
     """One service with an empty database."""
     private, public = make_keys()
     settings = ManagementSettings(
-        mongo_url=servers.mongo_url, nats_url=servers.nats_url, internal_public_key=public
+        mongo_url=servers.mongo_url,
+        nats_url=servers.nats_url,
+        internal_public_key=public,
+        secrets_key=public,
     )
     mongo = Mongo(servers.mongo_url, database)
     redis = connect_redis(servers.redis_url)

@@ -34,7 +34,7 @@ from libs.common.contracts.names import (
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration, IntegrationHost
-from tests.integration.management.conftest import Management
+from tests.integration.management.conftest import Management, present
 
 LAMPS = Manifest(
     id="lamps",
@@ -49,6 +49,9 @@ LAMPS = Manifest(
     },
     add_device_service="add_lamp",
 )
+
+
+BUILT_IN = ["direct", "openapi-client", "simulator"]
 
 
 class Lamps(Integration):
@@ -72,6 +75,8 @@ async def device(management: Management, servers) -> AsyncIterator[RpcServer]:
     rpc.offer("count_devices", CountDevices, counts)
     rpc.offer("integration_entities", DescribeIntegrationEntities, entities)
     await rpc.start()
+    for integration in BUILT_IN:
+        await present(management, integration)
     await bus.client.flush()
     yield rpc
     await rpc.stop()
@@ -95,10 +100,10 @@ async def _ids(user: Any, **body: Any) -> list[str]:
 async def test_what_is_announced_is_shown(management: Management, servers):
     """An integration of another process appears beside the built-in ones; `system` is hidden."""
     admin = management.admin()
-    assert await _ids(admin) == ["direct"]
+    assert await _ids(admin) == BUILT_IN
     async with _hosted(servers, Lamps()):
         found = await admin.done("POST", "/integration/search", {})
-    assert [one["id"] for one in found] == ["direct", "lamps"]
+    assert [one["id"] for one in found] == ["direct", "lamps", "openapi-client", "simulator"]
     direct = found[0]
     assert direct["name"] == "Direct connection"
     assert direct["icon"].startswith("/public/")
@@ -112,10 +117,10 @@ async def test_filters_compare(management: Management, servers):
     """`device_addable` true finds those that add devices, false those that do not."""
     admin = management.admin()
     async with _hosted(servers, Lamps()):
-        assert await _ids(admin, device_addable=True) == ["direct", "lamps"]
+        assert await _ids(admin, device_addable=True) == sorted([*BUILT_IN, "lamps"])
         assert await _ids(admin, device_addable=False) == []
         assert await _ids(admin, device_deletable=False) == ["lamps"]
-        assert await _ids(admin, device_deletable=True) == ["direct"]
+        assert await _ids(admin, device_deletable=True) == BUILT_IN
 
 
 @pytest.mark.usefixtures("device")
@@ -128,7 +133,7 @@ async def test_one_that_falls_silent_is_gone(management: Management, servers):
         {"_id": "lamps"},
         [{"$set": {"announcedAt": {"$subtract": ["$$NOW", int(LEASE * 1000)]}}}],
     )
-    assert await _ids(admin) == ["direct"]
+    assert await _ids(admin) == BUILT_IN
     await admin.refused(
         404, "GET", "/integration/lamps", field="integration_id", code="data_no_found"
     )
@@ -136,6 +141,8 @@ async def test_one_that_falls_silent_is_gone(management: Management, servers):
     assert {one.manifest.id: one.alive for one in known.integrations} == {
         "direct": True,
         "lamps": False,
+        "openapi-client": True,
+        "simulator": True,
         "system": True,
     }
 
@@ -215,7 +222,7 @@ async def test_auth_is_told_names(management: Management):
         )
         return [one.name for one in found.integrations]
 
-    assert await names() == ["Direct connection"]
+    assert await names() == ["Direct connection", "Open API client", "Simulator"]
     assert await names(keyword="DIRECT") == ["Direct connection"]
     assert await names(keyword="lamp") == []
     assert await names(ids=["system", "lamps"]) == []

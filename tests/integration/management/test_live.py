@@ -104,7 +104,7 @@ class World:
 async def world(servers, database) -> AsyncIterator[World]:
     """Two replicas on real ports; `auth` and `device` are played."""
     private, public = make_keys()
-    settings = ManagementSettings(internal_public_key=public)
+    settings = ManagementSettings(internal_public_key=public, secrets_key=public)
     async with contextlib.AsyncExitStack() as stack:
         mongo = Mongo(servers.mongo_url, database)
         stack.callback(mongo.close)

@@ -20,7 +20,7 @@ from libs.common.tsl import compile_tsl, parse_document
 from services.management.app import build_app
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
-from tests.integration.management.conftest import Management, present
+from tests.integration.management.conftest import Management
 from tests.integration.management.played import PlayedDevice, playing
 from tests.lifespan import running
 from tests.servers import Servers
@@ -28,12 +28,20 @@ from tests.servers import Servers
 TSL: dict[str, Any] = {
     "version": "v1.0",
     "properties": [
-        {"id": "level", "accessMode": "R", "dataSpec": {"dataType": "INT", "validator": {"min": 3, "max": 9}}},
-        {"id": "mode", "accessMode": "RW", "dataSpec": {"dataType": "ENUM", "mapping": {"0": "a", "1": "b"}}},
+        {
+            "id": "level",
+            "accessMode": "R",
+            "dataSpec": {"dataType": "INT", "validator": {"min": 3, "max": 9}},
+        },
+        {
+            "id": "mode",
+            "accessMode": "RW",
+            "dataSpec": {"dataType": "ENUM", "mapping": {"0": "a", "1": "b"}},
+        },
     ],
     "events": [],
     "services": [{"id": "weigh", "callType": "SYNC", "inputs": [], "outputs": []}],
-}  # fmt: skip
+}
 OTHER = {**TSL, "properties": [*TSL["properties"], {**TSL["properties"][0], "id": "depth"}]}
 
 
@@ -41,7 +49,7 @@ OTHER = {**TSL, "properties": [*TSL["properties"], {**TSL["properties"][0], "id"
 async def played(management: Management, servers) -> AsyncIterator[PlayedDevice]:
     async with playing(servers.nats_url, "simulator") as device:
         device.tsls["TANK-1"] = TSL
-        await present(management, "simulator")
+        await device.ready()
         yield device
 
 
@@ -108,7 +116,8 @@ async def replica(servers: Servers, database: str, name: str) -> AsyncIterator[N
     redis = connect_redis(servers.redis_url)
     bus = await Bus.connect(servers.nats_url, name=name, streams=True)
     await migrate(mongo.database, MIGRATIONS)
-    settings = ManagementSettings(internal_public_key=make_keys()[1])
+    key = make_keys()[1]
+    settings = ManagementSettings(internal_public_key=key, secrets_key=key)
     app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
     async with running(app):
         yield

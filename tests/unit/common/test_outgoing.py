@@ -10,6 +10,7 @@ from libs.common.http.outgoing import (
     may_call,
     networks_of,
 )
+from libs.common.settings import SettingsInvalid
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8"])
@@ -40,7 +41,7 @@ def test_the_operator_allows_more():
     assert may_call("::1", allowed)
     assert not may_call("10.2.0.1", allowed)
     assert networks_of("") == ()
-    with pytest.raises(ValueError, match="nowhere"):
+    with pytest.raises(SettingsInvalid, match=r"THINGWAY_OUTGOING_NETWORKS: .*nowhere"):
         networks_of("nowhere")
 
 

@@ -12,8 +12,16 @@ from tests.unit.deploy.local.test_simulated_device import set_properties
 TSL: dict[str, Any] = {
     "version": "v1.0",
     "properties": [
-        {"id": "level", "accessMode": "R", "dataSpec": {"dataType": "INT", "validator": {"min": 3, "max": 9}}},
-        {"id": "mode", "accessMode": "RW", "dataSpec": {"dataType": "ENUM", "mapping": {"0": "a", "1": "b"}}},
+        {
+            "id": "level",
+            "accessMode": "R",
+            "dataSpec": {"dataType": "INT", "validator": {"min": 3, "max": 9}},
+        },
+        {
+            "id": "mode",
+            "accessMode": "RW",
+            "dataSpec": {"dataType": "ENUM", "mapping": {"0": "a", "1": "b"}},
+        },
         {"id": "pin", "accessMode": "W", "dataSpec": {"dataType": "STRING"}},
     ],
     "events": [],
@@ -23,11 +31,14 @@ TSL: dict[str, Any] = {
             "callType": "SYNC",
             "inputs": [],
             "outputs": [
-                {"id": "weigh.kilos", "dataSpec": {"dataType": "FLOAT", "validator": {"min": 1, "max": 2}}}
+                {
+                    "id": "weigh.kilos",
+                    "dataSpec": {"dataType": "FLOAT", "validator": {"min": 1, "max": 2}},
+                }
             ],
         }
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture

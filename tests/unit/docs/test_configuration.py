@@ -12,16 +12,18 @@ from libs.common import settings
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
 from services.gateway.settings import GatewaySettings
+from services.management.settings import ManagementSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/configuration.md"
 BEGIN, END = "<!-- settings: begin -->\n", "<!-- settings: end -->\n"
 KINDS: dict[str, type] = {
     "Every service": settings.ServiceSettings,
-    "Services with a database: `auth`, `device`, `device-ingest`": settings.StoreSettings,
+    "Services with a database: all but the gateway": settings.StoreSettings,
     "`auth`": AuthSettings,
     "`device` and `device-ingest`": DeviceSettings,
     "`gateway`": GatewaySettings,
+    "`management`": ManagementSettings,
 }
 ELSEWHERE = ["libs/**/*.py", "services/**/*.py", "deploy/**/*.py", "docker-compose.yml", "Makefile"]
 

@@ -10,7 +10,7 @@ from libs.common.identity.grants import Grants
 from services.device.console.integrations import Integrations
 from services.device.console.service import GrantsOf
 from services.device.entities.models import ModelKey
-from services.device.entities.ports import Entities, ModelMembers, SearchStore
+from services.device.entities.ports import Entities, ModelMembers, OwnThings, SearchStore
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.filters import MemberFilter
@@ -53,12 +53,14 @@ class EntitySearch:
         entities: Entities,
         grants: GrantsOf,
         integrations: Integrations,
+        own: OwnThings,
     ) -> None:
         self._store = store
         self._models = models
         self._entities = entities
         self._grants = grants
         self._integrations = integrations
+        self._own = own
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -67,6 +69,7 @@ class EntitySearch:
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
+        await self._own.complete(principal.tenant)
         integrations = await self._integrations.known()
         grants = await self._grants.of(principal)
         keyword = Keyword(body.keyword, integrations) if body.keyword else None

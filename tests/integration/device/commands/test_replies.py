@@ -11,6 +11,7 @@ from services.device.commands.delivery import Delivery
 from services.device.commands.messages import created
 from services.device.commands.model import Command, now
 from services.device.reports.ledger import Totals
+from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import World
 
 
@@ -165,7 +166,11 @@ async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
 
 def delivery(world: World) -> Delivery:
     return Delivery(
-        database=world.database, bus=world.bus, commands=world.commands, writer=world.writer
+        database=world.database,
+        bus=world.bus,
+        commands=world.commands,
+        writer=world.writer,
+        carrier=NoCarrier(),
     )
 
 

@@ -10,6 +10,7 @@ from libs.common.store.ids import IdAllocator
 from services.device.commands.schemas import Config, CreateTasks, ProfileValue
 from services.device.commands.service import READ_AT_ONCE, CommandService
 from services.device.things.access import Things
+from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.reports.world import World
 
@@ -28,6 +29,7 @@ async def service(world: World) -> CommandService:
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),
         writer=world.writer,
+        carrier=NoCarrier(),
         life=60,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from httpx import ASGITransport, AsyncClient
+from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from opentelemetry.sdk.metrics import MeterProvider
 
@@ -292,7 +293,7 @@ class World:
         yield
         await bus.client.close()
         lamps.answers.set()
-        with suppress(Exception):
+        with suppress(NatsError):
             await host.stop()
 
     @asynccontextmanager

@@ -22,6 +22,7 @@ from services.device.commands.service import (
 )
 from services.device.things import Thing
 from services.device.things.access import device_not_found
+from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import TSL
 from tests.unit.device.things.examples import thing
 
@@ -77,7 +78,13 @@ class World:
 
     def service(self) -> CommandService:
         return CommandService(
-            things=self, commands=self, latest=self, ids=self, writer=self, life=60
+            things=self,
+            commands=self,
+            latest=self,
+            ids=self,
+            writer=self,
+            carrier=NoCarrier(),
+            life=60,
         )
 
 

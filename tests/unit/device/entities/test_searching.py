@@ -85,13 +85,18 @@ class NoEntities:
         return [of_device(one, model(5)) for one in devices]
 
 
+class NothingNew:
+    async def complete(self, tenant: str) -> None:
+        pass
+
+
 class Everything:
     async def of(self, principal: Principal) -> Grants:
         return ALL
 
 
 async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[ShownEntity]:
-    search = EntitySearch(store, FakeModels(), NoEntities(), Everything(), BuiltIn())
+    search = EntitySearch(store, FakeModels(), NoEntities(), Everything(), BuiltIn(), NothingNew())
     body = SearchEntities(page_size=size, page_number=number, **asked)
     found = await search.search(ADMIN, body)
     assert isinstance(found, Page)

@@ -181,7 +181,9 @@ class Simulator(Integration):
         if device is not None and ref.device_id not in self._stale:
             return device
         self._stale.discard(ref.device_id)
-        document = _document(msgspec.json.encode(await self._things.tsl(ref.tenant, ref.identifier)))
+        document = _document(
+            msgspec.json.encode(await self._things.tsl(ref.tenant, ref.identifier))
+        )
         device = self._virtual.setdefault(ref.device_id, SimulatedDevice(document, self._rng))
         device.adopt(document)
         return device

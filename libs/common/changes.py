@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from libs.common.things import flattened, member_key
-from services.management.live.frames import Value
+
+SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
+"""Reports of devices and of other things, and events of devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,9 @@ class Changed:
     event_id: str
     tenant: str
     thing: ChangedThing
-    values: Mapping[str, Value]
+    ts: int
+    """When they were measured, ms."""
+    values: Mapping[str, Any]
     """By entity key: members, and the objects that they are members of."""
 
 
@@ -64,5 +68,5 @@ def read_change(payload: bytes) -> Changed:
     key = event.device.thing_key
     integration, _, rest = key.partition(".")
     thing = ChangedThing(event.device.device_id, key, integration, rest.startswith("device."))
-    values = {member_key(key, path): Value(value, event.ts) for path, value in paths.items()}
-    return Changed(event.event_id, event.tenant, thing, values)
+    values = {member_key(key, path): value for path, value in paths.items()}
+    return Changed(event.event_id, event.tenant, thing, event.ts, values)

@@ -1,0 +1,168 @@
+"""Lamps: an integration as a process of its own.
+
+    thingway integration create lamps          # prints NATS user and secret, once
+    NATS_URL=nats://localhost:4222 NATS_USER=integration.lamps NATS_SECRET=… \\
+        python examples/integrations/lamps.py
+
+The lamps are imaginary: what a real integration would send to hardware or to a vendor's cloud
+happens in `Lamps.switch`. The rest is what every integration does.
+"""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+from libs.common.bus import Bus
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.integrations import (
+    AddDevice,
+    CallService,
+    DeviceCommand,
+    DeviceRef,
+    Integration,
+    IntegrationHost,
+    Manifest,
+    NewDevice,
+    ServiceResult,
+)
+
+REMEMBERED = 1000  # answers to commands that may come again
+LAMP = {  # the product: what one lamp reports, and what it can be asked to do
+    "version": "v1.0",
+    "properties": [
+        {"id": "on", "name": "On", "accessMode": "RW", "dataSpec": {"dataType": "BOOL"}},
+        {
+            "id": "level",
+            "name": "Level",
+            "accessMode": "RW",
+            "dataSpec": {"dataType": "INT", "unitName": "%", "validator": {"min": 0, "max": 100}},
+        },
+    ],
+    "events": [],
+    "services": [{"id": "toggle", "name": "Toggle", "callType": "SYNC", "inputs": []}],
+}
+BRIDGE = {  # the integration's own TSL: how devices are added and deleted, and what it can do
+    "version": "v1.0",
+    "properties": [],
+    "events": [],
+    "services": [
+        {
+            "id": "add_lamp",
+            "name": "Add lamp",
+            "callType": "SYNC",
+            "inputs": [
+                {
+                    "id": "add_lamp.serial",
+                    "name": "Serial number",
+                    "dataSpec": {
+                        "dataType": "STRING",
+                        "parentId": "add_lamp",
+                        "validator": {"minSize": 3, "maxSize": 16, "required": True},
+                    },
+                }
+            ],
+        },
+        {"id": "remove_lamp", "name": "Remove lamp", "callType": "SYNC", "inputs": []},
+        {
+            "id": "count",
+            "name": "Count lamps",
+            "callType": "SYNC",
+            "inputs": [],
+            "outputs": [
+                {
+                    "id": "count.lamps",
+                    "name": "Lamps",
+                    "dataSpec": {"dataType": "INT", "parentId": "count"},
+                }
+            ],
+        },
+    ],
+}
+
+
+class Lamps(Integration):
+    """Answers what the platform asks; `self.things` tells it what happens."""
+
+    manifest = Manifest(
+        id="lamps",
+        name="Lamps",
+        description="Imaginary lamps on an imaginary bridge",
+        tsl=BRIDGE,
+        add_device_service="add_lamp",
+        delete_device_service="remove_lamp",
+        carries_commands=True,
+    )
+
+    def __init__(self) -> None:
+        self.lamps: dict[tuple[str, str], dict[str, Any]] = {}
+        self.answered: dict[Any, dict[str, Any]] = {}
+
+    async def recover(self) -> None:
+        """After a start: which lamps there are, the platform knows."""
+        async for device in self.things.devices():
+            self.lamps.setdefault((device.tenant, device.identifier), {"on": False, "level": 50})
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        """Say what the device is; the platform stores it, so nothing is remembered yet."""
+        serial = wanted.params["serial"]
+        if not serial.isalnum():
+            raise InvalidInput("must be letters and digits", field="serial")
+        return NewDevice(identifier=serial, model="LAMP-1", tsl=LAMP)
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        """Let a lamp go; one that is gone already is fine, for the platform may ask twice."""
+        self.lamps.pop((device.tenant, device.identifier), None)
+
+    async def command(self, wanted: DeviceCommand) -> None:
+        """Do it once; a copy of a command is only answered again."""
+        lamp, command = wanted.device, wanted.command
+        reply = self.answered.get(command["commandId"])
+        if reply is None:
+            reply = self.answered[command["commandId"]] = await self.switch(lamp, command)
+        if len(self.answered) > REMEMBERED:
+            del self.answered[next(iter(self.answered))]
+        await self.things.reply(lamp.tenant, lamp.identifier, command["commandId"], **reply)
+
+    async def switch(self, lamp: DeviceRef, command: dict[str, Any]) -> dict[str, Any]:
+        """What a real integration would do out there; then report what is so now."""
+        state = self.lamps.setdefault((lamp.tenant, lamp.identifier), {"on": False, "level": 50})
+        match command["kind"]:
+            case "SET_PROPERTIES":
+                state |= command["properties"]
+            case "CALL_SERVICE":
+                state["on"] = not state["on"]
+            case kind:
+                return {"status": "FAILED", "error": f"lamps know no {kind}"}
+        await self.things.report(lamp.tenant, lamp.identifier, state)
+        return {"status": "SUCCESS"}
+
+    async def call(self, wanted: CallService) -> ServiceResult:
+        """A service of the integration itself, in one tenant."""
+        if wanted.service_id != "count":
+            raise NotFound(f"there is no service {wanted.service_id}", field="service_id")
+        own = [serial for tenant, serial in self.lamps if tenant == wanted.tenant]
+        return ServiceResult({"lamps": len(own)})
+
+
+async def main() -> None:
+    """Connect, and be there until told to end."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    bus = await Bus.connect(
+        os.environ["NATS_URL"],
+        user=os.environ["NATS_USER"],
+        password=os.environ["NATS_SECRET"],
+        name="lamps",
+    )
+    lamps = Lamps()
+    host = IntegrationHost(bus, lamps)
+    await lamps.recover()
+    async with host:
+        await stop.wait()
+    await bus.drain()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,120 @@
+"""Writes devices that integrations bring: one transaction, or nothing (notes, section 3.7)."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from libs.common.contracts.integrations import NewDevice
+from libs.common.errors import InvalidInput, UpstreamFailed
+from libs.common.identity import Kind, Principal
+from services.device.devices.errors import device_exists, rps_record_exists
+from services.device.devices.ports import Device, Ids
+from services.device.devices.records import begin
+from services.device.devices.serials import SERIAL, Holder, SerialTaken, key_of
+from services.device.products.schemas import Product, PutProduct
+
+FIELD = "integration"
+
+
+class Devices(Protocol):
+    """What is needed of the store of devices."""
+
+    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
+        """What holds an SN, and the device when it is one."""
+
+    async def insert(self, device: Device) -> None:
+        """Write a new device; raises `SerialTaken`."""
+
+    async def change(self, tenant: str, device_id: int, changes: dict[str, Any]) -> Device | None:
+        """Change fields of a device."""
+
+
+class Products(Protocol):
+    """What is needed of products."""
+
+    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
+        """The product of a new device."""
+
+    async def has(self, tenant: str, model: str) -> bool:
+        """Whether the tenant has a product."""
+
+    async def put(self, principal: Principal, model: str, body: PutProduct) -> Product:
+        """Create a product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """A device as an integration has it."""
+
+    tenant: str
+    integration: str
+    name: str
+    user_id: int | None
+    """Who asked for it; None when the integration found it by itself."""
+    new: NewDevice
+
+
+class DeviceBringer:
+    """Writes devices of integrations."""
+
+    def __init__(self, devices: Devices, ids: Ids, products: Products) -> None:
+        self._devices = devices
+        self._ids = ids
+        self._products = products
+
+    async def bring(self, wanted: Brought) -> Device:
+        """Write the device; one that is there already gets the name and `additional`.
+
+        Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that is
+        somebody else's, `UpstreamFailed` for an integration that names nonsense.
+        """
+        if not SERIAL.fullmatch(wanted.new.identifier):
+            raise UpstreamFailed(
+                f"integration {wanted.integration} named a device {wanted.new.identifier!r}: an"
+                " identifier has 1 to 64 letters, digits, '_' or '-'"
+            )
+        key = key_of(wanted.new.identifier)
+        holder, known = await self._devices.with_serial(key)
+        if holder is None:
+            product = await self._product(wanted)
+            device = begin(await self._ids.take(), wanted.new.identifier, wanted.tenant, product)
+            device |= _given(wanted)
+            try:
+                await self._devices.insert(device)
+            except SerialTaken:
+                holder, known = await self._devices.with_serial(key)
+            else:
+                return device
+        if known is None:
+            raise rps_record_exists(wanted.new.identifier, FIELD)
+        if (known["tenant"], known["integration"]) != (wanted.tenant, wanted.integration):
+            raise device_exists(wanted.new.identifier, FIELD)
+        changes = {"name": wanted.name, "additional": wanted.new.additional}
+        return await self._devices.change(wanted.tenant, known["_id"], changes) or known
+
+    async def _product(self, wanted: Brought) -> Product:
+        """The product of the device; one that the tenant lacks is made when there is a TSL."""
+        new, model = wanted.new, wanted.new.model or None
+        known = model is None or await self._products.has(wanted.tenant, model)
+        if model is not None and not known and new.tsl is not None:
+            who = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id or 0))
+            try:
+                return await self._products.put(who, model, PutProduct(name=model, tsl=new.tsl))
+            except InvalidInput as error:
+                raise UpstreamFailed(f"the integration's product: {error.text}") from error
+        return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
+
+
+def _given(wanted: Brought) -> dict[str, Any]:
+    """What a device has that no application added."""
+    return {
+        "name": wanted.name,
+        "description": "",
+        "project": "",
+        "tag": [],
+        "rpsStatus": "DISABLE",
+        "application": None,
+        "integration": wanted.integration,
+        "identifier": wanted.new.identifier,
+        **({} if wanted.user_id is None else {"userId": wanted.user_id}),
+        "additional": wanted.new.additional,
+    }

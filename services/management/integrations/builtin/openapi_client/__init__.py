@@ -1,0 +1,1 @@
+"""`openapi-client`: devices of another platform that speaks our own device open API."""

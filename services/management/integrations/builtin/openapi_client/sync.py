@@ -1,0 +1,156 @@
+"""One sync of one tenant: devices with their TSLs, then what they have reported since.
+
+Everything may be done again: devices that are here are left as they are, and history goes on
+behind the last report that was taken over, page by page.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.contracts.integrations import NewDevice
+from libs.common.errors import Conflict, InvalidInput, NotFound, UpstreamFailed
+from services.management.integrations.builtin.openapi_client.history import (
+    remember,
+    start_of,
+    unseen,
+)
+from services.management.integrations.builtin.openapi_client.ports import Links, Things
+from services.management.integrations.builtin.openapi_client.remote import Remote
+from services.management.integrations.builtin.openapi_client.schemas import (
+    HistoryPage,
+    Record,
+    RemoteDevice,
+)
+from services.management.integrations.builtin.openapi_client.store import Link
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Reports told at the same time."""
+GENERIC = "generic"
+
+
+@dataclass
+class Tally:
+    """What a sync has come to."""
+
+    devices: int = 0
+    reports: int = 0
+    refused: int = 0
+    fault: str = ""
+    """Why the first device or report was refused."""
+
+    def refuse(self, device: str, error: Exception) -> None:
+        """Count something that this platform did not take."""
+        self.refused += 1
+        self.fault = self.fault or f"{device}: {error}"
+
+
+async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
+    """The device as it is to be here, with its TSL for a tenant that has no such product."""
+    model = device.model or GENERIC
+    tsl = None if model == GENERIC else await remote.tsl(device.id)
+    return NewDevice(
+        identifier=device.sn,
+        model=model,
+        additional={"deviceId": device.id, "baseUrl": remote.account.base_url},
+        tsl=tsl,
+    )
+
+
+class Sync:
+    """Syncs tenants."""
+
+    def __init__(self, things: Things, links: Links) -> None:
+        self._things = things
+        self._links = links
+
+    async def run(self, tenant: str, remote: Remote) -> Tally:
+        """Bring everything; raise what ends the sync, and count what one device is refused."""
+        tally = Tally()
+        async for device in remote.devices():
+            try:
+                link = await self._device(tenant, remote, device)
+                if link is not None:
+                    tally.devices += 1
+                    await self._history(tenant, remote, device, link, tally)
+            except (InvalidInput, Conflict, NotFound, UpstreamFailed) as error:
+                log.info("sync of %s in %s: %s", device.sn, tenant, error)
+                tally.refuse(device.sn, error)
+        return tally
+
+    async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
+        """The link of a device that is here now; None when people do not want it here."""
+        link = await self._links.link(tenant, device.sn)
+        url = remote.account.base_url
+        if link is None or (link.url, link.remote_id) != (url, device.id):
+            left = link is not None and link.state == "left" and link.url == url
+            if left:
+                return None
+            link = Link(url=url, remote_id=device.id, state="asked")
+        if link.state == "left":
+            return None
+        name = device.name or device.sn
+        if link.state == "asked" and link.name and await self._is_here(tenant, device.sn):
+            link.state = "here"
+        if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
+            await self._things.put_device(tenant, name, await new_device(remote, device))
+            link.state, link.name, link.model = "here", name, device.model or ""
+        await self._links.keep_link(tenant, device.sn, link)
+        return link
+
+    async def _is_here(self, tenant: str, identifier: str) -> bool:
+        try:
+            await self._things.tsl(tenant, identifier)
+        except NotFound:
+            return False
+        return True
+
+    async def _history(
+        self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
+    ) -> None:
+        now = int(time.time() * 1000)
+        async for page in remote.history(device.id, start_of(link, now), now):
+            if not await self._page(tenant, device, link, page, tally):
+                return
+
+    async def _page(
+        self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
+    ) -> bool:
+        """Take over a page; False when the device is gone here, which is what people wanted."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        new = unseen(link, page.records)
+        gone = False
+
+        async def tell(digest: str, record: Record) -> None:
+            nonlocal gone
+            async with slots:
+                if gone:
+                    return
+                try:
+                    await self._report(tenant, device, digest, record)
+                    tally.reports += 1
+                except InvalidInput as error:
+                    tally.refuse(device.sn, error)
+                except NotFound:
+                    gone = True
+
+        outcomes = [tell(digest, record) for digest, record in new.items()]
+        for outcome in await asyncio.gather(*outcomes, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+        if gone:
+            await self._links.leave(tenant, device.sn)
+            return False
+        remember(link, new)
+        await self._links.keep_link(tenant, device.sn, link)
+        return True
+
+    async def _report(self, tenant: str, device: RemoteDevice, digest: str, record: Record) -> None:
+        properties: dict[str, Any] = record.properties
+        await self._things.report(
+            tenant, device.sn, properties, record.ts, report_id=f"{device.id}-{digest}"
+        )

@@ -1,0 +1,94 @@
+"""The wiring of `workflow` at its edges, and nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from litestar import Litestar, Router
+
+from libs.common.bus import Bus, PlainRpcServer
+from libs.common.http import Service, create_app, serve
+from libs.common.identity import HeaderVerifier
+from libs.common.jobs import running
+from libs.common.settings import load
+from libs.common.store.lease import Leader
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry, start_telemetry
+from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
+from services.workflow.designs.routes import ROUTES as FLOW_ROUTES
+from services.workflow.migrations import MIGRATIONS
+from services.workflow.runs.routes import ROUTES as LOG_ROUTES
+from services.workflow.settings import WorkflowSettings
+from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
+from services.workflow.wiring import Core, build_core
+
+ROUTER = Router(
+    "/workflow",
+    route_handlers=[
+        Router("/flows", route_handlers=[*FLOW_ROUTES, *TRIAL_ROUTES, *LOG_ROUTES]),
+        COMPONENT_ROUTES,
+    ],
+    tags=["Workflows"],
+)
+
+
+def build_app(core: Core, telemetry: Telemetry) -> Litestar:
+    """Put the service together."""
+    database = core.mongo.database
+    offered = PlainRpcServer(core.bus, "workflow")
+    core.triggers.offer(offered, core.engine)
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await core.replicas.sign()
+        async with running(
+            core.replicas.renew(),
+            Leader(database, "outbox", core.outbox.sweep).run(),
+            Leader(database, "recovery", core.recovery.run).run(),
+            Leader(database, "retention", core.retention.run).run(),
+        ):
+            async with running(*core.triggers.jobs(core.engine)):
+                await offered.start()
+                yield
+                await offered.stop()
+            await core.engine.drain(core.settings.shutdown_grace)
+        await core.replicas.leave()
+
+    return create_app(
+        Service(
+            name="workflow",
+            title="Thingway workflows",
+            routes=[ROUTER],
+            verifier=HeaderVerifier(core.settings.internal_public_key),
+            telemetry=telemetry,
+            checks={"mongo": core.mongo.ping, "nats": core.bus.check},
+            dependencies={
+                "flows": core.flows,
+                "logs": core.logs,
+                "trials": core.trials,
+                "registry": core.registry,
+            },
+            lifespan=lifespan,
+        )
+    )
+
+
+async def main() -> None:
+    """Run the service until it is told to end."""
+    settings = load(WorkflowSettings)
+    telemetry = start_telemetry("workflow")
+    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_workflow")
+    bus = await Bus.connect(
+        settings.nats_url,
+        user=settings.nats_user,
+        password=settings.nats_password,
+        name="workflow",
+        streams=True,
+    )
+    try:
+        await migrate(mongo.database, MIGRATIONS)
+        await serve(build_app(build_core(settings, mongo, bus), telemetry), settings)
+    finally:
+        await bus.drain()
+        mongo.close()
+        telemetry.shutdown()

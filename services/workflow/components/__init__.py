@@ -1,0 +1,1 @@
+"""The catalogue of node types, as editors read it."""

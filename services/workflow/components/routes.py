@@ -1,0 +1,69 @@
+"""`/workflow/components`: what flows are made of."""
+
+from typing import Any
+
+from litestar import Request, Router, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+
+from libs.common.errors import NotFound
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.workflow.components.catalogue import (
+    LANGUAGES,
+    Component,
+    Languages,
+    catalogue,
+    describe,
+)
+from services.workflow.nodes.base import Registry
+
+HttpRequest = Request[Any, Any, Any]
+FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+
+
+@get(
+    "/",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    summary="List node types",
+)
+async def list_components(
+    request: HttpRequest, registry: NamedDependency[Registry]
+) -> Answer[dict[str, list[Component]]]:
+    """Every node type by group; `data` is JSON text."""
+    return answer(request, catalogue(registry))
+
+
+@get(
+    "/{name:str}",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    summary="Describe a node type",
+)
+async def show_component(
+    request: HttpRequest, registry: NamedDependency[Registry], name: FromPath[str]
+) -> Answer[str]:
+    """JSON text with the component, its parameters and its outputs."""
+    node = registry.find(name)
+    if node is None:
+        raise NotFound(f"there is no node type {name:.50}", field="name")
+    return answer(request, describe(node))
+
+
+@get(
+    "/languages",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    summary="List languages",
+)
+async def list_languages(request: HttpRequest) -> Answer[Languages]:
+    """What code and conditions may be written in."""
+    return answer(request, Languages(**LANGUAGES))
+
+
+ROUTER = Router(
+    "/components",
+    route_handlers=[list_components, show_component, list_languages],
+)

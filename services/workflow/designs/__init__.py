@@ -1,0 +1,1 @@
+"""Flows: their designs in versions, and which of them run."""

@@ -1,0 +1,138 @@
+"""Lets flows run and stop: checks a design, and tells the triggers."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from libs.common.errors import InvalidInput
+from libs.common.identity import Principal
+from services.workflow.designs.model import Flow
+from services.workflow.designs.normal import FIELD
+from services.workflow.designs.ports import Deployments, SavedFlow, Session
+from services.workflow.graph.design import DesignInvalid, Reason, read_design
+from services.workflow.graph.plan import Plan, compile_design
+from services.workflow.graph.structure import entries_of
+from services.workflow.nodes.base import Entry, Registry
+from services.workflow.runs.records import Deployed
+
+
+class EntityKeys(Protocol):
+    """Knows which entities users see."""
+
+    async def unseen(self, user: Principal, keys: Collection[str]) -> Collection[str]:
+        """Those of `keys` that a user must not use in a flow."""
+
+
+class After(Protocol):
+    """What belongs into the transaction that stores a flow."""
+
+    async def __call__(self, session: Session) -> None:
+        """Do it."""
+
+
+class Deploying:
+    """Checks designs and keeps triggers in step with flows."""
+
+    def __init__(
+        self, registry: Registry, entities: EntityKeys, triggers: Iterable[Deployments]
+    ) -> None:
+        self._registry = registry
+        self._entities = entities
+        self._triggers: Sequence[Deployments] = tuple(triggers)
+
+    async def check(self, user: Principal, text: str) -> Plan:
+        """The plan of a design that a user wants to run; raise `DesignInvalid`."""
+        plan = compile_design(text, self._registry)
+        await self.check_entities(user, plan)
+        return plan
+
+    async def check_entities(self, user: Principal, plan: Plan) -> None:
+        """Raise `DesignInvalid` naming the entities that a user does not see.
+
+        A flow reads and writes entities as the platform does, so whoever makes it run must
+        see them.
+        """
+        named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
+        keys = set().union(*named.values())
+        unseen = set(await self._entities.unseen(user, keys)) if keys else set()
+        reasons = [
+            Reason(node_id, "parameters", f"there is no entity {key} that you see")
+            for node_id, found in named.items()
+            for key in sorted(found & unseen)
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
+    async def ready(self, user: Principal, flow: Flow) -> After:
+        """Prepare for a flow that is about to be stored; give what belongs into the transaction.
+
+        Raises `InvalidInput` with the reasons when it shall run and cannot.
+        """
+        deployed = await self._deployed(user, flow) if flow.enabled else None
+        component, parameters = self._entry(flow.design)
+        saved = SavedFlow(
+            tenant=flow.tenant,
+            flow_id=flow.id,
+            name=flow.name,
+            remark=flow.remark,
+            user_id=flow.user_id,
+            component=component,
+            parameters=parameters,
+        )
+        for trigger in self._triggers:
+            await trigger.prepare(saved)
+
+        async def after(session: Session) -> None:
+            for trigger in self._triggers:
+                await trigger.apply(flow.tenant, flow.id, deployed, session)
+
+        return after
+
+    async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
+        """In the transaction that deletes a flow, or that the engine disables it in."""
+        for trigger in self._triggers:
+            await trigger.apply(tenant, flow_id, None, session)
+
+    async def changed(self, tenant: str, flow_id: int) -> None:
+        """After a flow was stored."""
+        for trigger in self._triggers:
+            await trigger.changed(tenant, flow_id)
+
+    async def forget(self, tenant: str, flow_id: int) -> None:
+        """After a flow was deleted."""
+        await self.changed(tenant, flow_id)
+        for trigger in self._triggers:
+            await trigger.forget(tenant, flow_id)
+
+    async def _deployed(self, user: Principal, flow: Flow) -> Deployed:
+        try:
+            plan = await self.check(user, flow.design)
+        except DesignInvalid as error:
+            raise refused(error) from error
+        return Deployed(
+            tenant=flow.tenant,
+            flow_id=flow.id,
+            version=flow.version,
+            name=flow.name,
+            node_id=plan.entry.id,
+            component=plan.entry.type.name,
+            parameters=plan.raw_entry,
+        )
+
+    def _entry(self, text: str) -> tuple[str | None, Mapping[str, Any]]:
+        """Node type and parameters of the entry, as far as a draft has exactly one."""
+        try:
+            begins = entries_of(read_design(text))
+        except DesignInvalid:
+            return None, {}
+        found = [
+            node for node in begins if isinstance(self._registry.find(node.component_name), Entry)
+        ]
+        if len(found) != 1:
+            return None, {}
+        return found[0].component_name, found[0].data.parameters or {}
+
+
+def refused(error: DesignInvalid) -> InvalidInput:
+    """400 with every reason: `data` of the answer is `[{node_id?, field, reason}]`."""
+    detail = [reason.shown() for reason in error.reasons]
+    return InvalidInput(str(error), field=FIELD, detail=detail)

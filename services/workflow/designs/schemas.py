@@ -1,0 +1,82 @@
+"""Flows on the wire (specification, "Workflows"; notes, section 6.5)."""
+
+from typing import Annotated
+
+import msgspec
+
+from libs.common.http.console import MAX_ID, Ids, PageRequest, Shown
+
+Name = Annotated[str, msgspec.Meta(max_length=127)]
+Remark = Annotated[str, msgspec.Meta(max_length=1000)]
+
+
+FlowId = (
+    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+    | Annotated[str, msgspec.Meta(pattern="^[0-9]{0,16}$")]
+    | None
+)
+
+
+class SearchFlows(PageRequest, kw_only=True):
+    """Body of `POST /workflow/flows/search`; an empty name means all."""
+
+    name: str | None = None
+    enabled: bool | None = None
+
+
+class UpdateFlow(msgspec.Struct):
+    """Body of `PUT /workflow/flows/{id}`: both are overwritten."""
+
+    name: Name
+    remark: Remark | None = None
+
+
+class DeleteFlows(msgspec.Struct):
+    """Body of `POST /workflow/flows/batch-delete`."""
+
+    workflow_id_list: Ids
+
+
+class SaveDesign(msgspec.Struct, kw_only=True):
+    """Body of `POST /workflow/flows/design`; without an id, or an empty one, it is a new flow."""
+
+    name: Name
+    id: FlowId = None
+    version: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None
+    enabled: bool | None = None
+    """What is left out stays as it is; a new flow is disabled."""
+    remark: Remark | None = None
+    design_data: str | None = None
+
+
+class SavedDesign(msgspec.Struct):
+    """Answer of a save; both spellings of the id."""
+
+    id: str
+    flow_id: str
+    version: int
+
+
+class ShownFlow(Shown, kw_only=True):
+    """A flow in a list; times in ms."""
+
+    id: str
+    name: str
+    remark: str = ""
+    enabled: bool
+    user_nickname: str | None = None
+    created_at: int
+    updated_at: int
+
+
+class ShownDesign(Shown, kw_only=True):
+    """A design. `version` is that of the newest one, which the next save has to name."""
+
+    id: str
+    name: str
+    remark: str
+    enabled: bool
+    version: int
+    design_data: str
+
+

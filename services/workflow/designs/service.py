@@ -1,0 +1,311 @@
+"""Saves, shows, enables and deletes flows on behalf of users."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from libs.common.errors import Conflict, Forbidden, InvalidInput, MalformedRequest, NotFound
+from libs.common.http.console import Page, id_of, ids_of
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.grants import Grants
+from services.workflow.designs.deploying import Deploying
+from services.workflow.designs.model import Flow
+from services.workflow.designs.normal import openable, storable
+from services.workflow.designs.ports import Session
+from services.workflow.designs.schemas import (
+    SaveDesign,
+    SavedDesign,
+    SearchFlows,
+    ShownDesign,
+    ShownFlow,
+    UpdateFlow,
+)
+
+COLUMNS = {
+    "id": "_id",
+    "name": "name",
+    "enabled": "enabled",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""What a search can be sorted by."""
+
+AfterWrite = Callable[[Session], Awaitable[None]]
+
+
+class Store(Protocol):
+    """Where flows are kept."""
+
+    async def insert(self, flow: Flow, also: AfterWrite) -> None:
+        """Add a flow, and do `also` in the same transaction."""
+
+    async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
+        """Set a flow that is still as `before`; False when it is not."""
+
+    async def get(self, tenant: str, flow_id: int) -> Flow | None:
+        """One flow."""
+
+    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
+        """A version of its design."""
+
+    async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
+        """Delete flows."""
+
+    async def search(
+        self,
+        tenant: str,
+        *,
+        ids: Sequence[int] | None,
+        name: str,
+        enabled: bool | None,
+        order: list[tuple[str, int]],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Flow], int]:
+        """One page, and how many there are."""
+
+    async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
+        """Those of `ids` that there are."""
+
+
+class Sharing(Protocol):
+    """The grants, as far as they are needed here."""
+
+    async def of(self, principal: Principal) -> Grants:
+        """What a user sees."""
+
+    async def share(self, principal: Principal, flow_id: int) -> None:
+        """Grant a flow to the roles of its creator."""
+
+    async def forget(self, tenant: str, ids: Sequence[int]) -> None:
+        """Drop the grants of flows that are gone."""
+
+
+class People(Protocol):
+    """Knows users."""
+
+    async def nicknames(self, tenant: str, ids: Sequence[int]) -> Mapping[int, str]:
+        """Nicknames by user id; who is unknown is missing."""
+
+
+class Logs(Protocol):
+    """The logs of flows."""
+
+    async def remove(self, tenant: str, flow_ids: Sequence[int]) -> None:
+        """Delete all that flows have logged."""
+
+
+class FlowService:
+    """The operations on flows."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        sharing: Sharing,
+        people: People,
+        logs: Logs,
+        deploying: Deploying,
+        next_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        self._store = store
+        self._sharing = sharing
+        self._people = people
+        self._logs = logs
+        self._deploying = deploying
+        self._next_id = next_id
+
+    async def search(self, user: Principal, wanted: SearchFlows) -> list[ShownFlow] | Page[ShownFlow]:
+        """The flows that a user sees, the newest first."""
+        grants = await self._sharing.of(user)
+        flows, total = await self._store.search(
+            user.tenant,
+            ids=None if grants.everything else sorted(grants.resources.workflows),
+            name=wanted.name or "",
+            enabled=wanted.enabled,
+            order=wanted.order(COLUMNS),
+            skip=wanted.skip,
+            limit=wanted.limit,
+        )
+        authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
+        names = await self._people.nicknames(user.tenant, authors)
+        return wanted.listed([_shown(flow, names) for flow in flows], total)
+
+    async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
+        """Set name and remark; the design and its version stay."""
+        before = await self.visible(user, flow_id)
+        after = _changed(before, name=_name(wanted.name), remark=wanted.remark or "")
+        await self._put(user, before, after)
+
+    async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
+        """Enable or disable a flow; one that is so already stays as it is."""
+        before = await self.visible(user, flow_id)
+        if before.enabled != enabled:
+            await self._put(user, before, _changed(before, enabled=enabled))
+
+    async def delete(self, user: Principal, ids: Sequence[int | str]) -> None:
+        """Delete flows with designs, logs and grants; unknown ones are passed over.
+
+        Raises `Forbidden` for a user who has no grant at all.
+        """
+        grants = await self._sharing.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        wanted = [one for one in ids_of(ids) if grants.workflow(one)]
+        found = await self._store.present(user.tenant, wanted)
+        if not found:
+            return
+
+        async def also(session: Session) -> None:
+            for flow_id in found:
+                await self._deploying.stop(user.tenant, flow_id, session)
+
+        await self._store.remove(user.tenant, found, also)
+        for flow_id in found:
+            await self._deploying.forget(user.tenant, flow_id)
+        await self._logs.remove(user.tenant, found)
+        await self._sharing.forget(user.tenant, found)
+
+    async def design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
+        """A version of a flow's design, the newest when none is named."""
+        flow = await self.visible(user, flow_id)
+        text: str | None = flow.design
+        if version is not None and version > flow.version:
+            raise InvalidInput(f"Invalid Version: {version}", field="version")
+        if version is not None and version != flow.version:
+            text = await self._store.design(user.tenant, flow_id, version)
+        if text is None:
+            raise NotFound(f"Version Not Found: {version}", field="version")
+        return ShownDesign(
+            id=str(flow.id),
+            name=flow.name,
+            remark=flow.remark,
+            enabled=flow.enabled,
+            version=flow.version,
+            design_data=openable(text),
+        )
+
+    async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
+        """Save a new flow, or a new version of one.
+
+        Raises `Conflict` when somebody else has saved since `version`, `InvalidInput` with the
+        reasons when it shall run and cannot.
+        """
+        name, text = _name(wanted.name), storable(wanted.design_data)
+        flow = await (
+            self._change(user, wanted, name, text)
+            if wanted.id
+            else self._create(user, wanted, name, text)
+        )
+        return SavedDesign(str(flow.id), str(flow.id), flow.version)
+
+    async def visible(self, user: Principal, flow_id: int) -> Flow:
+        """A flow, when the user sees it.
+
+        Raises `Forbidden` for a user who has no grant at all, else `NotFound`.
+        """
+        grants = await self._sharing.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        found = await self._store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
+        if found is None:
+            raise _gone(flow_id)
+        return found
+
+    async def _create(self, user: Principal, wanted: SaveDesign, name: str, text: str) -> Flow:
+        """Add a flow. The grants come first, as a grant of nothing does no harm."""
+        if not user.may(Function.WORKFLOW_ADD):
+            raise Forbidden("user does not have permission")
+        now = _now()
+        flow = Flow(
+            id=await self._next_id(),
+            tenant=user.tenant,
+            name=name,
+            remark=wanted.remark or "",
+            enabled=bool(wanted.enabled),
+            version=1,
+            design=text,
+            user_id=user.user_id,
+            created_at=now,
+            updated_at=now,
+        )
+        also = await self._deploying.ready(user, flow)
+        await self._sharing.share(user, flow.id)
+        try:
+            await self._store.insert(flow, also)
+        except Exception:
+            await self._sharing.forget(user.tenant, [flow.id])
+            await self._deploying.forget(user.tenant, flow.id)
+            raise
+        await self._deploying.changed(user.tenant, flow.id)
+        return flow
+
+    async def _change(self, user: Principal, wanted: SaveDesign, name: str, text: str) -> Flow:
+        if not user.may(Function.WORKFLOW_EDIT):
+            raise Forbidden("user does not have permission")
+        before = await self.visible(user, id_of(wanted.id or 0))
+        if wanted.version != before.version:
+            raise _expired(wanted.version)
+        if wanted.design_data is None:
+            text = before.design
+        after = _changed(
+            before,
+            name=name,
+            remark=before.remark if wanted.remark is None else wanted.remark,
+            enabled=before.enabled if wanted.enabled is None else wanted.enabled,
+            design=text,
+            version=before.version + (text != before.design),
+        )
+        await self._put(user, before, after)
+        return after
+
+    async def _put(self, user: Principal, before: Flow, after: Flow) -> None:
+        also = await self._deploying.ready(user, after)
+        if not await self._store.replace(before, after, also):
+            raise _expired(before.version)
+        await self._deploying.changed(user.tenant, after.id)
+
+
+def _changed(flow: Flow, **fields: Any) -> Flow:
+    """The flow as it is to be; its time of change tells it from what it was."""
+    updated = max(_now(), flow.updated_at + 1)
+    return msgspec.structs.replace(flow, **fields, updated_at=updated)
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise MalformedRequest("name is empty", field="name")
+    if not name.isprintable():
+        raise InvalidInput("must not have control characters", field="name")
+    return name
+
+
+def _gone(flow_id: int) -> NotFound:
+    return NotFound(f"flow not exist: {flow_id}", field="id")
+
+
+def _expired(version: int | None) -> Conflict:
+    text = f"Version Expired: {version}"
+    return Conflict(text, field="version", code=InvalidInput.code)
+
+
+def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
+    return ShownFlow(
+        id=str(flow.id),
+        name=flow.name,
+        remark=flow.remark,
+        enabled=flow.enabled,
+        user_nickname=names.get(flow.user_id) if flow.user_id is not None else None,
+        created_at=flow.created_at,
+        updated_at=flow.updated_at,
+    )
+
+

@@ -1,0 +1,173 @@
+"""Flows in MongoDB.
+
+`flows`: `{_id, tenant, name, remark, enabled, version, design, userId, createdAt, updatedAt}`,
+with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`, older ones.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.common.http.console import containing
+from libs.common.store.mongo import Database, Mongo, Session
+from services.workflow.designs.model import Flow
+
+AfterWrite = Callable[[Session], Awaitable[None]]
+"""What else belongs into the transaction of a write."""
+
+_WITHOUT_DESIGN = {"design": 0}
+
+
+class FlowStore:
+    """The flows of all tenants."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._flows: Any = mongo.database["flows"]
+        self._versions: Any = mongo.database["flow_versions"]
+
+    async def insert(self, flow: Flow, also: AfterWrite) -> None:
+        """Add a flow."""
+
+        async def work(session: Session) -> None:
+            await self._flows.insert_one(_document(flow), session=session)
+            await also(session)
+
+        await self._mongo.transaction(work)
+
+    async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
+        """Set a flow that has not changed since `before`; False when it has, or is gone.
+
+        A design of another version is kept.
+        """
+
+        async def work(session: Session) -> bool:
+            outcome = await self._flows.replace_one(_unchanged(before), _document(after), session=session)
+            if not outcome.matched_count:
+                return False
+            if after.version != before.version:
+                await self._versions.replace_one(
+                    {"_id": _version_id(before.id, before.version)},
+                    {"tenant": before.tenant, "design": before.design, "at": datetime.now(UTC)},
+                    upsert=True,
+                    session=session,
+                )
+            await also(session)
+            return True
+
+        return await self._mongo.transaction(work)
+
+    async def get(self, tenant: str, flow_id: int) -> Flow | None:
+        """One flow of a tenant."""
+        found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
+        return None if found is None else _flow(found)
+
+    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
+        """`design_data` of a version; None when there is none."""
+        query = {"_id": flow_id, "tenant": tenant, "version": version}
+        found = await self._flows.find_one(query, {"design": 1})
+        if found is None:
+            key = _version_id(flow_id, version)
+            found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
+        return None if found is None else str(found["design"])
+
+    async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
+        """Delete flows with all their designs."""
+
+        async def work(session: Session) -> None:
+            query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+            await self._flows.delete_many(query, session=session)
+            keys = {"_id.flow": {"$in": list(ids)}, "tenant": tenant}
+            await self._versions.delete_many(keys, session=session)
+            await also(session)
+
+        await self._mongo.transaction(work)
+
+    async def search(
+        self,
+        tenant: str,
+        *,
+        ids: Sequence[int] | None,
+        name: str,
+        enabled: bool | None,
+        order: list[tuple[str, int]],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Flow], int]:
+        """One page and how many there are; `design` of the flows is empty. `limit` 0: all."""
+        query: dict[str, Any] = {"tenant": tenant}
+        if ids is not None:
+            query["_id"] = {"$in": list(ids)}
+        if name:
+            query["name"] = containing(name)
+        if enabled is not None:
+            query["enabled"] = enabled
+        found = self._flows.find(query, _WITHOUT_DESIGN).sort(order).skip(skip).limit(limit)
+        flows = [_flow(document) async for document in found]
+        total = len(flows) if not limit else await self._flows.count_documents(query)
+        return flows, total
+
+    async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
+        """Those of `ids` that there are."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        return [row["_id"] async for row in self._flows.find(query, {"_id": 1})]
+
+
+async def create_indexes(database: Database) -> None:
+    """Make what the queries above need."""
+    await database["flows"].create_index([("tenant", 1), ("_id", -1)])
+    await database["flow_versions"].create_index([("_id.flow", 1)])
+
+
+def _version_id(flow_id: int, version: int) -> dict[str, int]:
+    return {"flow": flow_id, "version": version}
+
+
+def _unchanged(flow: Flow) -> dict[str, Any]:
+    return {
+        "_id": flow.id,
+        "tenant": flow.tenant,
+        "version": flow.version,
+        "enabled": flow.enabled,
+        "updatedAt": _moment(flow.updated_at),
+    }
+
+
+def _document(flow: Flow) -> dict[str, Any]:
+    return {
+        "_id": flow.id,
+        "tenant": flow.tenant,
+        "name": flow.name,
+        "remark": flow.remark,
+        "enabled": flow.enabled,
+        "version": flow.version,
+        "design": flow.design,
+        "userId": flow.user_id,
+        "createdAt": _moment(flow.created_at),
+        "updatedAt": _moment(flow.updated_at),
+    }
+
+
+def _flow(document: dict[str, Any]) -> Flow:
+    return Flow(
+        id=document["_id"],
+        tenant=document["tenant"],
+        name=document["name"],
+        remark=document["remark"],
+        enabled=document["enabled"],
+        version=document["version"],
+        design=document.get("design", ""),
+        user_id=document["userId"],
+        created_at=_ms(document["createdAt"]),
+        updated_at=_ms(document["updatedAt"]),
+    )
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+

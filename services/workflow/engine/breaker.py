@@ -1,0 +1,82 @@
+"""The circuit breaker: a flow that only fails is disabled, and its log says so."""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from services.workflow.runs.records import Cause, Run
+
+log = logging.getLogger(__name__)
+
+KEPT = 10_000
+"""Flows whose failures are counted."""
+
+
+class Flows(Protocol):
+    """Switches flows off."""
+
+    async def cut_off(self, tenant: str, flow_id: int, version: int) -> bool:
+        """Disable a flow that still runs this version; False when it does not."""
+
+
+class RunLog(Protocol):
+    """Where runs are recorded."""
+
+    async def begin(self, runs: list[Run]) -> list[Run]:
+        """Record runs that begin."""
+
+    async def finish(self, run: Run) -> None:
+        """Record how a run ended."""
+
+
+class CircuitBreaker:
+    """Counts failures, one after the other, of the flows that run in this process.
+
+    The counts are in memory: each replica sees its share of a flow's runs, and a flow that
+    only fails does so in every replica.
+    """
+
+    def __init__(
+        self, flows: Flows, log: RunLog, most: int, next_id: Callable[[], Awaitable[int]]
+    ) -> None:
+        self._flows = flows
+        self._log = log
+        self._most = most
+        self._next_id = next_id
+        self._failures: OrderedDict[tuple[int, int], int] = OrderedDict()
+
+    async def note(self, run: Run) -> None:
+        """Count a failure, or forget those before a success."""
+        key = (run.flow_id, run.version)
+        if run.status == "SUCCESS":
+            self._failures.pop(key, None)
+            return
+        count = self._failures.get(key, 0) + 1
+        self._failures[key] = count
+        self._failures.move_to_end(key)
+        if len(self._failures) > KEPT:
+            self._failures.popitem(last=False)
+        if count >= self._most:
+            del self._failures[key]
+            await self._cut(run, count)
+
+    async def _cut(self, run: Run, count: int) -> None:
+        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version):
+            return
+        reason = f"the flow was disabled: it failed {count} times in a row, at last: {run.error}"
+        log.warning("flow %d: %s", run.flow_id, reason)
+        run_id = await self._next_id()
+        entry = Run(
+            id=run_id,
+            tenant=run.tenant,
+            flow_id=run.flow_id,
+            version=run.version,
+            cause=Cause(kind="BREAKER", key=f"breaker-{run_id}"),
+            entered=None,
+            started_at=int(time.time() * 1000),
+        )
+        await self._log.begin([entry])
+        entry.status, entry.error = "ERROR", reason
+        await self._log.finish(entry)

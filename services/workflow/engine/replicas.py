@@ -1,0 +1,49 @@
+"""Which replicas live: each renews its sign of life; time is the database's.
+
+`replicas`: `{_id: replica, until}`.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from libs.common.store.mongo import Database, StoreError
+
+log = logging.getLogger(__name__)
+
+LIFE = 15.0
+"""Seconds without a sign after which a replica counts as dead."""
+
+
+class Replicas:
+    """The replicas of the service, this one among them."""
+
+    def __init__(self, database: Database, replica: str) -> None:
+        self._replicas: Any = database["replicas"]
+        self.own = replica
+
+    async def sign(self) -> None:
+        """Show that this one lives."""
+        until = {
+            "$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": int(LIFE * 1000)}
+        }
+        await self._replicas.update_one({"_id": self.own}, [{"$set": {"until": until}}], upsert=True)
+
+    async def renew(self) -> None:
+        """Show it for ever."""
+        while True:
+            try:
+                await self.sign()
+            except StoreError as error:
+                log.warning("replica %s could not show that it lives: %s", self.own, error)
+            await asyncio.sleep(LIFE / 5)
+
+    async def leave(self) -> None:
+        """Say that this one is gone, so that nobody waits for it."""
+        await self._replicas.delete_one({"_id": self.own})
+
+    async def alive(self) -> list[str]:
+        """Those that live; the others are forgotten."""
+        late = {"$expr": {"$lt": ["$until", "$$NOW"]}}
+        await self._replicas.delete_many(late)
+        return [row["_id"] async for row in self._replicas.find({}, {"_id": 1})]

@@ -1,0 +1,1 @@
+"""Entities, which belong to `device`: read, written and called over the bus."""

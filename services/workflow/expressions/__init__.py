@@ -1,0 +1,1 @@
+"""References, conditions and CEL: what parameters of nodes may say."""

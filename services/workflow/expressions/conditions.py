@@ -1,0 +1,92 @@
+"""The twelve operators of conditions (notes, section 6.2). No I/O."""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from services.workflow.expressions.references import as_text
+
+LONGEST_NUMBER = 400
+"""Characters of a text that is read as a number."""
+
+
+class ConditionFailed(Exception):
+    """Two values cannot be compared so."""
+
+
+def holds(operator: str, left: Any, right: Any) -> bool:
+    """Whether `left operator right`; raise `ConditionFailed` when that cannot be said."""
+    return OPERATORS[operator](left, right)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Values of one type are compared as such, numbers as numbers, all others as texts."""
+    if left is None or right is None:
+        return left is right
+    if _is_number(left) and _is_number(right):
+        return bool(left == right)
+    if type(left) is type(right):
+        return bool(left == right)
+    return as_text(left) == as_text(right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _empty(left: Any, _: Any) -> bool:
+    return left is None or (isinstance(left, str | list | Mapping) and len(left) == 0)
+
+
+def _contains(left: Any, right: Any) -> bool:
+    if left is None:
+        return False
+    if isinstance(left, list):
+        return any(_equal(one, right) for one in left)
+    if isinstance(left, str) and right is not None:
+        return as_text(right) in left
+    raise ConditionFailed("CONTAINS needs a text or a list on its left")
+
+
+def _starts(left: Any, right: Any) -> bool:
+    return left is not None and right is not None and as_text(left).startswith(as_text(right))
+
+
+def _ends(left: Any, right: Any) -> bool:
+    return left is not None and right is not None and as_text(left).endswith(as_text(right))
+
+
+def _ordered(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[Any, Any], bool]:
+    def check(left: Any, right: Any) -> bool:
+        if left is None or right is None:
+            return False
+        return compare(_number(left), _number(right))
+
+    return check
+
+
+def _number(value: Any) -> Decimal:
+    if _is_number(value) or (isinstance(value, str) and len(value) <= LONGEST_NUMBER):
+        try:
+            found = Decimal(str(value).strip())
+        except InvalidOperation:
+            found = Decimal("NaN")
+        if not found.is_nan():
+            return found
+    raise ConditionFailed(f"{as_text(value)[:100]!r} is not a number")
+
+
+OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "CONTAINS": _contains,
+    "NOT_CONTAINS": lambda left, right: not _contains(left, right),
+    "START_WITH": _starts,
+    "END_WITH": _ends,
+    "EQ": _equal,
+    "NE": lambda left, right: not _equal(left, right),
+    "IS_EMPTY": _empty,
+    "IS_NOT_EMPTY": lambda left, right: not _empty(left, right),
+    "GT": _ordered(lambda left, right: left > right),
+    "GE": _ordered(lambda left, right: left >= right),
+    "LT": _ordered(lambda left, right: left < right),
+    "LE": _ordered(lambda left, right: left <= right),
+}

@@ -1,0 +1,1 @@
+"""A design as a graph: read, checked, compiled to a plan."""

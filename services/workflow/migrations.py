@@ -1,0 +1,31 @@
+"""The versions of `workflow`'s database."""
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, create_missing
+from services.workflow.designs.store import create_indexes as create_flow_indexes
+from services.workflow.runs.store import create_indexes as create_run_indexes
+from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
+
+COLLECTIONS = (
+    "flows",
+    "flow_versions",
+    "deployments",
+    "timers",
+    "runs",
+    "replicas",
+    "outbox",
+    "counters",
+)
+
+
+async def _first(database: Database) -> None:
+    for name in COLLECTIONS:
+        await create_missing(database, name)
+    await create_flow_indexes(database)
+    await create_run_indexes(database)
+    await create_timer_indexes(database)
+    await database["deployments"].create_index("component")
+    await database["outbox"].create_index("at")
+
+
+MIGRATIONS = (Migration(1, "flows, runs, outbox", _first),)

@@ -1,0 +1,1 @@
+"""Node types, one small module each behind one interface (`nodes.base`)."""

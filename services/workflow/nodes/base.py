@@ -1,0 +1,219 @@
+"""The one interface of all node types.
+
+A node type is a class with a name, a group, a struct of parameters and either `run` (`Step`)
+or `entered` (`Entry`). One instance serves all flows of a process: it keeps nothing between
+runs but its collaborators, which arrive in its constructor (`app.py` makes them).
+
+A parameter struct is `Parameters`: msgspec checks its types and bounds, `faults` what types
+cannot say, and `parameter(...)` says how an editor shows a field; the catalogue is made from
+it. Values may be references (`expressions.references`) wherever the field is not among
+`verbatim`; `context.resolve` replaces them, when the node runs.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from services.workflow.expressions.references import (
+    ReferenceInvalid,
+    ReferenceMissing,
+    resolve,
+)
+
+
+class NodeFailed(Exception):
+    """A node could not do its work; the text is what the log shows."""
+
+
+class Group(StrEnum):
+    """Where an editor's palette shows a node type."""
+
+    ENTRY = "entry"
+    CONTROL = "control"
+    ACTION = "action"
+    EXTERNAL = "external"
+
+
+class Fault(NamedTuple):
+    """What is wrong with a parameter, and what to do about it."""
+
+    field: str
+    """`timerSettings.timezone`."""
+    reason: str
+
+
+class Parameters(msgspec.Struct, rename="camel", kw_only=True):
+    """Base of the parameters of node types, as designs have them."""
+
+    verbatim: ClassVar[frozenset[str]] = frozenset()
+    """Fields (as designs spell them) whose texts hold no references, such as program code."""
+
+    def faults(self) -> Iterable[Fault]:
+        """What types and bounds cannot say; nothing when all is well."""
+        return ()
+
+    def entity_keys(self) -> Iterable[str]:
+        """The entities that the node touches: whoever lets the flow run must see them.
+
+        A key may be a pattern with `*`, which stands for any characters.
+        """
+        return ()
+
+
+def parameter(
+    title: str,
+    description: str = "",
+    *,
+    ui: str = "",
+    ui_group: str = "",
+    secret: bool = False,
+    output: bool = False,
+    **bounds: Any,
+) -> msgspec.Meta:
+    """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
+
+    `ui` is a component that existing editors have (console notes, "/workflow/editor"). A
+    `secret` is masked in logs. With `output` it declares what the node puts out, and an
+    editor shows it there. `bounds` are those of `msgspec.Meta`.
+    """
+    extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
+    return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext:
+    """What a node knows of its run."""
+
+    tenant: str
+    flow_id: int | None
+    """None in a test of a design."""
+    run_id: int
+    node_id: str
+    node_name: str
+    hops: int
+    """How many flows have led to this run, 0 when none did. What a node sends goes out with
+    `hops + 1` (`libs.common.bus.hops.HOPS`), so that a flow that feeds itself comes to an end."""
+    dry_run: bool
+    """A test that shall not touch the outside: say what would be done instead of doing it."""
+    deadline: float
+    """When the node must be done, on the clock of the event loop."""
+    properties: Mapping[str, Any]
+    """Outputs of the nodes that are finished, by node id."""
+
+    def resolve(self, value: Any) -> Any:
+        """`value` with its references replaced; raise `NodeFailed` naming one to nothing."""
+        try:
+            return resolve(value, self.properties)
+        except (ReferenceMissing, ReferenceInvalid) as error:
+            raise NodeFailed(str(error)) from error
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline, never below zero."""
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+class Node(ABC, Generic[P]):
+    """What both kinds of node types have."""
+
+    name: ClassVar[str]
+    """`componentName` of designs."""
+    title: ClassVar[str]
+    description: ClassVar[str]
+    group: ClassVar[Group]
+    parameters: type[P]
+    """The struct of its parameters."""
+
+    def faults(self, parameters: P) -> Iterable[Fault]:
+        """What is wrong with parameters; a type that needs more than they know adds to it."""
+        return parameters.faults()
+
+
+class Entry(Node[P]):
+    """A node type that flows begin with."""
+
+    group = Group.ENTRY
+
+    def entered(self, parameters: P, given: Any) -> Any:  # noqa: ARG002 - some need them
+        """The output of the entry for what was `given`, by its trigger or by a test.
+
+        Raises `NodeFailed` when it does not fit the parameters.
+        """
+        return given
+
+
+class Chosen(NamedTuple):
+    """What a step that forks puts out, and which way the run goes on."""
+
+    handle: str | None
+    """`sourceHandle` of the edges to follow; None ends the path."""
+    output: Any
+
+
+class Step(Node[P]):
+    """A node type that does something with what it is given."""
+
+    repeatable: ClassVar[bool] = False
+    """Whether doing it twice does no harm: a run that was interrupted begins anew only when all
+    it has done is repeatable."""
+    forks: ClassVar[bool] = False
+    """Whether `run` gives `Chosen`."""
+    answers: ClassVar[bool] = False
+    """Whether its output is what the run answers with, whatever finishes later."""
+
+    def handles(self, parameters: P) -> Iterable[str]:  # noqa: ARG002 - forks need them
+        """The handles that edges may begin at; a step that does not fork has none."""
+        return ()
+
+    @abstractmethod
+    async def run(self, context: NodeContext, parameters: P, body: Any) -> Any:
+        """Do the work and give the output, which the next nodes get as `body`; JSON values only.
+
+        `body` is the output of the node before; of several (a join) their maps in one. Raises
+        `NodeFailed`; it is cancelled at the deadline.
+        """
+
+
+AnyNode = Node[Any]
+
+
+class Registry:
+    """The node types of a process by name."""
+
+    def __init__(self, nodes: Iterable[AnyNode]) -> None:
+        self._nodes: dict[str, AnyNode] = {}
+        for node in nodes:
+            if node.name in self._nodes:
+                raise ValueError(f"two node types are called {node.name}")
+            self._nodes[node.name] = node
+
+    def find(self, name: str) -> AnyNode | None:
+        """The node type of this name."""
+        return self._nodes.get(name)
+
+    def __iter__(self) -> Iterator[AnyNode]:
+        return iter(self._nodes.values())
+
+
+class Declared(msgspec.Struct, rename="camel"):
+    """One value that a node declares to put out, or to be given."""
+
+    name: str
+    type: str
+
+
+class CodeRunner(Protocol):
+    """Runs people's code, away from us."""
+
+    async def run(
+        self, language: str, code: str, arguments: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """The value of `code` with `arguments` for variables; raise `NodeFailed`."""

@@ -1,0 +1,205 @@
+"""`choice`: goes on along the first branch whose conditions hold, else along `otherwise`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
+from services.workflow.expressions.conditions import ConditionFailed, holds
+from services.workflow.expressions.references import (
+    ReferenceInvalid,
+    references_in,
+)
+from services.workflow.nodes.base import (
+    Chosen,
+    CodeRunner,
+    Fault,
+    Group,
+    NodeContext,
+    NodeFailed,
+    Parameters,
+    Step,
+    parameter,
+)
+
+MOST_BRANCHES = 50
+MOST_CONDITIONS = 50
+LONGEST_CODE = 64_000
+LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
+REFUSED = ("groovy", "mvel")
+_WITHOUT_VALUE = ("IS_EMPTY", "IS_NOT_EMPTY")
+
+Operator = Literal[
+    "CONTAINS",
+    "NOT_CONTAINS",
+    "START_WITH",
+    "END_WITH",
+    "EQ",
+    "NE",
+    "IS_EMPTY",
+    "IS_NOT_EMPTY",
+    "GT",
+    "GE",
+    "LT",
+    "LE",
+]
+ExpressionType = Literal["condition", "cel", "js", "javascript", "python", "groovy", "mvel"]
+
+
+class Comparison(msgspec.Struct, rename="camel"):
+    """`key operator value`; both sides may be references."""
+
+    key: Any = None
+    operator: Operator = "EQ"
+    value: Any = None
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    """A comparison, or an expression in a language."""
+
+    expression_value: Comparison | Annotated[str, msgspec.Meta(max_length=LONGEST_CODE)]
+    id: str | None = None
+
+
+class When(msgspec.Struct, rename="camel"):
+    """One branch, with the conditions under which it is taken."""
+
+    id: str
+    conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MOST_CONDITIONS)]
+    logic_operator: Literal["AND", "OR"] = "AND"
+    expression_type: ExpressionType = "condition"
+
+
+class Otherwise(msgspec.Struct):
+    """The branch that is taken when no other one is."""
+
+    id: str
+
+
+class Branches(msgspec.Struct):
+    """The branches, in the order in which they are tried."""
+
+    when: Annotated[list[When], msgspec.Meta(max_length=MOST_BRANCHES)] = []
+    otherwise: Otherwise | None = None
+
+
+class ChoiceParameters(Parameters):
+    """Where to go on."""
+
+    verbatim = frozenset({"choice"})
+
+    choice: Annotated[
+        Branches,
+        parameter("Conditions", "The first branch that holds is taken", ui="conditionsInput"),
+    ]
+
+    def handles(self) -> Iterator[str]:
+        """Ids of the branches."""
+        yield from (one.id for one in self.choice.when)
+        if self.choice.otherwise is not None:
+            yield self.choice.otherwise.id
+
+    def faults(self) -> Iterable[Fault]:
+        """Ids that are there twice, and conditions that can never be evaluated."""
+        ids = list(self.handles())
+        if len(set(ids)) < len(ids):
+            yield Fault("choice.when", "two branches have the same id; give each its own")
+        for at, branch in enumerate(self.choice.when):
+            for place, condition in enumerate(branch.conditions):
+                field = f"choice.when[{at}].conditions[{place}].expressionValue"
+                reason = _fault(branch.expression_type, condition.expression_value)
+                if reason:
+                    yield Fault(field, reason)
+
+
+def _fault(kind: ExpressionType, value: Comparison | str) -> str | None:
+    if kind in REFUSED:
+        return f"{kind} is not supported; use condition, cel, js or python"
+    if isinstance(value, Comparison) != (kind == "condition"):
+        return "must be {key, operator, value}" if kind == "condition" else "must be a text"
+    try:
+        if isinstance(value, Comparison):
+            list(references_in([value.key, value.value]))
+        elif kind == "cel":
+            compile_cel(value)
+        elif not value.strip():
+            return "is empty"
+    except (ReferenceInvalid, CelFailed) as error:
+        return str(error)
+    return None
+
+
+class Choice(Step[ChoiceParameters]):
+    """Forks a flow."""
+
+    name = "choice"
+    title = "If / Else"
+    description = "Goes on along the first branch whose conditions hold"
+    group = Group.CONTROL
+    parameters = ChoiceParameters
+    repeatable = True
+    forks = True
+
+    def __init__(self, code: CodeRunner | None = None) -> None:
+        """`code` runs conditions in `js` and `python`; they are refused without."""
+        self._code = code
+
+    def handles(self, parameters: ChoiceParameters) -> Iterable[str]:
+        """The branches."""
+        return parameters.handles()
+
+    def faults(self, parameters: ChoiceParameters) -> Iterable[Fault]:
+        """Those of the parameters, and languages that nobody runs."""
+        yield from parameters.faults()
+        for at, branch in enumerate(parameters.choice.when):
+            if branch.expression_type in LANGUAGES and self._code is None:
+                text = f"{branch.expression_type} is not available here"
+                yield Fault(f"choice.when[{at}].expressionType", text)
+
+    async def run(self, context: NodeContext, parameters: ChoiceParameters, body: Any) -> Chosen:
+        """The first branch that holds; the output is what came in."""
+        for branch in parameters.choice.when:
+            if await self._holds(context, branch, body):
+                return Chosen(branch.id, body)
+        otherwise = parameters.choice.otherwise
+        return Chosen(None if otherwise is None else otherwise.id, body)
+
+    async def _holds(self, context: NodeContext, branch: When, body: Any) -> bool:
+        every = branch.logic_operator == "AND"
+        for condition in branch.conditions:
+            if await self._true(context, branch.expression_type, condition, body) != every:
+                return not every
+        return every
+
+    async def _true(
+        self, context: NodeContext, kind: str, condition: Condition, body: Any
+    ) -> bool:
+        value = condition.expression_value
+        try:
+            if isinstance(value, Comparison):
+                return _compare(context, value)
+            variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
+            if kind == "cel":
+                found = evaluate(value, variables)
+            else:
+                found = await self._in_language(context, LANGUAGES[kind], value, variables)
+        except (ConditionFailed, CelFailed) as error:
+            raise NodeFailed(str(error)) from error
+        if not isinstance(found, bool):
+            raise NodeFailed(f"a condition must be true or false, this one is {found!r:.100}")
+        return found
+
+    async def _in_language(
+        self, context: NodeContext, language: str, code: str, variables: Mapping[str, Any]
+    ) -> Any:
+        if self._code is None:
+            raise NodeFailed(f"{language} is not available here")
+        return await self._code.run(language, code, variables, context.seconds_left)
+
+
+def _compare(context: NodeContext, one: Comparison) -> bool:
+    right = None if one.operator in _WITHOUT_VALUE else context.resolve(one.value)
+    return holds(one.operator, context.resolve(one.key), right)
+
+

@@ -1,0 +1,103 @@
+"""`code`: a piece of JavaScript or Python between two nodes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from services.workflow.nodes.base import (
+    CodeRunner,
+    Fault,
+    Group,
+    NodeContext,
+    Parameters,
+    Step,
+    parameter,
+)
+from services.workflow.nodes.values import Output, check_outputs, named_twice
+from services.workflow.sandbox.runner import LANGUAGES, unknown_language
+
+LONGEST_CODE = 64_000
+MOST_ARGUMENTS = 100
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
+
+
+class Code(msgspec.Struct, rename="camel"):
+    """A piece of code, and its language."""
+
+    expression: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CODE)]
+    language: str = "js"
+
+
+class CodeParameters(Parameters):
+    """What to run."""
+
+    verbatim: ClassVar[frozenset[str]] = frozenset({"expression"})
+
+    expression: Annotated[
+        Code,
+        parameter(
+            "Code",
+            "JavaScript: the body of a function, which gives its output with return. Python: "
+            "def main(), or statements of which the last has the value. `body` and `properties` "
+            "are there besides the inputs.",
+            ui="codeEditor",
+        ),
+    ]
+    input_arguments: Annotated[
+        dict[str, Any],
+        parameter(
+            "Inputs", "Variables of the code", ui="paramAssignInput", max_length=MOST_ARGUMENTS
+        ),
+    ] = {}
+    payload: Annotated[
+        list[Output],
+        parameter(
+            "Outputs",
+            "What the map that the code gives holds",
+            ui="paramDefineInput",
+            output=True,
+            max_length=MOST_ARGUMENTS,
+        ),
+    ] = []
+
+    def faults(self) -> Iterable[Fault]:
+        """Languages that are not run, names that no variable has, outputs named twice."""
+        if self.expression.language not in LANGUAGES:
+            text = unknown_language(self.expression.language)
+            yield Fault("expression.language", text)
+        for name in self.input_arguments:
+            if not _VARIABLE(name):
+                text = "must begin with a letter and have only letters, digits and _, at most 50"
+                yield Fault(f"inputArguments.{name:.60}", text)
+        yield from named_twice("payload", (one.name for one in self.payload))
+
+
+class CodeNode(Step[CodeParameters]):
+    """Runs code in the sandbox; its value is the output."""
+
+    name = "code"
+    title = "Code"
+    description = "Runs JavaScript or Python that can compute and nothing else"
+    group = Group.ACTION
+    parameters = CodeParameters
+    repeatable = True
+
+    def __init__(self, runner: CodeRunner) -> None:
+        self._runner = runner
+
+    async def run(self, context: NodeContext, parameters: CodeParameters, body: Any) -> Any:
+        """Run it; a test runs it, too, since it cannot touch the outside."""
+        code = parameters.expression
+        found = _surroundings(code.expression, body, context.properties)
+        found |= context.resolve(parameters.input_arguments)
+        value = await self._runner.run(code.language, code.expression, found, context.seconds_left)
+        check_outputs(parameters.payload, value)
+        return value
+
+
+def _surroundings(code: str, body: Any, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """What code may use besides its inputs, where it names it at all: handing it over costs."""
+    both = {"body": body, "properties": dict(properties)}
+    return {name: value for name, value in both.items() if name in code}

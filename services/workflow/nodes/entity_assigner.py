@@ -1,0 +1,58 @@
+"""`entityAssigner`: sets properties."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from services.workflow.nodes.base import Group, NodeContext, NodeFailed, Parameters, Step, parameter
+from services.workflow.nodes.entities import Entities
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
+
+
+class EntityAssignerParameters(Parameters):
+    """What is set to what."""
+
+    exchange_payload: Annotated[
+        dict[EntityKey, Any],
+        parameter(
+            "Assignments",
+            "Values, or references to some, by the keys of properties",
+            ui="entityAssignSelect",
+            min_length=1,
+            max_length=MOST_ENTITIES,
+        ),
+    ]
+
+    def entity_keys(self) -> Iterable[str]:
+        """All that are set."""
+        return self.exchange_payload
+
+
+class EntityAssigner(Step[EntityAssignerParameters]):
+    """Sets properties and puts out what was set.
+
+    A device takes its values on when it answers; other things have them at once. Setting the
+    same values again changes nothing, so a run that was interrupted here may begin anew.
+    """
+
+    name = "entityAssigner"
+    title = "Entity Assigner"
+    description = "Sets properties of entities"
+    group = Group.ACTION
+    parameters = EntityAssignerParameters
+    repeatable = True
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    async def run(
+        self, context: NodeContext, parameters: EntityAssignerParameters, body: Any
+    ) -> dict[str, Any]:
+        """Set them; a dry run only looks whether they are there."""
+        exchange: dict[str, Any] = context.resolve(parameters.exchange_payload)
+        if context.dry_run:
+            await latest(self._entities, context.tenant, list(exchange))
+            return exchange
+        written = await self._entities.update(context.tenant, exchange, context.hops + 1)
+        if not written:
+            raise NodeFailed("none of the entities is a property that can be set")
+        return {key: exchange[key] for key in written}

@@ -1,0 +1,68 @@
+"""`entitySelector`: latest values of entities."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from services.workflow.nodes.base import (
+    Group,
+    NodeContext,
+    NodeFailed,
+    Parameters,
+    Step,
+    parameter,
+)
+from services.workflow.nodes.entities import Entities
+
+MOST_ENTITIES = 1000
+
+EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class EntitySelectorParameters(Parameters):
+    """Which entities."""
+
+    entities: Annotated[
+        list[EntityKey],
+        parameter(
+            "Entities",
+            "Keys of the entities whose latest values are wanted",
+            ui="entityMultipleSelect",
+            min_length=1,
+            max_length=MOST_ENTITIES,
+        ),
+    ]
+
+    def entity_keys(self) -> Iterable[str]:
+        """All that are selected."""
+        return self.entities
+
+
+class EntitySelector(Step[EntitySelectorParameters]):
+    """Puts out `{key: latest value}`."""
+
+    name = "entitySelector"
+    title = "Entity Selector"
+    description = "Reads the latest values of entities"
+    group = Group.ACTION
+    parameters = EntitySelectorParameters
+    repeatable = True
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    async def run(
+        self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
+    ) -> dict[str, Any]:
+        """The values by key; one without a value is null. Fails for one that is not there."""
+        return await latest(self._entities, context.tenant, parameters.entities)
+
+
+async def latest(entities: Entities, tenant: str, keys: list[str]) -> dict[str, Any]:
+    """Latest values by key; raise `NodeFailed` naming what is not there."""
+    found = await entities.values(tenant, keys)
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise NodeFailed(f"there is no entity {', '.join(missing[:5])}")
+    return {key: found[key] for key in keys}

@@ -1,0 +1,42 @@
+"""`output`: what the flow answers to who called it."""
+
+from typing import Annotated, Any
+
+from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.values import VariableName
+
+MOST_OUTPUTS = 100
+
+
+class OutputParameters(Parameters):
+    """The answer."""
+
+    output_variables: Annotated[
+        dict[VariableName, Any],
+        parameter(
+            "Output variables",
+            "Values, or references to some, by name",
+            ui="paramAssignInput",
+            ui_group="Output Variables",
+            max_length=MOST_OUTPUTS,
+        ),
+    ] = {}
+
+
+class Output(Step[OutputParameters]):
+    """Puts out its parameters; that is the answer of the flow, whatever finishes later."""
+
+    name = "output"
+    title = "Output"
+    description = "Answers whoever called the flow"
+    group = Group.CONTROL
+    parameters = OutputParameters
+    repeatable = True
+    answers = True
+
+    async def run(
+        self, context: NodeContext, parameters: OutputParameters, body: Any
+    ) -> dict[str, Any]:
+        """The values by name."""
+        found: dict[str, Any] = context.resolve(parameters.output_variables)
+        return found

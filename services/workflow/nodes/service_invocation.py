@@ -1,0 +1,75 @@
+"""`serviceInvocation`: calls a service of a device, an integration or a flow."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.entities import Entities
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
+from services.workflow.nodes.values import Output, check_outputs, named_twice
+
+
+class ServiceCall(msgspec.Struct, rename="camel"):
+    """Which service, and its inputs by their keys."""
+
+    service_entity: EntityKey
+    service_params: Annotated[dict[EntityKey, Any], msgspec.Meta(max_length=MOST_ENTITIES)] = {}
+
+
+class ServiceInvocationParameters(Parameters):
+    """What to call."""
+
+    service_invocation_setting: Annotated[
+        ServiceCall,
+        parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
+    ]
+    payload: Annotated[
+        list[Output],
+        parameter(
+            "Outputs",
+            "What the service answers",
+            ui="paramDefineInput",
+            output=True,
+            max_length=MOST_ENTITIES,
+        ),
+    ] = []
+
+    def faults(self) -> Iterable[Fault]:
+        """Outputs that are declared twice."""
+        return named_twice("payload", (one.name for one in self.payload))
+
+    def entity_keys(self) -> Iterable[str]:
+        """The service and its inputs."""
+        yield self.service_invocation_setting.service_entity
+        yield from self.service_invocation_setting.service_params
+
+
+class ServiceInvocation(Step[ServiceInvocationParameters]):
+    """Calls a service and puts out what it answers."""
+
+    name = "serviceInvocation"
+    title = "Service Invocation"
+    description = "Calls a service and waits for its answer"
+    group = Group.ACTION
+    parameters = ServiceInvocationParameters
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    async def run(
+        self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
+    ) -> dict[str, Any]:
+        """Call it. A dry run looks whether it is there, and puts out nulls as declared."""
+        setting = parameters.service_invocation_setting
+        inputs: dict[str, Any] = context.resolve(setting.service_params)
+        if context.dry_run:
+            await latest(self._entities, context.tenant, [setting.service_entity, *inputs])
+            return {one.name: None for one in parameters.payload}
+        exchange = inputs or {setting.service_entity: {}}
+        answer = await self._entities.call(
+            context.tenant, exchange, context.hops + 1, context.seconds_left
+        )
+        check_outputs(parameters.payload, answer)
+        return dict(answer)

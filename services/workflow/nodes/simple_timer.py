@@ -1,0 +1,100 @@
+"""`simpleTimer`: once, every so often, or at certain times of certain days."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from services.workflow.nodes.base import Entry, Fault, NodeFailed, Parameters, parameter
+
+Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
+LATEST = 253_402_300_799
+"""9999-12-31T23:59:59Z, in seconds: the end of what a date can say."""
+LONGEST = 1_000_000
+"""Of an interval, in its unit."""
+MOST_RULES = 100
+UTC = "UTC"
+
+Second = Annotated[int, msgspec.Meta(ge=0, le=LATEST)]
+
+
+class TimerRule(msgspec.Struct, rename="camel"):
+    """One time of day."""
+
+    hour: Annotated[int, msgspec.Meta(ge=0, le=23)]
+    minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
+    days_of_week: Annotated[list[Day], msgspec.Meta(max_length=7)] | None = None
+    """None or empty: every day."""
+
+
+class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
+    """When the flow runs."""
+
+    type: Literal["ONCE", "INTERVAL", "SCHEDULE"]
+    timezone: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+    """A name of the IANA data base; UTC when there is none."""
+    execution_epoch_second: Second | None = None
+    """ONCE: when."""
+    interval_time_unit: Literal["MINUTES", "HOURS", "DAYS"] | None = None
+    """INTERVAL; a DAY has 24 hours."""
+    interval_time: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
+    rules: Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None = None
+    """SCHEDULE."""
+    expiration_epoch_second: Second | None = None
+    """Nothing is due after it."""
+
+
+class SimpleTimerParameters(Parameters):
+    """When the flow runs."""
+
+    timer_settings: Annotated[
+        TimerSettings,
+        parameter("Execution", "When the flow runs", ui="timerSettings", ui_group="Timer Settings"),
+    ]
+
+    def faults(self) -> Iterable[Fault]:
+        """A time zone that there is not, and what the kind of timer needs."""
+        settings = self.timer_settings
+        if settings.timezone and not is_zone(settings.timezone):
+            text = "is no time zone; use a name such as Europe/Berlin"
+            yield Fault("timerSettings.timezone", text)
+        needed: Mapping[str, Mapping[str, Any]] = {
+            "ONCE": {"executionEpochSecond": settings.execution_epoch_second},
+            "INTERVAL": {
+                "intervalTimeUnit": settings.interval_time_unit,
+                "intervalTime": settings.interval_time,
+            },
+            "SCHEDULE": {"rules": settings.rules or None},
+        }
+        for field, value in needed[settings.type].items():
+            if value is None:
+                yield Fault(f"timerSettings.{field}", f"is needed when type is {settings.type}")
+
+
+def is_zone(name: str) -> bool:
+    """Whether there is such a time zone."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # names of folders are OSErrors
+        return False
+    return True
+
+
+class SimpleTimer(Entry[SimpleTimerParameters]):
+    """Begins a flow at its time; puts out `executionEpochSecond` and `timezone`."""
+
+    name = "simpleTimer"
+    title = "Timer"
+    description = "Runs the flow once, at intervals, or at times of days"
+    parameters = SimpleTimerParameters
+
+    def entered(self, parameters: SimpleTimerParameters, given: Any) -> dict[str, Any]:
+        """The time that the run is for; now in a test that names none."""
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            raise NodeFailed("the input must be a map")
+        zone = parameters.timer_settings.timezone or UTC
+        return {"executionEpochSecond": int(time.time()), "timezone": zone, **given}

@@ -1,0 +1,1 @@
+"""What flows send outside: HTTP, mail and MQTT, to public addresses or those the operator allows."""

@@ -1,0 +1,127 @@
+"""HTTP requests of flows (aiohttp): addresses judged where connections are made."""
+
+from collections.abc import Mapping
+from urllib.parse import urljoin
+
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, InvalidURL
+from multidict import CIMultiDict
+from yarl import URL
+
+from libs.common.http.outgoing import AddressRefused, outgoing_session
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.ports import HttpAnswer, HttpRequest
+
+MOST_SECONDS = 30.0
+LARGEST_ANSWER = 1024**2
+"""Bytes."""
+LONGEST_URL = 4096
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+KEPT_AS_IS = frozenset({307, 308})
+"""Redirects after which method and body stay."""
+OURS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
+)
+"""Headers that say how a message is sent, which is not for flows to say."""
+HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Headers that also go to another host that a redirect leads to."""
+AGENT = {"User-Agent": "Thingway", "Accept-Encoding": "identity"}
+
+
+class OutgoingHttp:
+    """Sends requests; implements `ports.Http`."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        """`allowed`: networks that are not public and may be called all the same."""
+        self._allowed = allowed
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> "OutgoingHttp":  # noqa: PYI034 - not made to be inherited
+        self._session = outgoing_session(self._allowed, MOST_SECONDS, decompress=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
+        """Send a request, and follow as many redirects as it allows."""
+        url, method, body = checked(request.url), request.method, request.body
+        headers = sendable(request.headers)
+        for _ in range(request.redirects + 1):
+            answer = await self._once(method, url, headers, body)
+            target = answer.headers.get("location")
+            if answer.status not in REDIRECTS or not target or not request.redirects:
+                return answer
+            following = checked(urljoin(str(url), target))
+            if url.scheme == "https" and following.scheme != "https":
+                raise NodeFailed("it leads from https to http, which is not followed")
+            if following.origin() != url.origin():
+                headers = CIMultiDict(
+                    (name, value) for name, value in headers.items() if name.lower() in HARMLESS
+                )
+            if answer.status not in KEPT_AS_IS and method not in ("GET", "HEAD"):
+                method, body = "GET", b""
+                headers.popall("Content-Type", None)
+            url = following
+        raise NodeFailed(f"it leads elsewhere more than {request.redirects} times")
+
+    async def _once(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes
+    ) -> HttpAnswer:
+        if self._session is None:
+            raise RuntimeError("OutgoingHttp is not open")
+        try:
+            async with self._session.request(
+                method, url, headers={**AGENT, **headers}, data=body or None, allow_redirects=False
+            ) as answer:
+                content = await _read(answer)
+        except TimeoutError as error:
+            raise NodeFailed(f"{url.host} did not answer in time") from error
+        except (ClientError, OSError, ValueError) as error:
+            raise NodeFailed(_why(url, error)) from error
+        found = {name.lower(): value for name, value in answer.headers.items()}
+        return HttpAnswer(answer.status, found, content)
+
+
+def checked(text: str) -> URL:
+    """A URL that may be asked for, as far as that can be told before; raise `NodeFailed`."""
+    if len(text) > LONGEST_URL:
+        raise NodeFailed(f"the URL has more than {LONGEST_URL} characters")
+    try:
+        url = URL(text.strip())
+        usable = url.scheme in ("http", "https") and bool(url.host) and url.port is not None
+    except ValueError as error:
+        raise NodeFailed(f"this is no URL: {error}") from error
+    if not usable:
+        raise NodeFailed("the URL must begin with http:// or https:// and name a host")
+    if url.user is not None or url.password is not None:
+        raise NodeFailed("the URL must hold no login; use a header")
+    return url
+
+
+def sendable(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Headers of a request; raise `NodeFailed` naming one that cannot be sent."""
+    for name, value in headers.items():
+        if name.lower() in OURS or not name.isascii() or not name.strip():
+            raise NodeFailed(f"the header {name:.50} cannot be set")
+        if any(mark in name + value for mark in "\r\n\0"):
+            raise NodeFailed(f"the header {name.strip():.50} has a line break")
+    return CIMultiDict(headers)
+
+
+async def _read(answer: ClientResponse) -> bytes:
+    content = b""
+    async for chunk in answer.content.iter_chunked(65_536):
+        content += chunk
+        if len(content) > LARGEST_ANSWER:
+            raise NodeFailed(f"the answer has more than {LARGEST_ANSWER} bytes")
+    return content
+
+
+def _why(url: URL, error: Exception) -> str:
+    cause = error.os_error if isinstance(error, ClientConnectorError) else error
+    if isinstance(cause, AddressRefused):
+        return f"{url.host} is not a public address, and the operator has not allowed it"
+    if isinstance(error, InvalidURL):
+        return "this is no URL that can be asked"
+    return f"{url.host} cannot be asked: {str(error) or type(error).__name__:.200}"

@@ -1,0 +1,77 @@
+"""Mail of flows (aiosmtplib)."""
+
+import asyncio
+import ssl
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import make_msgid
+
+from aiosmtplib import SMTP, SMTPException
+
+from libs.common.http.outgoing import AddressRefused, outgoing_socket
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.ports import Letter, MailServer
+
+MOST_SECONDS = 30.0
+OUR_NAME = "thingway"
+"""What servers are greeted with: nothing about the machine."""
+
+
+class OutgoingMail:
+    """Sends mail; implements `ports.Mail`."""
+
+    def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
+        """`trusted`: how certificates are checked, by default as the system does."""
+        self._allowed = allowed
+        self._trusted = trusted or ssl.create_default_context()
+
+    async def send(self, server: MailServer, letter: Letter, seconds: float) -> None:
+        """Hand a letter over; the certificate of a server that encrypts must be valid."""
+        message = message_of(letter)
+        try:
+            async with asyncio.timeout(min(seconds, MOST_SECONDS)):
+                await self._send(server, letter, message)
+        except TimeoutError as error:
+            raise NodeFailed(f"{server.host} did not answer in time") from error
+        except AddressRefused as error:
+            text = f"{server.host} is not a public address, and the operator has not allowed it"
+            raise NodeFailed(text) from error
+        except (SMTPException, OSError, ValueError) as error:
+            raise NodeFailed(f"{server.host} did not take the mail: {error!s:.200}") from error
+
+    async def _send(self, server: MailServer, letter: Letter, message: EmailMessage) -> None:
+        connection = await outgoing_socket(server.host, server.port, self._allowed)
+        client = SMTP(
+            hostname=server.host,
+            sock=connection,
+            use_tls=server.encryption == "TLS",
+            start_tls=server.encryption == "STARTTLS",
+            tls_context=self._trusted if server.encryption != "NONE" else None,
+            local_hostname=OUR_NAME,
+            timeout=MOST_SECONDS,
+        )
+        try:
+            await client.connect()
+            if server.username:
+                await client.login(server.username, server.password)
+            await client.send_message(
+                message, sender=letter.sender, recipients=list(letter.recipients)
+            )
+            await client.quit()
+        finally:
+            client.close()
+            connection.close()
+
+
+def message_of(letter: Letter) -> EmailMessage:
+    """A letter as it is sent; raise `NodeFailed` when an address or the subject cannot be."""
+    message = EmailMessage()
+    try:
+        message["From"] = Address(letter.sender_name, addr_spec=letter.sender)
+        message["To"] = [Address(addr_spec=one) for one in letter.recipients]
+        message["Subject"] = letter.subject
+        message["Message-ID"] = make_msgid(domain=letter.sender.rpartition("@")[2])
+        message.set_content(letter.content, subtype="html")
+    except (ValueError, IndexError) as error:
+        raise NodeFailed(f"the mail cannot be written: {error!s:.200}") from error
+    return message

@@ -1,0 +1,74 @@
+"""MQTT messages of flows (aiomqtt): one connection for each."""
+
+import asyncio
+import ssl
+from typing import Any
+
+from aiomqtt import Client, MqttError
+
+from libs.common.http.outgoing import AddressRefused, outgoing_addresses
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.ports import Broker, Publication
+
+MOST_SECONDS = 30.0
+
+
+class _Named(ssl.SSLContext):
+    """Checks certificates for the name of a broker, while the connection goes to its address."""
+
+    name: str
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """As the base does, for our name."""
+        return super().wrap_socket(*arguments, **{**options, "server_hostname": self.name})
+
+
+class OutgoingMqtt:
+    """Publishes; implements `ports.Mqtt`."""
+
+    def __init__(self, allowed: tuple[str, ...], authorities: str | None = None) -> None:
+        """`authorities`: a file with certificates to trust, by default those of the system."""
+        self._allowed = allowed
+        self._authorities = authorities
+
+    async def publish(self, broker: Broker, publication: Publication, seconds: float) -> None:
+        """Connect, publish, and wait for what the quality of service asks for."""
+        left = min(seconds, MOST_SECONDS)
+        try:
+            async with asyncio.timeout(left):
+                address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
+                async with self._client(broker, address["host"], left) as client:
+                    await client.publish(
+                        publication.topic,
+                        publication.payload,
+                        qos=publication.qos,
+                        retain=publication.retain,
+                        timeout=left,
+                    )
+        except TimeoutError as error:
+            raise NodeFailed(f"{broker.host} did not answer in time") from error
+        except AddressRefused as error:
+            text = f"{broker.host} is not a public address, and the operator has not allowed it"
+            raise NodeFailed(text) from error
+        except (MqttError, OSError, ValueError) as error:
+            raise NodeFailed(f"{broker.host} did not take the message: {error!s:.200}") from error
+
+    def _client(self, broker: Broker, address: str, seconds: float) -> Client:
+        return Client(
+            address,
+            broker.port,
+            username=broker.username or None,
+            password=broker.password or None,
+            identifier=broker.client_id or None,
+            tls_context=self._context(broker.host) if broker.tls else None,
+            timeout=seconds,
+        )
+
+    def _context(self, name: str) -> ssl.SSLContext:
+        context = _Named(ssl.PROTOCOL_TLS_CLIENT)
+        context.name = name
+        if self._authorities is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(self._authorities)
+        return context

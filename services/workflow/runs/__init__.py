@@ -1,0 +1,1 @@
+"""What became of runs: the log of every flow."""

@@ -1,0 +1,54 @@
+"""Many small writes in one: what comes while a write is under way goes out with the next.
+
+A write to the store costs a round trip and a sync of its journal, whatever it carries; a
+process that runs hundreds of flows a second shares them. No I/O of its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+MOST = 500
+"""Entries of one write."""
+AT_ONCE = 2
+"""Writes under way."""
+
+
+class Batches(Generic[T, R]):
+    """Feeds `write` with entries; it gives a result for each, in their order."""
+
+    def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
+        self._write = write
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._writers: set[asyncio.Task[None]] = set()
+
+    async def put(self, entry: T) -> R:
+        """Write an entry with others, and give its result; raise what the write raised."""
+        done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entry, done))
+        if len(self._writers) < AT_ONCE:
+            writer = asyncio.ensure_future(self._work())
+            self._writers.add(writer)
+            writer.add_done_callback(self._writers.discard)
+        return await done
+
+    async def _work(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            entries = [entry for entry, _ in batch]
+            try:
+                results = await self._write(entries)
+            except Exception as error:  # noqa: BLE001 - raised again where it belongs
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+                continue
+            for (_, done), result in zip(batch, results, strict=True):
+                if not done.done():
+                    done.set_result(result)

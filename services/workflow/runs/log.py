@@ -1,0 +1,94 @@
+"""The log of this replica: what the engine records, written with others in few writes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from libs.common.bus import OutboxEntry
+from libs.common.bus.subjects import workflow_event
+from libs.common.contracts.events import WorkflowFinished
+from libs.common.store.mongo import StoreError
+from services.workflow.runs.batches import Batches
+from services.workflow.runs.records import Run
+
+log = logging.getLogger(__name__)
+
+PAUSE = 0.5
+"""Seconds until another attempt, while the store is away."""
+
+
+class Store(Protocol):
+    """Where runs are kept."""
+
+    async def begin(self, runs: Sequence[Run], replica: str) -> list[bool]:
+        """Add runs; tell of each whether it is new."""
+
+    async def seal(self, ids: Sequence[int]) -> None:
+        """Note that runs must not begin anew."""
+
+    async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
+        """Write how runs ended."""
+
+
+class ReplicaLog:
+    """Records the runs of one replica."""
+
+    def __init__(self, store: Store, replica: str) -> None:
+        self._store = store
+        self._replica = replica
+        self._begins: Batches[Run, bool] = Batches(self._begin)
+        self._seals: Batches[Run, None] = Batches(self._seal)
+        self._ends: Batches[Run, None] = Batches(self._end)
+
+    async def begin(self, runs: Sequence[Run]) -> list[Run]:
+        """Record runs that begin; give those that no replica has recorded before."""
+        new = await asyncio.gather(*map(self._begins.put, runs))
+        return [run for run, fresh in zip(runs, new, strict=True) if fresh]
+
+    async def seal(self, run: Run) -> None:
+        """Record that a run must not begin anew."""
+        await self._seals.put(run)
+
+    async def finish(self, run: Run) -> None:
+        """Record how a run ended; does not return before it is stored."""
+        while True:
+            try:
+                await self._ends.put(run)
+            except StoreError as error:
+                log.warning("run %d cannot be recorded yet: %s", run.id, error)
+                await asyncio.sleep(PAUSE)
+            else:
+                return
+
+    async def _begin(self, runs: Sequence[Run]) -> list[bool]:
+        return await self._store.begin(runs, self._replica)
+
+    async def _seal(self, runs: Sequence[Run]) -> list[None]:
+        await self._store.seal([run.id for run in runs])
+        return [None] * len(runs)
+
+    async def _end(self, runs: Sequence[Run]) -> list[None]:
+        await self._store.finish([(run, finished(run)) for run in runs], self._replica)
+        return [None] * len(runs)
+
+
+def finished(run: Run) -> OutboxEntry:
+    """`event.{tenant}.workflow.{flowId}.finished`."""
+    body = WorkflowFinished(
+        event_id=f"w-{run.id}",
+        created_at=int(time.time() * 1000),
+        tenant=run.tenant,
+        flow_id=run.flow_id,
+        run_id=run.id,
+        version=run.version,
+        status="ERROR" if run.status == "ERROR" else "SUCCESS",
+        started_at=run.started_at,
+        time_cost=run.time_cost,
+        error=run.error or "",
+    )
+    subject = workflow_event(run.tenant, run.flow_id, "finished")
+    return OutboxEntry(subject, msgspec.json.encode(body))

@@ -1,0 +1,193 @@
+"""Runs in MongoDB: one document each, written when it begins and when it ends.
+
+`runs`: `{_id, tenant, flow, version, key, cause, entered, status, startedAt, timeCost, error,
+trace, replica, sealed, tries}`; `entered` and `trace` are JSON. `flow` and `key` are unique
+together, so that one cause makes one run. `replica` has the run in hand while it is RUNNING;
+one that is `sealed` has done what must not be done twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pymongo import UpdateOne
+
+from libs.common.bus import Outbox, OutboxEntry
+from libs.common.store.mongo import (
+    DUPLICATE_KEY,
+    BulkFailed,
+    Database,
+    Mongo,
+    Session,
+)
+from services.workflow.runs.records import Cause, Run, TraceItem
+
+BY_FLOW = "flow_newest"
+_LISTED = {"trace": 0, "entered": 0}
+_traces = msgspec.json.Decoder(list[TraceItem]).decode
+
+
+class RunStore:
+    """The collection `runs`."""
+
+    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._runs: Any = mongo.database["runs"]
+
+    async def begin(self, runs: Sequence[Run], replica: str) -> list[bool]:
+        """Add runs; tell of each whether it is new."""
+        documents = [_begun(run, replica) for run in runs]
+        try:
+            await self._runs.insert_many(documents, ordered=False)
+        except BulkFailed as error:
+            faults = (error.details or {})["writeErrors"]
+            if any(fault["code"] != DUPLICATE_KEY for fault in faults):
+                raise
+            known = {fault["index"] for fault in faults}
+            return [place not in known for place in range(len(runs))]
+        return [True] * len(runs)
+
+    async def seal(self, ids: Sequence[int]) -> None:
+        """Note that runs must not begin anew."""
+        await self._runs.update_many({"_id": {"$in": list(ids)}}, {"$set": {"sealed": True}})
+
+    async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
+        """Write how runs of this replica ended, and what is said of them."""
+        updates = [UpdateOne(_held(run.id, replica), {"$set": _ended(run)}) for run, _ in runs]
+
+        async def work(session: Session) -> list[dict[str, Any]]:
+            await self._runs.bulk_write(updates, ordered=False, session=session)
+            return await self._outbox.add([entry for _, entry in runs], session)
+
+        await self._outbox.relay(await self._mongo.transaction(work))
+
+    async def orphans(self, alive: Iterable[str], most: int) -> list[Run]:
+        """Runs that begun in replicas which are no more, the oldest first."""
+        query = {"status": "RUNNING", "replica": {"$nin": list(alive)}}
+        found = self._runs.find(query, {"trace": 0}).sort("_id", 1).limit(most)
+        return [_run(document) async for document in found]
+
+    async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
+        """Take over a run; False when somebody else has. `anew`: only one that may begin again."""
+        query: dict[str, Any] = {
+            "_id": run.id,
+            "status": "RUNNING",
+            "replica": {"$nin": list(alive)},
+        }
+        if anew:
+            query["sealed"] = {"$ne": True}
+        change = {"$set": {"replica": replica}, "$inc": {"tries": 1}}
+        return bool((await self._runs.update_one(query, change)).modified_count)
+
+    async def search(
+        self,
+        tenant: str,
+        flow_id: int,
+        *,
+        status: str,
+        order: list[tuple[str, int]],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Run], int]:
+        """One page of a flow's log, and how many entries there are. `limit` 0: all."""
+        query: dict[str, Any] = {"tenant": tenant, "flow": flow_id, "status": {"$ne": "RUNNING"}}
+        if status:
+            query["status"] = status
+        found = self._runs.find(query, _LISTED).sort(order).skip(skip).limit(limit)
+        runs = [_run(document) async for document in found]
+        total = await self._runs.count_documents(query) if limit else len(runs)
+        return runs, total
+
+    async def get(self, tenant: str, run_id: int) -> Run | None:
+        """One run with its trace."""
+        query = {"_id": run_id, "tenant": tenant, "status": {"$ne": "RUNNING"}}
+        found = await self._runs.find_one(query, {"entered": 0})
+        return None if found is None else _run(found)
+
+    async def remove(self, tenant: str, flow_ids: Sequence[int]) -> None:
+        """Delete all runs of flows."""
+        await self._runs.delete_many({"tenant": tenant, "flow": {"$in": list(flow_ids)}})
+
+    async def forget(self, flow_id: int, run_id: int, before: datetime) -> int:
+        """Delete what a flow has logged up to a run, of before `before`; how many those were."""
+        query = {"flow": flow_id, "_id": {"$lte": run_id}, **_old(before)}
+        return int((await self._runs.delete_many(query)).deleted_count)
+
+    async def forget_all(self, before: datetime) -> int:
+        """Delete what all flows have logged before a time."""
+        return int((await self._runs.delete_many(_old(before))).deleted_count)
+
+    async def crowded(self, most: int) -> list[tuple[int, int]]:
+        """Flows with more than `most` runs, each with the newest of those that are too many."""
+        pipeline = [
+            {"$group": {"_id": "$flow", "count": {"$sum": 1}}},
+            {"$match": {"count": {"$gt": most}}},
+        ]
+        found = []
+        async for group in self._runs.aggregate(pipeline, hint=BY_FLOW):
+            query = {"flow": group["_id"]}
+            rows = await self._runs.find(query, {"_id": 1}).sort("_id", -1).skip(most).to_list(1)
+            found += [(group["_id"], row["_id"]) for row in rows]
+        return found
+
+
+async def create_indexes(database: Database) -> None:
+    """Make what the queries above need."""
+    runs = database["runs"]
+    await runs.create_index([("flow", 1), ("key", 1)], unique=True)
+    await runs.create_index([("flow", 1), ("_id", -1)], name=BY_FLOW)
+    await runs.create_index("startedAt")
+    await runs.create_index("replica", partialFilterExpression={"status": "RUNNING"})
+
+
+def _held(run_id: int, replica: str) -> dict[str, Any]:
+    return {"_id": run_id, "status": "RUNNING", "replica": replica}
+
+
+def _old(before: datetime) -> dict[str, Any]:
+    return {"startedAt": {"$lt": before}, "status": {"$ne": "RUNNING"}}
+
+
+def _begun(run: Run, replica: str) -> dict[str, Any]:
+    return {
+        "_id": run.id,
+        "tenant": run.tenant,
+        "flow": run.flow_id,
+        "version": run.version,
+        "key": run.cause.key,
+        "cause": msgspec.to_builtins(run.cause),
+        "entered": msgspec.json.encode(run.entered, enc_hook=str),
+        "status": run.status,
+        "startedAt": datetime.fromtimestamp(run.started_at / 1000, UTC),
+        "replica": replica,
+        "tries": run.tries,
+    }
+
+
+def _ended(run: Run) -> dict[str, Any]:
+    return {
+        "status": run.status,
+        "timeCost": run.time_cost,
+        "error": run.error,
+        "trace": msgspec.json.encode(run.traces),
+    }
+
+
+def _run(document: dict[str, Any]) -> Run:
+    trace, entered = document.get("trace"), document.get("entered")
+    return Run(
+        id=document["_id"],
+        tenant=document["tenant"],
+        flow_id=document["flow"],
+        version=document["version"],
+        cause=msgspec.convert(document["cause"], Cause),
+        entered=msgspec.json.decode(entered) if entered else None,
+        started_at=round(document["startedAt"].timestamp() * 1000),
+        status=document["status"],
+        time_cost=document.get("timeCost", 0),
+        error=document.get("error"),
+        traces=_traces(trace) if trace else [],
+        tries=document["tries"],
+    )

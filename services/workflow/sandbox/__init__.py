@@ -1,0 +1,1 @@
+"""People's code, run in processes that can do nothing but compute."""

@@ -1,0 +1,101 @@
+"""Python: `def main()`, or statements whose value is that of `return` or of the last line.
+
+The interpreter is Monty, which has no way to files, network or environment to begin with, and
+runs in processes of its own pool. Its threads here only wait. (Its asyncio door is not used:
+as of 1.4.0 it cannot be left while code computes, and may abort an interpreter that ends.)
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+from pydantic_monty import (
+    CollectString,
+    Monty,
+    MontyCrashedError,
+    MontyError,
+    MontyRuntimeError,
+    MontySyntaxError,
+    OSPolicy,
+    ResourceLimits,
+)
+
+from services.workflow.sandbox.limits import CodeFailed, Limits, plain
+
+_DEFINES_MAIN = re.compile(r"^def main\(\s*\)", re.MULTILINE)
+_POLICY: OSPolicy = {"sleep": "zero"}
+GRACE = 0.25
+"""Seconds beyond a run's own after which its worker is killed."""
+BUSY = 30.0
+"""Seconds that a thread waits for a worker: there are as many as threads."""
+
+
+class Python:
+    """Runs Python in the worker processes of Monty."""
+
+    def __init__(self, processes: int, limits: Limits) -> None:
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(processes, "monty")
+        self._pool = Monty(
+            min_processes=processes,
+            max_processes=processes,
+            checkout_timeout=BUSY,
+            request_timeout=limits.seconds + GRACE,
+            feed_duration_limit_grace=GRACE,
+        )
+
+    async def __aenter__(self) -> Self:
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._pool.__enter__)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._stop)
+
+    async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """The value of `code`; raise `CodeFailed`."""
+        size = len(code) + len(json.dumps(arguments))
+        if size > self._limits.given:
+            raise CodeFailed(f"gets more than {self._limits.given} bytes of arguments and code")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, code, dict(arguments), seconds)
+
+    def _run(self, code: str, arguments: dict[str, Any], seconds: float) -> Any:
+        if _DEFINES_MAIN.search(code):
+            code += "\nmain()"
+        try:
+            with self._pool.checkout(limits=self._of(seconds), os_policy=_POLICY) as session:
+                printed = CollectString(self._limits.printed)
+                value = session.feed_run(code, inputs=arguments, print_callback=printed)
+        except MontyError as error:
+            raise CodeFailed(_reason(error)) from error
+        except TimeoutError as error:
+            raise CodeFailed("found no process to run in") from error
+        return plain(value, self._limits.output)
+
+    def _of(self, seconds: float) -> ResourceLimits:
+        return {
+            "max_feed_duration_secs": seconds,
+            "max_memory": self._limits.memory,
+            "max_recursion_depth": self._limits.depth,
+        }
+
+    def _stop(self) -> None:
+        self._threads.shutdown()
+        self._pool.__exit__(None, None, None)
+
+
+def _reason(error: MontyError) -> str:
+    if isinstance(error, MontyCrashedError):
+        return "took too long" if error.timed_out else "was ended with its process"
+    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+        return str(error)
+    text = error.display("type-msg")
+    if text.startswith("TimeoutError: feed time limit"):
+        return "took too long"
+    if text.startswith("MemoryError: memory limit"):
+        return "needs too much memory"
+    frames = error.traceback()
+    return f"{text} (line {frames[-1].line})" if frames else text

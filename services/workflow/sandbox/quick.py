@@ -1,0 +1,53 @@
+"""One piece of JavaScript in QuickJS, in the process that is there for it alone."""
+
+import time
+from pathlib import Path
+
+import quickjs
+
+_PRELUDE = Path(__file__).with_name("prelude.js")
+
+
+class Quick:
+    """An interpreter that is ready; made before the fork, used once after it."""
+
+    def __init__(self, memory: int, output: int) -> None:
+        self._context = quickjs.Context()
+        self._output = output
+        self._context.set_memory_limit(memory)
+        self._context.eval(_PRELUDE.read_text())
+        self._begin = self._context.get("begin")
+        self._outcome = self._context.get("outcome")
+        self._context.eval("delete globalThis.begin; delete globalThis.outcome; undefined")
+
+    def answer(self, request: bytes, seconds: float) -> bytes:
+        """`R` and the result as JSON, or `E` and the reason.
+
+        The time limit is that of the processor; the caller has set one on the clock, which
+        also ends what QuickJS does not interrupt.
+        """
+        until = time.monotonic() + seconds
+        self._context.set_time_limit(seconds)
+        try:
+            self._begin(request.decode())
+            while (found := self._outcome()) is None:
+                if time.monotonic() > until:
+                    return b"Etook too long"
+                if not self._context.execute_pending_job():
+                    return b"Ethe promise that it returned is never fulfilled"
+        except quickjs.JSException as error:
+            return _reason(error)
+        except MemoryError:
+            return b"Eneeds too much memory"
+        answer = str(found).encode(errors="replace")
+        return answer if len(answer) <= self._output else b"Eits result is too large"
+
+
+def _reason(error: Exception) -> bytes:
+    """What QuickJS itself says; the code's own errors are told by the prelude."""
+    text = str(error).partition("\n")[0]
+    if "interrupted" in text:
+        return b"Etook too long"
+    if "out of memory" in text or text == "null":
+        return b"Eneeds too much memory"
+    return b"E" + text.encode(errors="replace")

@@ -1,0 +1,70 @@
+"""The door to the sandbox: one runner for all languages."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any, Protocol, Self
+
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.sandbox.javascript import JavaScript
+from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
+from services.workflow.sandbox.python import Python
+
+LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
+"""Names of languages that designs have, and ours."""
+REFUSED = ("groovy", "mvel")
+"""Languages that existing editors offer."""
+MOST_WAITING = 512
+"""Runs at a time, those that wait for a process included."""
+
+
+class _Language(Protocol):
+    async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any: ...
+
+
+class Sandbox:
+    """Runs people's code; `async with` holds its processes. A `nodes.base.CodeRunner`."""
+
+    def __init__(self, processes: int, limits: Limits | None = None) -> None:
+        """`processes` for each language."""
+        self._limits = limits or Limits()
+        self._python = Python(processes, self._limits)
+        self._javascript = JavaScript(processes, self._limits)
+        self._languages: dict[str, _Language] = {"js": self._javascript, "python": self._python}
+        self._held = AsyncExitStack()
+        self._open = 0
+
+    async def __aenter__(self) -> Self:
+        await self._held.enter_async_context(self._python)
+        await self._held.enter_async_context(self._javascript)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._held.aclose()
+
+    async def run(
+        self, language: str, code: str, arguments: Mapping[str, Any], seconds: float
+    ) -> Any:
+        """The value of `code` with `arguments` for variables; raise `NodeFailed`.
+
+        It gets `seconds`, and never more than the limit of the sandbox.
+        """
+        if language not in LANGUAGES:
+            raise NodeFailed(unknown_language(language))
+        if self._open >= MOST_WAITING:
+            raise NodeFailed(f"more than {MOST_WAITING} pieces of code wait to be run")
+        self._open += 1
+        try:
+            return await self._languages[LANGUAGES[language]].run(
+                code, arguments, min(seconds, self._limits.seconds)
+            )
+        except CodeFailed as error:
+            raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
+        finally:
+            self._open -= 1
+
+
+def unknown_language(language: str) -> str:
+    """Why code of a language is not run."""
+    if language in REFUSED:
+        return f"{language} is not run here; write it in js or python"
+    return f"{language} is no language that is run here; there are js and python"

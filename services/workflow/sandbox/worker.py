@@ -1,0 +1,120 @@
+"""A worker process for JavaScript: each run has a process of its own, forked beforehand.
+
+The worker itself never runs people's code. It holds an interpreter that is ready, forks a
+child from it, hands the next request to the child, takes its answer and sees it end; then it
+answers and forks the next one. What one run does to its process dies with it, and a run never
+waits for a fork. It begins with `python -I -c` and an empty environment (`processes.py`).
+"""
+
+import os
+import select
+import signal
+import struct
+import time
+from typing import NamedTuple
+
+from services.workflow.sandbox.confine import confine, end_with_parent
+from services.workflow.sandbox.frames import HEADER, read_frame, write_frame
+from services.workflow.sandbox.quick import Quick
+
+SECONDS = struct.Struct(">d")
+"""What stands before a request: how long it may take."""
+GRACE = 0.25
+"""Seconds on the clock beyond those of the processor."""
+_CHUNK = 65_536
+
+
+class Child(NamedTuple):
+    """A process for one run."""
+
+    pid: int
+    requests: int
+    answers: int
+
+
+def main(memory: int, output: int) -> None:
+    """Serve requests from standard input until it ends."""
+    end_with_parent()
+    quick = Quick(memory, output)
+    while True:
+        child = _fork(quick, memory)
+        request = read_frame(0)
+        if request is None:
+            return
+        write_frame(1, _answer(child, request, output))
+        _end(child)
+
+
+def _fork(quick: Quick, memory: int) -> Child:
+    their_requests, requests = os.pipe()
+    answers, their_answers = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(their_requests)
+        os.close(their_answers)
+        return Child(pid, requests, answers)
+    try:
+        end_with_parent()
+        for one in (0, 1, 2, requests, answers):
+            os.close(one)
+        confine(2 * memory)
+        _run(quick, their_requests, their_answers)
+    finally:
+        os._exit(0)
+
+
+def _run(quick: Quick, requests: int, answers: int) -> None:
+    """The life of a child."""
+    request = read_frame(requests)
+    if request is not None:
+        (seconds,) = SECONDS.unpack_from(request)
+        write_frame(answers, quick.answer(request[SECONDS.size :], seconds))
+
+
+def _answer(child: Child, request: bytes, output: int) -> bytes:
+    """What a child answers to a request, or how it ended."""
+    (seconds,) = SECONDS.unpack_from(request)
+    try:
+        write_frame(child.requests, request)
+        answer = _frame_of(child, time.monotonic() + seconds + GRACE, output)
+    except BrokenPipeError:
+        answer = None
+    return answer if answer is not None else b"E" + _how_it_ended(child.pid)
+
+
+def _frame_of(child: Child, until: float, most: int) -> bytes | None:
+    """The frame that a child writes; None when it ended first. People's code may write it."""
+    content = b""
+    while len(content) < HEADER.size or len(content) < _size_of(content):
+        left = max(0.0, until - time.monotonic())
+        if not select.select([child.answers], [], [], left)[0]:
+            return b"Etook too long"
+        more = os.read(child.answers, _CHUNK)
+        if not more:
+            return None
+        content += more
+        if len(content) >= HEADER.size and _size_of(content) > HEADER.size + most:
+            return b"Eits result is too large"
+    return content[HEADER.size : _size_of(content)]
+
+
+def _size_of(content: bytes) -> int:
+    (size,) = HEADER.unpack_from(content)
+    return HEADER.size + int(size)
+
+
+def _how_it_ended(pid: int) -> bytes:
+    """Why a child closed its pipe without an answer; it is left for `_end` to collect."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if found is None or found.si_code == os.CLD_EXITED:
+        return b"ended without a result"
+    if found.si_status == signal.SIGSYS:
+        return b"was ended: it tried to leave its sandbox"
+    return f"was ended by {signal.Signals(found.si_status).name}".encode()
+
+
+def _end(child: Child) -> None:
+    os.close(child.requests)
+    os.close(child.answers)
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitpid(child.pid, 0)

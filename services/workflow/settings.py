@@ -1,0 +1,31 @@
+"""Settings of `workflow`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from libs.common.settings import StoreSettings
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowSettings(StoreSettings):
+    """What the service is told."""
+
+    flow_runs_per_tenant: Positive = 64
+    """Runs of flows of one tenant at a time in one process; more wait."""
+    flow_runs_per_flow: Positive = 16
+    """Runs of one flow at a time in one process; more wait."""
+    flow_run_seconds: Seconds = 300.0
+    """Seconds that a run of a flow may take."""
+    flow_node_seconds: Seconds = 60.0
+    """Seconds that one node of a flow may take."""
+    flow_failures: Positive = 50
+    """Failed runs one after the other, seen by one process, after which a flow is disabled."""
+    flow_log_days: Positive = 30
+    """Days for which the logs of flows are kept."""
+    flow_log_entries: Positive = 10_000
+    """Runs that the log of one flow keeps; those of the last ten minutes stay in any case."""

@@ -1,0 +1,1 @@
+"""Trials: designs and nodes are checked and run for their authors; nothing is recorded."""

@@ -1,0 +1,80 @@
+"""`/workflow/flows/design/validate`, and the tests of flows and nodes."""
+
+from typing import Any
+
+from litestar import Request, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+from msgspec import UNSET
+
+from libs.common.http import principal_of
+from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http.guards import holders
+from libs.common.http.request import request_id_of
+from libs.common.identity.functions import Function
+from services.workflow.runs.records import TraceItem
+from services.workflow.trials.schemas import (
+    RefusedDesign,
+    TestDesign,
+    TestedDesign,
+    TestNode,
+    ValidateDesign,
+    Verdict,
+)
+from services.workflow.trials.service import TrialService
+
+HttpRequest = Request[Any, Any, Any]
+FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+
+
+@post(
+    "/design/validate",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    status_code=200,
+    summary="Validate a design",
+)
+async def validate_design(
+    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[ValidateDesign]
+) -> Verdict:
+    """Tell whether a design can run; `detail` has every reason why it cannot."""
+    reasons = await trials.reasons(principal_of(request), data.design_data)
+    return Verdict(
+        data=not reasons,
+        request_id=request_id_of(request),
+        detail=[RefusedDesign(**reason._asdict()) for reason in reasons] or UNSET,
+    )
+
+
+@post(
+    ["/design/test", "/test"],
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    status_code=200,
+    summary="Test a flow",
+)
+async def test_design(
+    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
+) -> Answer[TestedDesign]:
+    """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
+
+    Unless `dry_run` is false, entities, services and the outside are left alone.
+    """
+    return answer(request, await trials.test_design(principal_of(request), data))
+
+
+@post(
+    "/node/test",
+    responses=CONSOLE_REFUSALS,
+    guards=[holders(*FUNCTIONS)],
+    status_code=200,
+    summary="Test a node",
+)
+async def test_node(
+    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestNode]
+) -> Answer[TraceItem]:
+    """Run one node with `input` as the output of the one before, which references are to."""
+    return answer(request, await trials.test_node(principal_of(request), data))
+
+
+ROUTES = (validate_design, test_design, test_node)

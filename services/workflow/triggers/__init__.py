@@ -1,0 +1,1 @@
+"""What makes flows run: timers, events, and calls of their services."""

@@ -1,0 +1,84 @@
+"""Finds the flows that listen to a value: by its key, however many flows there are. No I/O."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from services.workflow.runs.records import Deployed
+from services.workflow.triggers.listeners.patterns import Patterns
+
+
+class Heard(NamedTuple):
+    """A flow, and the values among those that came that it listens to."""
+
+    flow: Deployed
+    values: dict[str, Any]
+
+
+class _Tenant:
+    """The flows of one tenant."""
+
+    def __init__(self) -> None:
+        self.flows: dict[int, tuple[Deployed, tuple[str, ...]]] = {}
+        self._by_key: dict[str, set[int]] = defaultdict(set)
+        self._patterns = Patterns()
+
+    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+        self.flows[flow.flow_id] = (flow, tuple(keys))
+        for key in self.flows[flow.flow_id][1]:
+            if "*" in key and key not in self._by_key:
+                self._patterns.add(key)
+            self._by_key[key].add(flow.flow_id)
+
+    def remove(self, flow_id: int) -> None:
+        for key in self.flows.pop(flow_id)[1]:
+            holders = self._by_key[key]
+            holders.discard(flow_id)
+            if not holders:
+                del self._by_key[key]
+                if "*" in key:
+                    self._patterns.remove(key)
+
+    def listeners(self, key: str) -> set[int]:
+        found = set(self._by_key.get(key, ()))
+        for pattern in self._patterns.matching(key):
+            found |= self._by_key[pattern]
+        return found
+
+
+class ListenerIndex:
+    """The flows that listen, of all tenants."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Tenant] = {}
+        self._tenant_of: dict[int, str] = {}
+
+    def flow_ids(self) -> set[int]:
+        """The flows that are there."""
+        return set(self._tenant_of)
+
+    def put(self, flow: Deployed, keys: Iterable[str]) -> None:
+        """Add a flow, or take it anew."""
+        self.remove(flow.flow_id)
+        self._tenant_of[flow.flow_id] = flow.tenant
+        self._tenants.setdefault(flow.tenant, _Tenant()).put(flow, keys)
+
+    def remove(self, flow_id: int) -> None:
+        """Drop a flow; it may be unknown."""
+        name = self._tenant_of.pop(flow_id, None)
+        if name is not None:
+            tenant = self._tenants[name]
+            tenant.remove(flow_id)
+            if not tenant.flows:
+                del self._tenants[name]
+
+    def match(self, tenant: str, values: Mapping[str, Any]) -> list[Heard]:
+        """Each flow that listens to one of the values, with all that it listens to."""
+        known = self._tenants.get(tenant)
+        if known is None:
+            return []
+        found: dict[int, dict[str, Any]] = {}
+        for key, value in values.items():
+            for flow_id in known.listeners(key):
+                found.setdefault(flow_id, {})[key] = value
+        return [Heard(known.flows[flow_id][0], one) for flow_id, one in sorted(found.items())]

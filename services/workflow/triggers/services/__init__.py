@@ -1,0 +1,1 @@
+"""Flows that are services: what people and other flows call."""

@@ -1,0 +1,177 @@
+"""Keeps the service entities of flows, and runs flows that are called."""
+
+import asyncio
+import logging
+from typing import Any, Protocol
+from uuid import uuid4
+
+import msgspec
+
+from libs.common.contracts.flows import (
+    CallFlow,
+    FlowInput,
+    FlowOutputs,
+    PutFlowService,
+    RemoveFlowService,
+)
+from libs.common.errors import (
+    Conflict,
+    InvalidInput,
+    ThingwayError,
+    UpstreamFailed,
+    UpstreamTimeout,
+)
+from services.workflow.designs.model import Flow
+from services.workflow.designs.ports import SavedFlow, Session
+from services.workflow.graph.design import DesignInvalid, read_design
+from services.workflow.graph.structure import entries_of
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.nodes.trigger import Trigger, TriggerInput, TriggerParameters
+from services.workflow.runs.records import Cause, Deployed, Run
+
+FIELD = "exchange"
+"""Of the request that calls a service."""
+
+log = logging.getLogger(__name__)
+
+
+class Entities(Protocol):
+    """Has the entities of flows."""
+
+    async def put(self, service: PutFlowService) -> None:
+        """Make a service like this."""
+
+    async def remove(self, service: RemoveFlowService) -> None:
+        """Remove a service; it may not be there."""
+
+
+class Flows(Protocol):
+    """Knows flows."""
+
+    async def get(self, tenant: str, flow_id: int) -> Flow | None:
+        """One flow."""
+
+
+class DeployedFlows(Protocol):
+    """Knows flows that run."""
+
+    async def find(self, tenant: str, flow_id: int) -> Deployed | None:
+        """A flow that runs."""
+
+
+class Engine(Protocol):
+    """Runs flows."""
+
+    async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
+        """Run a flow and give the run when it has ended."""
+
+
+class FlowServices:
+    """Lets service entities come and go with flows; implements `designs.ports.Deployments`.
+
+    The entity is there before the flow is, so that nobody sees a flow without it; it goes
+    when the flow has gone. One that a crash left behind refuses to be called.
+    """
+
+    def __init__(self, entities: Entities, flows: Flows) -> None:
+        self._entities = entities
+        self._flows = flows
+
+    async def prepare(self, flow: SavedFlow) -> None:
+        """Make the entity of a flow that begins with a trigger, or bring it up to date.
+
+        What a draft has of inputs may not be readable yet; then the entity stays as it was.
+        """
+        inputs = _inputs(flow) if flow.component == Trigger.name else None
+        if inputs is not None:
+            await self._entities.put(
+                PutFlowService(
+                    tenant=flow.tenant,
+                    flow_id=flow.flow_id,
+                    name=flow.name,
+                    description=flow.remark,
+                    inputs=inputs,
+                )
+            )
+
+    async def apply(
+        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+    ) -> None:
+        """A flow that is disabled keeps its entity, which cannot be called."""
+
+    async def changed(self, tenant: str, flow_id: int) -> None:
+        """Remove the entity of a flow that begins with something else now."""
+        flow = await self._flows.get(tenant, flow_id)
+        if flow is not None and not _begins_with_trigger(flow):
+            await self._remove(tenant, flow_id)
+
+    async def forget(self, tenant: str, flow_id: int) -> None:
+        """Remove the entity of a flow that is gone."""
+        await self._remove(tenant, flow_id)
+
+    async def _remove(self, tenant: str, flow_id: int) -> None:
+        try:
+            await self._entities.remove(RemoveFlowService(tenant, flow_id))
+        except ThingwayError as error:
+            log.warning("the entity of flow %d is left over: %s", flow_id, error)
+
+
+class FlowCaller:
+    """Runs flows that are called."""
+
+    def __init__(self, deployed: DeployedFlows, engine: Engine) -> None:
+        self._deployed = deployed
+        self._engine = engine
+        self._entry = Trigger()
+
+    async def call(self, wanted: CallFlow) -> FlowOutputs:
+        """Run a flow and give its last output, when that is a map.
+
+        Raises `Conflict` for a flow that does not run, `InvalidInput` for inputs that it does
+        not take, `UpstreamFailed` with the reason when the run failed, `UpstreamTimeout` when
+        it takes longer than the caller waits: it goes on then.
+        """
+        flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
+        if flow is None or flow.component != Trigger.name:
+            raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)
+        parameters = msgspec.convert(flow.parameters, TriggerParameters)
+        try:
+            entered = self._entry.entered(parameters, wanted.inputs)
+        except NodeFailed as error:
+            raise InvalidInput(str(error), field=FIELD) from error
+        cause = Cause(
+            kind="SERVICE", key=f"s-{uuid4().hex}", hops=wanted.hops, user_id=wanted.user_id
+        )
+        try:
+            async with asyncio.timeout(wanted.seconds):
+                run = await self._engine.start(flow, entered, cause)
+        except TimeoutError as error:
+            text = f"flow {flow.flow_id} takes longer than {wanted.seconds:g} s; it goes on"
+            raise UpstreamTimeout(text, field=FIELD) from error
+        if run.status == "ERROR":
+            raise UpstreamFailed(f"the flow failed: {run.error}", field=FIELD)
+        return FlowOutputs(dict(run.output) if isinstance(run.output, dict) else {})
+
+
+def _inputs(flow: SavedFlow) -> list[FlowInput] | None:
+    try:
+        parameters = msgspec.convert(dict(flow.parameters), TriggerParameters)
+    except msgspec.ValidationError:
+        return None
+    if any(parameters.faults()):
+        return None
+    return [_input(one) for one in parameters.entity_configs]
+
+
+def _input(one: TriggerInput) -> FlowInput:
+    return msgspec.convert(
+        {"identifier": one.identify, "name": one.name, "type": one.type}, FlowInput
+    )
+
+
+def _begins_with_trigger(flow: Flow) -> bool:
+    try:
+        begins = entries_of(read_design(flow.design))
+    except DesignInvalid:
+        return False
+    return any(node.component_name == Trigger.name for node in begins)

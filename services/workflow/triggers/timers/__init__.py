@@ -1,0 +1,1 @@
+"""Timers: each due time makes one run, in whichever replica."""

@@ -1,0 +1,132 @@
+"""Makes runs of due times, in every replica at once.
+
+A run is recorded before its timer moves on, and a due time makes one run: a crash in between
+is made good by whoever claims the timer next. What came due while no replica ran is caught up
+with by one run, whatever the number of times that were missed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from libs.common.errors import ThingwayError
+from libs.common.store.mongo import StoreError
+from services.workflow.designs.ports import SavedFlow, Session
+from services.workflow.engine.runner import Start
+from services.workflow.nodes.simple_timer import SimpleTimer
+from services.workflow.runs.records import Deployed
+from services.workflow.triggers.admission import Engine, admitted
+from services.workflow.triggers.timers.model import Timer, settings_of
+from services.workflow.triggers.timers.schedule import next_due
+from services.workflow.triggers.timers.store import encoded_settings
+
+PERIOD = 1.0
+"""Most seconds between two looks at what is due: timers are set by other replicas, too."""
+LEAST = 0.02
+"""Fewest."""
+AT_ONCE = 50
+"""Timers that a replica claims at a time; others take the next ones."""
+
+log = logging.getLogger(__name__)
+
+
+class Store(Protocol):
+    """Where timers are kept."""
+
+    async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
+        """Settings, anchor and due time of a flow's timer."""
+
+    async def put(self, flow: Deployed, anchor: int, due: int | None, session: Session) -> None:
+        """Set the timer of a flow."""
+
+    async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
+        """Drop the timer of a flow."""
+
+
+class Claims(Protocol):
+    """Where timers are claimed."""
+
+    async def claim(self, now: int, most: int) -> list[Timer]:
+        """Timers that are due and that no other replica takes care of now."""
+
+    async def advance(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
+        """Set when timers are due next, unless they were set anew meanwhile."""
+
+    async def next_due(self) -> int | None:
+        """When the next timer is due."""
+
+
+class TimerBook:
+    """Keeps timers in step with flows; implements `designs.ports.Deployments`."""
+
+    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+        """`now` gives ms since 1970."""
+        self._store = store
+        self._now = now
+
+    async def prepare(self, flow: SavedFlow) -> None:
+        """Nothing has to be there before."""
+
+    async def apply(
+        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
+    ) -> None:
+        """Set the timer of a flow that runs; one with the same settings goes on as it was."""
+        if deployed is None or deployed.component != SimpleTimer.name:
+            await self._store.remove(tenant, flow_id, session)
+            return
+        anchor = self._now()
+        due = next_due(settings_of(deployed), anchor, anchor)
+        known = await self._store.get(flow_id, session)
+        if known is not None and known[0] == encoded_settings(deployed):
+            _, anchor, due = known
+        await self._store.put(deployed, anchor, due, session)
+
+    async def changed(self, tenant: str, flow_id: int) -> None:
+        """The next look sees it."""
+
+    async def forget(self, tenant: str, flow_id: int) -> None:
+        """`apply` has dropped it."""
+
+
+class TimerWatch:
+    """Makes runs of what is due."""
+
+    def __init__(self, store: Claims, engine: Engine, now: Callable[[], int]) -> None:
+        """`now` gives ms since 1970."""
+        self._store = store
+        self._engine = engine
+        self._now = now
+
+    async def run(self) -> None:
+        """Watch for ever."""
+        while True:
+            pause = PERIOD
+            try:
+                while await self.fire():
+                    pass
+                pause = await self._pause()
+            except (StoreError, ThingwayError) as error:
+                log.warning("timers have to wait: %s", error)
+            await asyncio.sleep(pause)
+
+    async def fire(self) -> int:
+        """Begin some of the runs that are due; how many timers they were of."""
+        timers = await self._store.claim(self._now(), AT_ONCE)
+        if timers:
+            starts = [Start(timer.flow, timer.entered, timer.cause) for timer in timers]
+            await admitted(self._engine, starts)
+            now = self._now()
+            await self._store.advance([(timer, _after(timer, now)) for timer in timers])
+        return len(timers)
+
+    async def _pause(self) -> float:
+        due = await self._store.next_due()
+        if due is None:
+            return PERIOD
+        return min(max((due - self._now()) / 1000, LEAST), PERIOD)
+
+
+def _after(timer: Timer, now: int) -> int | None:
+    """When a timer is due again: times that were missed meanwhile are passed over."""
+    return next_due(timer.settings, timer.anchor, max(now, timer.due))

@@ -1,0 +1,133 @@
+"""Puts together what flows are designed, run and logged with."""
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.identity.grants import GrantReader
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Mongo, StoreError
+from services.workflow.designs.cutting import Cutting
+from services.workflow.designs.deploying import Deploying
+from services.workflow.designs.service import FlowService
+from services.workflow.designs.store import FlowStore
+from services.workflow.engine.breaker import CircuitBreaker
+from services.workflow.engine.limits import Limits
+from services.workflow.engine.plans import Plans
+from services.workflow.engine.recovery import Recovery
+from services.workflow.engine.replicas import Replicas
+from services.workflow.engine.runner import Engine
+from services.workflow.entities.access import EntityAccess
+from services.workflow.entities.messages import EntitiesOverRpc
+from services.workflow.nodes.base import Registry
+from services.workflow.nodes.choice import Choice
+from services.workflow.nodes.entity_assigner import EntityAssigner
+from services.workflow.nodes.entity_selector import EntitySelector
+from services.workflow.nodes.event_listener import EventListener
+from services.workflow.nodes.output import Output
+from services.workflow.nodes.service_invocation import ServiceInvocation
+from services.workflow.nodes.simple_timer import SimpleTimer
+from services.workflow.nodes.trigger import Trigger
+from services.workflow.people import PeopleOverRpc
+from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.retention import Retention
+from services.workflow.runs.service import LogService
+from services.workflow.runs.store import RunStore
+from services.workflow.settings import WorkflowSettings
+from services.workflow.sharing import FlowSharing
+from services.workflow.trials.service import TrialService
+from services.workflow.triggers.wiring import Triggers
+
+FLOW_IDS, RUN_IDS = 100, 1000
+"""Ids taken at a time; a restart wastes at most so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Core:
+    """The service without its edges; one per process."""
+
+    settings: WorkflowSettings
+    mongo: Mongo
+    bus: Bus
+    rpc: RpcClient
+    outbox: Outbox
+    registry: Registry
+    replicas: Replicas
+    engine: Engine
+    recovery: Recovery
+    retention: Retention
+    flows: FlowService
+    logs: LogService
+    trials: TrialService
+    triggers: Triggers
+
+
+def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
+    """Make it on clients that are connected."""
+    database, rpc = mongo.database, RpcClient(bus)
+    grants, entities = GrantReader(rpc), EntitiesOverRpc(rpc)
+    registry = registry_of(entities)
+    outbox, designs = Outbox(database, bus), FlowStore(mongo)
+    runs, replicas = RunStore(mongo, outbox), Replicas(database, uuid4().hex)
+    run_ids = IdAllocator(database, "runs", RUN_IDS).take
+    log = ReplicaLog(runs, replicas.own)
+    triggers = Triggers(database, bus, rpc, designs)
+    deploying = Deploying(registry, EntityAccess(grants, entities), triggers.deployments)
+    breaker = CircuitBreaker(Cutting(designs, deploying), log, settings.flow_failures, run_ids)
+    engine = Engine(
+        plans=Plans(designs, registry),
+        log=log,
+        breaker=breaker,
+        limits=limits_of(settings),
+        next_id=run_ids,
+    )
+    flows = FlowService(
+        store=designs,
+        sharing=FlowSharing(rpc, grants),
+        people=PeopleOverRpc(rpc),
+        logs=runs,
+        deploying=deploying,
+        next_id=IdAllocator(database, "flows", FLOW_IDS).take,
+    )
+    return Core(
+        settings=settings,
+        mongo=mongo,
+        bus=bus,
+        rpc=rpc,
+        outbox=outbox,
+        registry=registry,
+        replicas=replicas,
+        engine=engine,
+        recovery=Recovery(runs, replicas, engine, log.finish, (StoreError,)),
+        retention=Retention(runs, settings.flow_log_days, settings.flow_log_entries),
+        flows=flows,
+        logs=LogService(flows, runs),
+        trials=TrialService(checker=deploying, runner=engine, registry=registry, next_id=run_ids),
+        triggers=triggers,
+    )
+
+
+def registry_of(entities: EntitiesOverRpc) -> Registry:
+    """All node types."""
+    return Registry(
+        [
+            Trigger(),
+            SimpleTimer(),
+            EventListener(),
+            Choice(),
+            EntityAssigner(entities),
+            EntitySelector(entities),
+            ServiceInvocation(entities),
+            Output(),
+        ]
+    )
+
+
+def limits_of(settings: WorkflowSettings) -> Limits:
+    """The bounds of the engine."""
+    return Limits(
+        per_tenant=settings.flow_runs_per_tenant,
+        per_flow=settings.flow_runs_per_flow,
+        run_seconds=settings.flow_run_seconds,
+        node_seconds=settings.flow_node_seconds,
+    )

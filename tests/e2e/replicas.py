@@ -1,0 +1,70 @@
+"""A second process of every service that users reach, beside those of the platform."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import httpx
+
+from deploy.local import ports, services
+from deploy.local.process import PROJECT_ROOT, base_environment
+from deploy.local.services import Doors, environment
+from tests.contract.console import Console
+from tests.e2e.platform import Platform, until
+
+TURNS = 6
+"""How often each change is made and taken back, by either replica in turn."""
+
+
+@contextlib.asynccontextmanager
+async def replicas(platform: Platform) -> AsyncIterator[str]:
+    """Start a second process of every service that users reach; give the second gateway's URL."""
+    state, served = platform.state, [one for one in services.SERVICES if one.upstream]
+    gateway = next(one for one in services.SERVICES if one.name == services.PUBLIC_SERVICE)
+    assert state.addresses is not None
+    chosen: list[int] = []
+    for _ in (*served, gateway):
+        chosen.append(ports.choose_free(chosen))
+    doors = Doors("127.0.0.1", chosen.pop(), platform.base_url, state.addresses.nats_url)
+    state.ports |= {one.name: port for one, port in zip(served, chosen, strict=True)}
+    with contextlib.ExitStack() as cleanup:
+        output = cleanup.enter_context((platform.directory.parent / "replicas.log").open("ab"))
+        for service in (*served, gateway):
+            child = subprocess.Popen(
+                [sys.executable, "-m", service.module],
+                cwd=PROJECT_ROOT,
+                env=base_environment(os.environ) | environment(service, state, doors),
+                stdout=output,
+                stderr=output,
+            )
+            cleanup.callback(child.wait)
+            cleanup.callback(child.terminate)
+        url = f"http://127.0.0.1:{doors.port}"
+        await until(lambda: _ready(url))
+        yield url
+
+
+async def _ready(url: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        async with httpx.AsyncClient() as http:
+            return (await http.get(f"{url}/readyz")).status_code == 200
+    return False
+
+
+class Replicas:
+    """The super-admin at the platform's gateway and at the second one."""
+
+    def __init__(self, admins: list[Console]) -> None:
+        self.admins = admins
+
+    def turns(self) -> list[tuple[Console, Console]]:
+        """Who makes a change and who is asked first about it."""
+        first, second = self.admins
+        return [(first, second), (second, first)] * (TURNS // 2)
+
+    async def statuses(self, asked: Console, token: str, path: str) -> set[int]:
+        """What a GET answers, at the replica that did not make the change and then at the other."""
+        order = sorted(self.admins, key=lambda admin: admin is not asked)
+        return {(await admin.ask("GET", path, token=token)).status_code for admin in order}

@@ -1,0 +1,122 @@
+"""What integrations bring by themselves, and the secrets that people entrust to them."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.integrations import Manifest, NewDevice, PropertiesUpdated
+from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
+from libs.common.integrations import IntegrationThings
+from tests.integration.device.values.world import LAMP, Lamps, World, property_of
+
+VAULT = Manifest(
+    id="vault",
+    name="Vault",
+    tsl={
+        "version": "v1.0",
+        "properties": [property_of("url", "STRING"), property_of("token", "STRING", "W")],
+        "events": [],
+        "services": [],
+    },
+)
+
+
+def things(world: World, integration: str = "lamps") -> IntegrationThings:
+    return IntegrationThings(RpcClient(world.outside), integration)
+
+
+def found(sn: str, **more) -> NewDevice:
+    return NewDevice(identifier=sn, model="FOUND-1", tsl=LAMP, **more)
+
+
+async def test_an_integration_brings_a_device_in(world: World, lamps: Lamps):
+    """With its product, as if people had added it; again it only gets name and data."""
+    brought = await things(world).put_device("default", "first", found("P-1", additional={"a": 1}))
+    device = await world.device("P-1")
+    assert (brought.device_id, brought.identifier, brought.model) == (
+        device["_id"],
+        "P-1",
+        "FOUND-1",
+    )
+    assert (device["integration"], device["name"]) == ("lamps", "first")
+    assert "userId" not in device
+    again = await things(world).put_device("default", "second", found("P-1", additional={"a": 2}))
+    assert (again.device_id, again.name, again.additional) == (device["_id"], "second", {"a": 2})
+    detail = await world.admin().done("GET", f"/device/{device['_id']}")
+    assert detail["key"] == "lamps.device.P-1"
+
+
+async def test_it_takes_nobody_elses(world: World, lamps: Lamps):
+    """Neither a device of another integration nor one of another tenant."""
+    await world.add_direct("P-2", "generic")
+    with pytest.raises(Conflict, match="P-2"):
+        await things(world).put_device("default", "x", found("P-2"))
+    await things(world).put_device("default", "x", found("P-3"))
+    with pytest.raises(Conflict, match="P-3"):
+        await things(world).put_device("other", "x", found("P-3"))
+
+
+async def test_what_it_cannot_be_is_refused(world: World, lamps: Lamps):
+    """An identifier that is none, a product that there is not."""
+    with pytest.raises(UpstreamFailed, match="identifier"):
+        await things(world).put_device("default", "x", found("a@b"))
+    wanted = NewDevice(identifier="P-4", model="NOWHERE")
+    with pytest.raises(InvalidInput, match="NOWHERE"):
+        await things(world).put_device("default", "x", wanted)
+    assert await world.device("P-4") is None
+
+
+async def test_a_report_that_is_told_again_is_stored_once(world: World, lamps: Lamps):
+    """By its id; without one each is a report of its own."""
+    await things(world).put_device("default", "x", found("P-5"))
+    for level, name in ((1, "r1"), (1, "r1"), (2, "r2"), (3, None), (3, None)):
+        await things(world).report("default", "P-5", {"level": level}, report_id=name)
+    device = await world.device("P-5")
+    ids = await world.ids(device["_id"])
+    asked = {"entity_id": ids["lamps.device.P-5.level"], "page_size": 100, "page_number": 1}
+
+    async def stored() -> bool:
+        page = await world.admin().done("POST", "/entity/history/search", asked)
+        return sorted(row["value"] for row in page["content"]) == [1, 2, 3, 3]
+
+    await world.until(stored)
+
+
+async def test_a_secret_goes_to_the_integration_alone(world: World):
+    """It is neither stored, nor told to listeners, nor shown; what is no secret is."""
+    said: list[bytes] = []
+
+    async def hear(message) -> None:
+        said.append(message.data)
+
+    listening = await world.outside.client.subscribe("event.>", cb=hear)
+    await world.outside.client.flush()
+    vault = Lamps(manifest=VAULT)
+    async with world.hosting(vault):
+        assert (await things(world, "vault").own_values("default")).properties == {}
+        exchange = {"vault.integration.url": "u", "vault.integration.token": "s3cr3t-77"}
+        await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
+        (change,) = vault.asked
+        assert isinstance(change, PropertiesUpdated)
+        assert change.properties == {"url": "u", "token": "s3cr3t-77"}
+        assert (await things(world, "vault").own_values("default")).properties == {"url": "u"}
+        detail = await world.admin().done("POST", "/entity/search", {"page_size": 999})
+        assert "s3cr3t-77" not in msgspec.json.encode(detail).decode()
+    async with asyncio.timeout(10):
+        while not any(b'"url":"u"' in one for one in said):
+            await asyncio.sleep(0.02)
+    await listening.unsubscribe()
+    assert not any(b"s3cr3t-77" in one for one in said)
+    for name in await world.database.list_collection_names():
+        async for document in world.database[name].find():
+            assert "s3cr3t-77" not in str(document), name
+
+
+async def test_a_secret_for_nobody_is_an_error(world: World):
+    """It is kept nowhere, so people are told that it did not arrive."""
+    async with world.hosting(Lamps(manifest=VAULT)):
+        await things(world, "vault").own_values("default")
+    body = {"exchange": {"vault.integration.token": "s3cr3t"}}
+    await world.admin().refused(503, "POST", "/entity/property/update", body)

@@ -1,0 +1,231 @@
+"""Entities that people make."""
+
+import pytest
+
+from libs.common.contracts.access import ResourceType
+from libs.common.identity.functions import Function
+from tests.integration.device.values.world import World
+
+PROPERTY = {
+    "name": "Counter",
+    "type": "PROPERTY",
+    "access_mod": "RW",
+    "value_type": "LONG",
+    "value_attribute": {},
+}
+UPDATE = "/entity/property/update"
+EDITS = {Function.ENTITY_CUSTOM_EDIT, Function.ENTITY_DATA_EDIT}
+
+
+def body(identifier: str, **more):
+    """Body of `POST /entity`."""
+    return PROPERTY | {"identifier": identifier} | more
+
+
+async def test_a_custom_property_lives_like_any_other(world: World):
+    """Set, read, listed and told; bounds that came as text hold."""
+    admin = world.admin()
+    made = await admin.done(
+        "POST", "/entity", body("c1", value_attribute={"min": "0", "max": "10", "unit": ""})
+    )
+    assert made["key"] == "system.integration.c1"
+    assert made["value_attribute"] == {"min": 0, "max": 10}
+    assert made["customized"] is True
+    await admin.done("POST", UPDATE, {"exchange": {made["key"]: "7"}})
+    status = await admin.done("GET", f"/entity/{made['id']}/status")
+    assert (status["value"], status["value_type"]) == (7, "LONG")
+    past = await admin.done("POST", "/entity/history/search", {"entity_id": made["id"]})
+    assert [row["value"] for row in past] == [7]
+    last = {"entity_id": made["id"], "aggregate_type": "SUM"}
+    assert (await admin.done("POST", "/entity/history/aggregate", last))["value"] == 7
+    refused = await admin.refused(400, "POST", UPDATE, {"exchange": {made["key"]: 11}})
+    assert refused["data"][0]["error_code"] == "entity_value_out_of_range"
+    found = await admin.done("POST", "/entity/search", {"customized": True, "keyword": "c1"})
+    assert [row["entity_id"] for row in found] == [made["id"]]
+    number = int(made["id"]) // 8192
+    event = await world.base.bus.js.get_last_msg("EVENTS", f"event.default.thing.{number}.reported")
+    assert b'"properties":{"c1":7}' in event.data
+    assert b'"thingKey":"system.integration"' in event.data
+
+
+@pytest.mark.parametrize(
+    ("value_type", "given", "expected"),
+    [
+        ("STRING", 5, "5"),
+        ("DOUBLE", "1.5", 1.5),
+        ("BOOLEAN", "false", False),
+        ("BINARY", "AAEC", "AAEC"),
+        ("LONG", 2**40, 2**40),
+    ],
+)
+async def test_custom_entities_of_every_type_keep_their_values(
+    world: World, value_type: str, given, expected
+):
+    """As their type is, whatever consoles send."""
+    identifier = f"type-{value_type}"
+    made = await world.admin().done("POST", "/entity", body(identifier, value_type=value_type))
+    await world.admin().done("POST", UPDATE, {"exchange": {made["key"]: given}})
+    status = await world.admin().done("GET", f"/entity/{made['id']}/status")
+    assert status["value"] == expected
+
+
+async def test_children_belong_to_an_object(world: World):
+    """They have keys below it, values of their own, and numbers that never come again."""
+    admin = world.admin()
+    parent = await admin.done("POST", "/entity", body("obj", value_type="OBJECT"))
+    first = await admin.done("POST", "/entity", body("a", parent_identifier="obj"))
+    second = await admin.done("POST", "/entity", body("b", parent_identifier="obj"))
+    assert first["key"] == "system.integration.obj.a"
+    exchange = {first["key"]: 1, second["key"]: 2}
+    await admin.done("POST", UPDATE, {"exchange": exchange})
+    await admin.done("POST", UPDATE, {"exchange": {first["key"]: 3}})
+    for made, expected in ((first, 3), (second, 2)):
+        assert (await admin.done("GET", f"/entity/{made['id']}/status"))["value"] == expected
+    assert await admin.done("GET", f"/entity/{parent['id']}/status") == {}
+    children = await admin.done("GET", f"/entity/{parent['id']}/children")
+    assert [row["entity_key"] for row in children] == [first["key"], second["key"]]
+    await admin.done("POST", "/entity/delete", {"entity_ids": [second["id"]]})
+    third = await admin.done("POST", "/entity", body("b", parent_identifier="obj"))
+    assert third["id"] not in (first["id"], second["id"])
+    await admin.refused(409, "POST", "/entity", body("b", parent_identifier="obj"))
+
+
+async def test_an_identifier_is_taken_once_per_tenant(world: World):
+    """409; another tenant may have it."""
+    await world.admin().done("POST", "/entity", body("once"))
+    await world.admin().refused(409, "POST", "/entity", body("once"), field="identifier")
+    made = await world.admin("other").done("POST", "/entity", body("once"))
+    await world.admin().refused(404, "GET", f"/entity/{made['id']}/meta")
+    await world.admin().refused(404, "PUT", f"/entity/{made['id']}", {"name": "mine"})
+    await world.admin().done("POST", "/entity/delete", {"entity_ids": [made["id"]]})
+    await world.admin("other").done("GET", f"/entity/{made['id']}/meta")
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"identifier": ""}, "identifier"),
+        ({"identifier": "a.b"}, "identifier"),
+        ({"identifier": "a b"}, "identifier"),
+        ({"identifier": "$a"}, "identifier"),
+        ({"identifier": "x" * 129}, "identifier"),
+        ({"identifier": None}, "identifier"),
+        ({"name": ""}, "name"),
+        ({"name": " "}, "name"),
+        ({"type": "THING"}, "type"),
+        ({"value_type": "INT"}, "value_type"),
+        ({"access_mod": None}, "access_mod"),
+        ({"access_mod": "X"}, "access_mod"),
+        ({"parent_identifier": "nobody"}, "parent_identifier"),
+        ({"value_attribute": []}, "value_attribute"),
+        ({"value_attribute": {"min": "x"}}, "value_attribute.min"),
+        ({"value_attribute": {"min": 1.5}}, "value_attribute.min"),
+        ({"value_attribute": {"min": "nan"}, "value_type": "DOUBLE"}, "value_attribute.min"),
+        ({"value_attribute": {"min": 5, "max": "4"}}, "value_attribute.max"),
+        ({"value_attribute": {"enum": []}, "value_type": "DOUBLE"}, None),
+        ({"value_attribute": {"enum": {"a": "b"}}}, "value_attribute.enum.a"),
+        ({"value_attribute": {"enum": {"1": 5}}}, "value_attribute.enum.1"),
+        ({"value_attribute": {"enum": {"1": "x"}}, "value_type": "DOUBLE"}, "value_attribute.enum"),
+        (
+            {"value_attribute": {"min_length": "-1"}, "value_type": "STRING"},
+            "value_attribute.min_length",
+        ),
+        ({"value_attribute": {"unit": 5}}, "value_attribute.unit"),
+        ({"value_attribute": {"fraction_digits": 99}}, "value_attribute.fraction_digits"),
+        ({"value_attribute": {"optional": "maybe"}}, "value_attribute.optional"),
+    ],
+)
+async def test_what_cannot_be_made_is_named(world: World, more, field):
+    """400, and `detail_message` says which field."""
+    if field is None:
+        await world.admin().done("POST", "/entity", body("blank-enum", **more))
+    else:
+        await world.admin().refused(400, "POST", "/entity", body("wrong") | more, field=field)
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"parent_identifier": "plain"}, "parent_identifier"),
+        ({"parent_identifier": "event"}, "type"),
+        ({"parent_identifier": "event", "type": "EVENT", "value_type": "OBJECT"}, "value_type"),
+    ],
+)
+async def test_a_child_fits_its_parent(world: World, more, field):
+    """Its parent is an OBJECT of the same type, and it is none itself."""
+    await world.admin().ask("POST", "/entity", body("plain"))
+    event = body("event", type="EVENT", value_type="OBJECT", access_mod=None)
+    await world.admin().ask("POST", "/entity", event)
+    await world.admin().refused(400, "POST", "/entity", body("child") | more, field=field)
+
+
+async def test_a_rename_changes_the_name_alone(world: World):
+    """Custom entities only: all others are called what their TSL calls them."""
+    made = await world.admin().done("POST", "/entity", body("renamed"))
+    await world.admin().done("PUT", f"/entity/{made['id']}", {"name": "New name"})
+    meta = await world.admin().done("GET", f"/entity/{made['id']}/meta")
+    assert (meta["name"], meta["key"]) == ("New name", made["key"])
+    for name in ("", " ", None, 5):
+        await world.admin().refused(
+            400, "PUT", f"/entity/{made['id']}", {"name": name}, field="name"
+        )
+    await world.admin().refused(404, "PUT", "/entity/81920000", {"name": "x"})
+    await world.admin().refused(400, "PUT", "/entity/x", {"name": "x"}, field="entity_id")
+
+
+async def test_only_custom_entities_are_deleted(world: World):
+    """With their values and grants; what belongs to a TSL stays, unknown ids are passed over."""
+    thing = await world.add_direct("C-1")
+    made = await world.admin().done("POST", "/entity", body("gone", value_type="OBJECT"))
+    child = await world.admin().done("POST", "/entity", body("x", parent_identifier="gone"))
+    await world.admin().done("POST", UPDATE, {"exchange": {child["key"]: 1}})
+    world.grants.give(7, ResourceType.ENTITY, made["id"], child["id"])
+    ids = [made["id"], str(thing * 8192 + 1), "5"]
+    await world.admin().done("POST", "/entity/delete", {"entity_ids": ids})
+    await world.admin().refused(404, "GET", f"/entity/{child['id']}/meta")
+    assert world.grants.held(7) == set()
+    assert await world.base.latest.of([int(made["id"]) // 8192]) == {}
+    assert await world.device("C-1") is not None
+    await world.admin().refused(400, "POST", UPDATE, {"exchange": {child["key"]: 1}})
+    again = await world.admin().done("POST", "/entity", body("gone"))
+    assert again["id"] != made["id"]
+
+
+async def test_every_user_sees_custom_entities(world: World):
+    """Also one without a grant (notes, section 3.5)."""
+    made = await world.admin().done("POST", "/entity", body("shared"))
+    await world.user(8).done("POST", UPDATE, {"exchange": {made["key"]: 4}})
+    status = await world.user(8).done("GET", f"/entity/{made['id']}/status")
+    assert status["value"] == 4
+
+
+async def test_a_custom_service_that_nobody_answers_is_refused(world: World):
+    """Flows will answer them; until then the caller is told."""
+    service = body("svc", type="SERVICE", value_type="OBJECT", access_mod=None)
+    made = await world.admin().done("POST", "/entity", service)
+    call = {"exchange": {made["key"]: {}}}
+    await world.admin().refused(
+        400, "POST", "/entity/service/call", call, code="method_not_allowed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "needed"),
+    [
+        ("POST", "/entity", body("x"), {Function.ENTITY_CUSTOM_ADD}),
+        (
+            "PUT",
+            "/entity/5",
+            {"name": "x"},
+            {Function.ENTITY_CUSTOM_EDIT, Function.ENTITY_DATA_EDIT},
+        ),
+        ("POST", "/entity/delete", {"entity_ids": []}, {Function.ENTITY_CUSTOM_DELETE}),
+    ],
+)
+async def test_operations_need_their_function(world: World, method, path, sent, needed):
+    """Any one of them is enough, all others together are not."""
+    others = [function for function in Function if function not in needed]
+    await world.user(7, *others).refused(403, method, path, sent, code="forbidden_permission")
+    for function in needed:
+        answer = await world.user(7, function).ask(method, path, sent)
+        assert answer.json().get("error_message") != "user does not have permission"

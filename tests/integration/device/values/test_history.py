@@ -1,0 +1,319 @@
+"""What entities were: history, aggregates and export."""
+
+import csv
+import io
+import time
+
+import pytest
+
+from libs.common.contracts.access import ResourceType
+from libs.common.identity.functions import Function
+from libs.common.things import entity_id
+from services.device.history.partitions import DAY_MS, SPAN_MS
+from tests.integration.device.values.world import LAMP, World
+
+NOW = int(time.time() * 1000)
+T = NOW // SPAN_MS * SPAN_MS  # a partition begins here: what is before it is in another one
+START, END = T - 10_000, T + 10_000
+
+
+async def lamp(world: World, sn: str) -> tuple[int, dict[str, str]]:
+    """A direct device with the lamp's TSL, and the ids of its entities by member."""
+    await world.put_product("LAMP", LAMP)
+    thing = await world.add_direct(sn, "LAMP")
+    keys = await world.ids(thing)
+    return thing, {key.removeprefix(f"direct.device.{sn}."): one for key, one in keys.items()}
+
+
+async def search(user, *ids: str, **more):
+    """A page of history over the time of these tests."""
+    body = {"start_timestamp": START, "end_timestamp": END, **more}
+    return await user.done("POST", "/entity/history/search", {"entity_ids": list(ids)} | body)
+
+
+async def aggregate(user, one: str, kind: str, **more):
+    """An aggregate over the time of these tests."""
+    body = {"entity_id": one, "aggregate_type": kind}
+    times = {"start_timestamp": START, "end_timestamp": END}
+    return await user.done("POST", "/entity/history/aggregate", body | times | more)
+
+
+async def test_history_is_read_newest_first_across_partitions(world: World):
+    """Timestamps are numbers, bounds belong to it, and a list that asks for no page is bare."""
+    thing, ids = await lamp(world, "H-1")
+    await world.history(
+        thing,
+        (START - 1, {"level": 9}),
+        (START, {"level": 1}),
+        (T - 1, {"level": 2, "power": 0.5}),
+        (T, {"power": 1.5}),
+        (END, {"level": 3, "wifi": {"ssid": "net"}}),
+        (END + 1, {"level": 9}),
+    )
+    level = ids["level"]
+    found = await search(world.admin(), level)
+    assert found == [
+        {"entity_id": level, "timestamp": ts, "value": value, "value_type": "LONG"}
+        for ts, value in ((END, 3), (T - 1, 2), (START, 1))
+    ]
+    pages = [await search(world.admin(), level, page_size=2, page_number=at) for at in (1, 2, 3)]
+    assert [page["total"] for page in pages] == [3, 3, 3]
+    assert [[row["value"] for row in page["content"]] for page in pages] == [[3, 2], [1], []]
+    oldest = [{"property": "timestamp", "direction": "ASC"}]
+    found = await search(world.admin(), level, sorts=oldest)
+    assert [row["value"] for row in found] == [1, 2, 3]
+    (ssid,) = await search(world.admin(), ids["wifi.ssid"])
+    assert ssid["value"] == "net"
+    assert await search(world.admin(), ids["wifi"]) == []
+
+
+async def test_history_of_some_entities_is_merged_by_time(world: World):
+    """Pages are cut out of the whole, whichever devices it is of."""
+    one, first = await lamp(world, "H-2")
+    two, second = await lamp(world, "H-3")
+    await world.history(one, *((START + 10 * at, {"level": at}) for at in range(8)))
+    await world.history(two, *((START + 10 * at + 5, {"level": 10 + at}) for at in range(8)))
+    found = await search(world.admin(), first["level"], second["level"])
+    assert [row["value"] for row in found[:5]] == [17, 7, 16, 6, 15]
+    page = await search(world.admin(), first["level"], second["level"], page_size=3, page_number=5)
+    assert page["total"] == 16
+    values = [row["value"] for row in page["content"]]
+    assert values == [row["value"] for row in found[12:15]]
+
+
+async def test_values_are_typed_as_their_entity_is(world: World):
+    """An ENUM of numbers is a number, an ARRAY stays one, a large integer keeps its digits."""
+    thing, ids = await lamp(world, "H-4")
+    await world.history(
+        thing,
+        (T, {"colour": "1", "steps": [1, 2], "on": True, "level": 2**40, "blob": "AAEC"}),
+    )
+    expected = {"colour": 1, "steps": [1, 2], "on": True, "level": 2**40, "blob": "AAEC"}
+    for name, value in expected.items():
+        (row,) = await search(world.admin(), ids[name])
+        assert row["value"] == value
+    types = {name: (await search(world.admin(), ids[name]))[0]["value_type"] for name in expected}
+    assert types == {
+        "colour": "LONG",
+        "steps": "OBJECT",
+        "on": "BOOLEAN",
+        "level": "LONG",
+        "blob": "BINARY",
+    }
+
+
+async def test_aggregates(world: World):
+    """Over partitions, with sums in decimals and means rounded."""
+    thing, ids = await lamp(world, "H-5")
+    rows = [
+        (START, {"level": 1, "power": 0.1, "on": True, "label": "b", "colour": "1"}),
+        (T - 5, {"level": 2, "power": 0.2, "on": False, "label": "a", "colour": "0"}),
+        (T + 5, {"level": 2, "power": 0.3, "label": "B", "colour": "1", "blob": "+g=="}),
+        (END, {"level": 5, "power": 1 / 3, "blob": "AA=="}),
+        (END + 1, {"level": 100, "power": 100.0}),
+    ]
+    await world.history(thing, *rows)
+    admin = world.admin()
+    cases = {
+        ("level", "LAST"): 5,
+        ("level", "MIN"): 1,
+        ("level", "MAX"): 5,
+        ("level", "AVG"): 2.5,
+        ("level", "SUM"): 10,
+        ("power", "LAST"): 1 / 3,
+        ("power", "MIN"): 0.1,
+        ("power", "MAX"): 1 / 3,
+        ("power", "AVG"): 0.23333333,
+        ("power", "SUM"): 0.933333333333333,
+        ("on", "MIN"): False,
+        ("on", "MAX"): True,
+        ("on", "LAST"): False,
+        ("label", "MIN"): "B",
+        ("label", "MAX"): "b",
+        ("colour", "MAX"): 1,
+        ("colour", "AVG"): 2 / 3,
+        ("blob", "MIN"): "AA==",
+        ("blob", "MAX"): "+g==",
+    }
+    for (name, kind), expected in cases.items():
+        found = await aggregate(admin, ids[name], kind)
+        assert found["value"] == pytest.approx(expected, abs=1e-15), (name, kind)
+        assert "count_result" not in found
+    counted = await aggregate(admin, ids["level"], "COUNT")
+    assert counted == {
+        "count_result": [
+            {"value": 2, "value_type": "LONG", "count": 2},
+            {"value": 1, "value_type": "LONG", "count": 1},
+            {"value": 5, "value_type": "LONG", "count": 1},
+        ]
+    }
+    counted = await aggregate(admin, ids["colour"], "COUNT")
+    assert [(row["value"], row["count"]) for row in counted["count_result"]] == [(1, 2), (0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"])
+async def test_an_aggregate_of_nothing_is_empty(world: World, kind: str):
+    """No values: `data` is there, with nothing in it."""
+    _, ids = await lamp(world, f"H-{kind}")
+    assert await aggregate(world.admin(), ids["level"], kind) == {}
+
+
+@pytest.mark.parametrize("name", ["on", "label", "blob", "steps", "wifi"])
+@pytest.mark.parametrize("kind", ["AVG", "SUM"])
+async def test_only_numbers_have_a_mean_or_a_sum(world: World, name: str, kind: str):
+    """400 names the type of the aggregate."""
+    _, ids = await lamp(world, f"H-{kind}-{name}")
+    body = {"entity_id": ids[name], "aggregate_type": kind}
+    await world.admin().refused(
+        400, "POST", "/entity/history/aggregate", body, field="aggregate_type"
+    )
+
+
+SEARCH, AGGREGATE = "/entity/history/search", "/entity/history/aggregate"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (SEARCH, {}, "entity_id"),
+        (SEARCH, {"entity_ids": []}, "entity_id"),
+        (SEARCH, {"entity_id": "x"}, "entity_id"),
+        (SEARCH, {"entity_id": 0}, "entity_id"),
+        (SEARCH, {"entity_id": 1, "start_timestamp": 5, "end_timestamp": 5}, "end_timestamp"),
+        (SEARCH, {"entity_id": 1, "start_timestamp": NOW + DAY_MS}, "end_timestamp"),
+        (SEARCH, {"entity_id": 1, "end_timestamp": 0}, "end_timestamp"),
+        (SEARCH, {"entity_id": 1, "start_timestamp": -1}, "start_timestamp"),
+        (SEARCH, {"entity_id": 1, "start_timestamp": "x"}, "start_timestamp"),
+        (SEARCH, {"entity_id": 1, "end_timestamp": 10**15}, "end_timestamp"),
+        (SEARCH, {"entity_id": 1, "sorts": [{"property": "value"}]}, "sorts[0].property"),
+        (SEARCH, {"entity_id": 1, "page_size": 0}, "page_size"),
+        (SEARCH, {"entity_ids": list(range(1, 102))}, "entity_ids"),
+        (AGGREGATE, {"aggregate_type": "LAST"}, "entity_id"),
+        (AGGREGATE, {"entity_id": 1}, "aggregate_type"),
+        (AGGREGATE, {"entity_id": 1, "aggregate_type": "MEDIAN"}, "aggregate_type"),
+        (AGGREGATE, {"entity_id": 1, "aggregate_type": None}, "aggregate_type"),
+        (
+            AGGREGATE,
+            {"entity_id": 1, "aggregate_type": "MIN", "start_timestamp": 9, "end_timestamp": 8},
+            "end_timestamp",
+        ),
+    ],
+)
+async def test_wrong_questions_are_named(world: World, path: str, body, field: str):
+    """400, and `detail_message` says which field."""
+    await world.admin().refused(400, "POST", path, body, field=field)
+
+
+async def test_history_is_of_what_a_user_sees(world: World):
+    """One entity by itself, all of a device; other tenants have none of it."""
+    thing, ids = await lamp(world, "H-6")
+    await world.history(thing, (T, {"level": 1}))
+    asked = [
+        ("POST", SEARCH, {"entity_id": ids["level"], "start_timestamp": START}),
+        ("POST", AGGREGATE, {"entity_id": int(ids["level"]), "aggregate_type": "LAST"}),
+        ("GET", f"/entity/export?ids={ids['level']}", None),
+    ]
+    for method, path, body in asked:
+        await world.user(8).refused(403, method, path, body, code="forbidden_permission")
+        await world.admin("other").refused(404, method, path, body, code="data_no_found")
+    world.grants.give(7, ResourceType.ENTITY, ids["level"])
+    for method, path, body in asked:
+        assert (await world.user(7).ask(method, path, body)).status_code == 200
+    both = {"entity_ids": [ids["level"], ids["power"]]}
+    await world.user(7).refused(404, "POST", SEARCH, both, code="data_no_found")
+    await world.admin().refused(404, "POST", SEARCH, {"entity_id": entity_id(thing, 8000)})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "needed"),
+    [
+        (
+            "POST",
+            SEARCH,
+            {"entity_id": 1},
+            {"dashboard.view", "dashboard.edit", "dashboard.add"} | {"entity_data.view"},
+        ),
+        (
+            "POST",
+            AGGREGATE,
+            {"entity_id": 1, "aggregate_type": "MIN"},
+            {"dashboard.view", "dashboard.edit"},
+        ),
+        ("GET", "/entity/export?ids=1", None, {"entity_data.export"}),
+    ],
+)
+async def test_reading_needs_one_of_its_functions(world: World, method, path, body, needed):
+    """Any one of them is enough, all others together are not."""
+    world.grants.give(7, ResourceType.DEVICE, 1)
+    others = [function for function in Function if function not in needed]
+    await world.user(7, *others).refused(403, method, path, body)
+    for function in needed:
+        await world.user(7, Function(function)).refused(404, method, path, body)
+
+
+async def test_export_is_a_table_that_runs_no_formulas(world: World):
+    """Labels stand for enumerated values; what a spreadsheet would run is text."""
+    thing, ids = await lamp(world, "H-7")
+    await world.admin().done("PUT", f"/device/{thing}", {"name": '=cmd|"x", "y"'})
+    await world.history(
+        thing,
+        (START, {"colour": "0", "label": "=1+1", "level": -5}),
+        (T, {"colour": "1", "label": "@x"}),
+    )
+    query = f"&ids={ids['colour']}&ids={ids['label']}&ids={ids['level']}"
+    answer = await world.admin().ask(
+        "GET", f"/entity/export?{query}&start_timestamp={START}&end_timestamp={END}"
+    )
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/csv")
+    disposition = answer.headers["content-disposition"]
+    assert disposition.startswith("attachment; filename=EntityData_")
+    assert disposition.endswith(".csv")
+    lines = list(csv.reader(io.StringIO(answer.text)))
+    times = {ts: time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(ts // 1000)) for ts in (START, T)}
+    about = ["Direct connection", '\'=cmd|"x", "y"']
+    assert lines == [
+        ["Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device"],
+        ["colour", "direct.device.H-7.colour", "green", times[T], *about],
+        ["colour", "direct.device.H-7.colour", "red", times[START], *about],
+        ["label", "direct.device.H-7.label", "'@x", times[T], *about],
+        ["label", "direct.device.H-7.label", "'=1+1", times[START], *about],
+        ["level", "direct.device.H-7.level", "-5", times[START], *about],
+    ]
+
+
+async def test_an_export_is_as_long_as_history_is(world: World):
+    """More than one batch, and the other spelling of the bounds."""
+    thing, ids = await lamp(world, "H-8")
+    partition = world.base.partitions
+    await world.history(thing, (T, {"level": 0}))
+    collection = partition.collection(T // SPAN_MS)
+    first = await collection.find_one({"p.level": 0, "_id": {"$gte": thing.to_bytes(8, "big")}})
+    rows = [
+        {"_id": first["_id"][:16] + (at + 10).to_bytes(8, "big"), "p": {"level": at}}
+        for at in range(1, 2501)
+    ]
+    await collection.insert_many(rows)
+    answer = await world.admin().ask(
+        "GET", f"/entity/export?ids={ids['level']}&startTimestamp={T}&endTimestamp={T + 1}"
+    )
+    values = [line[2] for line in csv.reader(io.StringIO(answer.text))]
+    assert values == ["Value", *map(str, range(2500, -1, -1))]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("", "ids"),
+        ("ids=x", "ids"),
+        ("ids=0", "ids"),
+        ("ids=", "ids"),
+        ("ids=5&start_timestamp=x", "start_timestamp"),
+        ("ids=5&start_timestamp=9&end_timestamp=8", "end_timestamp"),
+        ("ids=5&endTimestamp=-1", "end"),
+    ],
+)
+async def test_wrong_exports_are_named(world: World, query: str, field: str):
+    """400 before the file begins."""
+    content = await world.admin().refused(400, "GET", f"/entity/export?{query}")
+    assert content["detail_message"].startswith(field), content

@@ -1,0 +1,158 @@
+"""What integrations tell and ask."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.bus import EVENTS, RpcClient
+from libs.common.contracts.entities import (
+    INTEGRATION_ENTITIES,
+    DescribeIntegrationEntities,
+    ThingEntities,
+)
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.integrations import IntegrationThings
+from tests.integration.device.values.test_adding import lamp
+from tests.integration.device.values.world import LAMP, Lamps, World
+
+
+def things(world: World, integration: str = "lamps") -> IntegrationThings:
+    """What an integration says, on a connection of its own."""
+    return IntegrationThings(RpcClient(world.outside), integration)
+
+
+async def latest(world: World, sn: str) -> dict[str, Any]:
+    """The latest values of a device."""
+    device = await world.device(sn)
+    return (await world.base.latest.of([device["_id"]])).get(device["_id"], {})
+
+
+async def test_a_device_reports_through_its_integration(world: World, lamps: Lamps):
+    """As if it had said so itself: stored, and ONLINE from then on."""
+    await world.admin().done("POST", "/device", lamp("T-1"))
+    await things(world).report("default", "T-1", {"on": True, "level": 5})
+
+    async def reported() -> bool:
+        return await latest(world, "T-1") == {"on": True, "level": 5}
+
+    await world.until(reported)
+    assert (await world.device("T-1"))["connectStatus"] == "ONLINE"
+    await things(world).event("default", "T-1", "alarm", {"heat": 90})
+    device = await world.device("T-1")
+    ids = await world.ids(device["_id"])
+    asked = {"entity_id": ids["lamps.device.T-1.alarm.heat"]}
+
+    async def told() -> bool:
+        rows = await world.admin().done("POST", "/entity/history/search", asked)
+        return [row["value"] for row in rows] == [90]
+
+    await world.until(told)
+
+
+async def test_what_is_wrong_is_said_at_once(world: World, lamps: Lamps):
+    """A report or an event that is refused whole never reaches the stream."""
+    await world.admin().done("POST", "/device", lamp("T-2"))
+    with pytest.raises(InvalidInput, match=r"properties\.level"):
+        await things(world).report("default", "T-2", {"level": 101})
+    with pytest.raises(InvalidInput, match="ts"):
+        await things(world).report("default", "T-2", {"level": 1}, ts=1)
+    with pytest.raises(InvalidInput, match="eventId"):
+        await things(world).event("default", "T-2", "nobody", {})
+    with pytest.raises(InvalidInput, match="commandId"):
+        await things(world).reply("default", "T-2", "x", "SUCCESS")
+    assert await latest(world, "T-2") == {}
+
+
+async def test_an_integration_speaks_for_its_own_devices_only(world: World, lamps: Lamps):
+    """Not for those of others, not for those of other tenants, not for none."""
+    await world.put_product("LAMP", LAMP)
+    await world.add_direct("T-3", "LAMP")
+    await world.admin().done("POST", "/device", lamp("T-4"))
+    for who, tenant, sn in (
+        ("lamps", "default", "T-3"),
+        ("lamps", "other", "T-4"),
+        ("nobody", "default", "T-4"),
+        ("lamps", "default", "T-none"),
+    ):
+        with pytest.raises(NotFound):
+            await things(world, who).report(tenant, sn, {"on": True})
+        with pytest.raises(NotFound):
+            await things(world, who).tsl(tenant, sn)
+        with pytest.raises(NotFound):
+            await things(world, who).reply(tenant, sn, 5, "SUCCESS")
+    with pytest.raises(NotFound):
+        await things(world, "nobody").own_values("default")
+
+
+async def test_an_integration_learns_its_devices_and_their_tsl(world: World, lamps: Lamps):
+    """Of all tenants, with what it keeps of them."""
+    for tenant, sn in (("default", "T-5"), ("other", "T-6")):
+        await world.admin(tenant).done("POST", "/device", lamp(sn, channel=3))
+    found = {one.identifier: one async for one in things(world).devices()}
+    assert {found[sn].tenant for sn in ("T-5", "T-6")} == {"default", "other"}
+    assert found["T-5"].additional == {"channel": 3}
+    assert found["T-5"].model == "LAMP"
+    assert all(one.identifier != "T-3" for one in found.values())
+    tsl = await things(world).tsl("other", "T-6")
+    assert [one["id"] for one in tsl["properties"]][:2] == ["on", "level"]
+
+
+async def test_an_integration_reports_and_reads_its_own_values(world: World, lamps: Lamps):
+    """In force when the call returns, per tenant, and told as an event of its thing."""
+    own = things(world)
+    before = await own.own_values("own")
+    await own.own_report("own", {"state": "idle", "period": 9})
+    values = await own.own_values("own")
+    assert (before.properties, values.properties) == ({}, {"state": "idle", "period": 9})
+    assert values.thing_id == before.thing_id
+    assert (await own.own_values("another")).properties == {}
+    with pytest.raises(InvalidInput, match="period"):
+        await own.own_report("own", {"period": 1000})
+    event = await world.base.bus.js.get_last_msg(
+        EVENTS, f"event.own.thing.{values.thing_id}.reported"
+    )
+    assert b'"thingKey":"lamps.integration"' in event.data
+
+
+async def test_the_entities_of_an_integration_are_there_when_asked_for(world: World, lamps: Lamps):
+    """Parents before their children, ids that stay; none of an integration nobody knows."""
+    wanted = DescribeIntegrationEntities("fresh", "lamps")
+    found = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
+    keys = [one.key.removeprefix("lamps.integration.") for one in found.entities]
+    at = keys.index("add_lamp")
+    assert keys[at + 1 : at + 3] == ["add_lamp.serial", "add_lamp.channel"]
+    again = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
+    assert [one.id for one in again.entities] == [one.id for one in found.entities]
+    nobody = DescribeIntegrationEntities("fresh", "nobody")
+    assert await world.rpc(INTEGRATION_ENTITIES, nobody, ThingEntities) == ThingEntities([])
+
+
+async def test_a_new_version_of_an_integration_keeps_the_ids(world: World, lamps: Lamps):
+    """What stays has its number, what comes has a new one, what goes is not found."""
+    wanted = DescribeIntegrationEntities("versions", "lamps")
+    old = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
+    properties = [
+        {"id": "fresh", "accessMode": "R", "dataSpec": {"dataType": "BOOL"}},
+        lamps.manifest.tsl["properties"][0],
+    ]
+    tsl = {**lamps.manifest.tsl, "properties": properties}
+    manifest = type(lamps.manifest)(id="lamps", name="Lamps", tsl=tsl)
+    kept = world.announced.manifests["lamps"]
+    await world.announced.announced(manifest)
+    new = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
+    await world.announced.announced(kept)
+    ids = {one.key: one.id for one in old.entities}
+    found = {one.key: one.id for one in new.entities}
+    assert found["lamps.integration.period"] == ids["lamps.integration.period"]
+    assert found["lamps.integration.fresh"] not in ids.values()
+    assert "lamps.integration.state" not in found
+
+
+@pytest.mark.parametrize("tenant", ["", "a.b", "*", ">", "a b", "x" * 65])
+async def test_a_tenant_is_a_token_of_a_subject(world: World, lamps: Lamps, tenant: str):
+    """Anything else is refused before a thing is made for it."""
+    with pytest.raises(InvalidInput, match="tenant"):
+        await things(world).own_report(tenant, {"period": 9})
+    with pytest.raises(InvalidInput, match="tenant"):
+        await things(world).own_values(tenant)
+    assert await world.database["things"].find_one({"tenant": tenant}) is None

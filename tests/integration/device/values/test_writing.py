@@ -1,0 +1,335 @@
+"""People set properties and call services."""
+
+import asyncio
+
+import pytest
+
+from libs.common.bus import RpcClient
+from libs.common.bus.subjects import up
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.entities import (
+    INTEGRATION_ENTITIES,
+    DescribeIntegrationEntities,
+    ThingEntities,
+)
+from libs.common.contracts.integrations import (
+    CallService,
+    DeviceCommand,
+    PropertiesUpdated,
+)
+from libs.common.errors import InvalidInput
+from libs.common.identity.functions import Function
+from libs.common.integrations import IntegrationThings
+from tests.integration.device.values.test_adding import lamp as lamp_body
+from tests.integration.device.values.world import LAMP, Lamps, World
+
+UPDATE, CALL = "/entity/property/update", "/entity/service/call"
+
+
+async def direct(world: World, sn: str) -> tuple[int, str]:
+    """A device that connects itself, and its key."""
+    await world.put_product("LAMP", LAMP)
+    return await world.add_direct(sn, "LAMP"), f"direct.device.{sn}"
+
+
+async def test_a_device_is_told_what_to_take_on(world: World):
+    """Text is read as what each entity is; values are in force when the device says so."""
+    thing, key = await direct(world, "W-1")
+    exchange = {
+        f"{key}.on": "true",
+        f"{key}.level": "40",
+        f"{key}.colour": "1",
+        f"{key}.label": 7,
+        f"{key}.wifi.ssid": "net",
+        f"{key}.steps": [1, 2],
+        f"{key}.power": "1.5",
+        "direct.device.nobody.on": True,
+        "nonsense": 1,
+    }
+    async with world.device_answers("W-1") as heard:
+        assert await world.admin().done("POST", UPDATE, {"exchange": exchange}) is None
+
+        async def taken() -> bool:
+            return bool(await world.base.latest.of([thing]))
+
+        await world.until(taken)
+    assert heard[0]["kind"] == "SET_PROPERTIES"
+    assert heard[0]["properties"] == {
+        "on": True,
+        "level": 40,
+        "colour": "1",
+        "label": "7",
+        "wifi": {"ssid": "net"},
+        "steps": [1, 2],
+    }
+    command = await world.database["commands"].find_one({"thingId": thing})
+    assert (command["userId"], command["applicationId"]) == (1, None)
+    ids = await world.ids(thing)
+    status = await world.admin().done("GET", f"/entity/{ids[f'{key}.level']}/status")
+    assert status["value"] == 40
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "code", "args"),
+    [
+        ("level", None, "null", {}),
+        ("level", "x", "not_match_type", {"type": "LONG", "value": "x"}),
+        ("level", True, "not_match_type", {}),
+        ("level", 1.5, "not_match_type", {}),
+        ("level", 2**64, "not_match_type", {}),
+        ("level", [1], "not_match_type", {}),
+        ("level", 101, "out_of_range", {"min": 0, "max": 100, "value": 101}),
+        ("on", "yes", "not_match_type", {"type": "BOOLEAN"}),
+        ("on", 2, "not_match_type", {}),
+        ("colour", 5, "invalid_enum", {"value": 5}),
+        ("label", "123456789", "length_longer_than_max_length", {"max_length": 8}),
+        ("label", {"a": 1}, "not_match_type", {}),
+        ("wifi.ssid", "", "length_shorter_than_min_length", {"min_length": 1}),
+        ("blob", "not base64!", "not_match_type", {"type": "BINARY"}),
+        ("steps", "x", "not_match_type", {"type": "OBJECT"}),
+        ("steps", ["x"], "not_match_type", {}),
+        ("wifi", {"nobody": 1}, "not_match_type", {}),
+    ],
+)
+async def test_a_value_that_is_not_taken_has_a_code(world: World, member, value, code, args):
+    """`multiple_error` with the codes that consoles know; nothing of the exchange is done."""
+    if await world.device("W-2") is None:
+        await direct(world, "W-2")
+    thing, key = (await world.device("W-2"))["_id"], "direct.device.W-2"
+    content = await world.admin().refused(
+        400,
+        "POST",
+        UPDATE,
+        {
+            "exchange": {
+                f"{key}.on" if member != "on" else f"{key}.level": 1,
+                f"{key}.{member}": value,
+            }
+        },
+        code="multiple_error",
+    )
+    assert content["detail_message"].startswith(f"exchange.{key}.{member}")
+    (fault,) = content["data"]
+    assert fault["error_code"] == f"entity_value_{code}"
+    assert fault["args"]["entity_key"].startswith(f"{key}.{member}")
+    assert args.items() <= fault["args"].items()
+    assert await world.database["commands"].find_one({"thingId": thing}) is None
+
+
+async def test_all_faults_are_listed(world: World):
+    """One answer tells of every value at fault."""
+    _, key = await direct(world, "W-3")
+    exchange = {f"{key}.level": -1, f"{key}.on": "x", f"{key}.label": "fine"}
+    content = await world.admin().refused(400, "POST", UPDATE, {"exchange": exchange})
+    codes = [fault["error_code"] for fault in content["data"]]
+    assert codes == ["entity_value_out_of_range", "entity_value_not_match_type"]
+
+
+@pytest.mark.parametrize("path", [UPDATE, CALL])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "exchange"),
+        ({"exchange": None}, "exchange"),
+        ({"exchange": []}, "exchange"),
+        ({"exchange": {}}, "exchange"),
+        ({"exchange": {"a.device.b.c": 1}}, "exchange"),
+        ({"exchange": {"": 1, ".": 2, "a..b": 3, "system.integration.": 4}}, "exchange"),
+        ({"exchange": {f"a.device.b.{at}": 1 for at in range(1001)}}, "exchange"),
+    ],
+)
+async def test_an_exchange_of_nothing_is_refused(world: World, path: str, body, field: str):
+    """400: unknown keys are passed over, and then nothing is left."""
+    await world.admin().refused(400, "POST", path, body, field=field)
+
+
+async def test_what_cannot_be_used_is_passed_over(world: World):
+    """Read-only properties and services are not written, properties are not called."""
+    _, key = await direct(world, "W-4")
+    body = {"exchange": {f"{key}.power": 1.0, f"{key}.dim": {}, f"{key}.alarm.heat": 1}}
+    await world.admin().refused(400, "POST", UPDATE, body, field="exchange")
+    await world.admin().refused(
+        400, "POST", CALL, {"exchange": {f"{key}.on": True}}, field="exchange"
+    )
+
+
+async def test_a_service_of_a_device_is_called_and_answers(world: World):
+    """By its inputs or by itself; `entity_id` may come along."""
+    _, key = await direct(world, "W-5")
+    async with world.device_answers("W-5", outputs={"was": 80}) as heard:
+        body = {"exchange": {f"{key}.dim.to": "10", f"{key}.dim.seconds": 0.5}, "entity_id": "4"}
+        assert await world.admin().done("POST", CALL, body) == {"was": 80}
+        whole = {"exchange": {f"{key}.dim": {"to": 20}}}
+        assert await world.admin().done("POST", CALL, whole) == {"was": 80}
+    assert [one["inputs"] for one in heard] == [{"to": 10, "seconds": 0.5}, {"to": 20}]
+    device = await world.device("W-5")
+    ids = await world.ids(device["_id"])
+    past = await world.admin().done(
+        "POST", "/entity/history/search", {"entity_id": ids[f"{key}.dim.to"]}
+    )
+    assert [row["value"] for row in past] == [20, 10]
+
+
+@pytest.mark.parametrize("given", [{"dim": {}}, {"dim": None}, {"dim.seconds": 1}])
+async def test_a_missing_input_is_named(world: World, given):
+    """An input that the TSL requires."""
+    if await world.device("W-6") is None:
+        await direct(world, "W-6")
+    key = "direct.device.W-6"
+    body = {"exchange": {f"{key}.{name}": value for name, value in given.items()}}
+    content = await world.admin().refused(400, "POST", CALL, body, field=f"exchange.{key}.dim.to")
+    assert content["data"][0]["error_code"] == "entity_value_null"
+
+
+async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World):
+    """Refused is 502 with the device's words; silence ends as 504, and the call goes on."""
+    thing, key = await direct(world, "W-7")
+    body = {"exchange": {f"{key}.dim.to": 10}}
+    async with world.device_answers("W-7", "FAILED", error="too hot"):
+        content = await world.admin().refused(502, "POST", CALL, body, field="exchange")
+        assert content["error_message"] == "too hot"
+    content = await world.admin().refused(504, "POST", CALL, body, field="exchange")
+    assert "the call goes on" in content["error_message"]
+    waiting = await world.database["commands"].find_one({"thingId": thing, "status": "PENDING"})
+    reply = f'{{"commandId": {waiting["_id"]}, "status": "SUCCESS", "outputs": {{"was": 1}}}}'
+    await world.outside.client.publish(up("W-7", "reply"), reply.encode())
+
+    async def closed() -> bool:
+        found = await world.database["commands"].find_one({"_id": waiting["_id"]})
+        return found["status"] == "SUCCESS"
+
+    await world.until(closed)
+
+
+async def test_commands_go_to_an_integration_that_carries_them(world: World, lamps: Lamps):
+    """The device is told by its integration, which tells the reply."""
+    await world.admin().done("POST", "/device", lamp_body("W-8"))
+
+    async def answer() -> None:
+        async def asked() -> bool:
+            return any(isinstance(one, DeviceCommand) for one in lamps.asked)
+
+        await world.until(asked)
+        command = next(one for one in lamps.asked if isinstance(one, DeviceCommand))
+        assert command.device.identifier == "W-8"
+        assert command.device.additional == {"channel": 0}
+        things = IntegrationThings(RpcClient(world.outside), "lamps")
+        await things.reply(
+            "default", "W-8", command.command["commandId"], "SUCCESS", outputs={"was": 3}
+        )
+
+    answering = asyncio.ensure_future(answer())
+    body = {"exchange": {"lamps.device.W-8.dim.to": 1}}
+    assert await world.admin().done("POST", CALL, body) == {"was": 3}
+    await answering
+
+
+async def test_a_command_waits_for_its_integration(world: World):
+    """Killed during a call: a clear error; when it is back the command comes again."""
+    lamps = Lamps()
+    async with world.dying(lamps):
+        await world.admin().done("POST", "/device", lamp_body("W-9"))
+        lamps.answers.clear()
+        lamps.reached.clear()
+        body = {"exchange": {"lamps.device.W-9.dim.to": 1}}
+        calling = asyncio.ensure_future(world.admin().ask("POST", CALL, body))
+        await lamps.reached.wait()
+    assert (await calling).status_code == 504
+    again = Lamps()
+    async with world.hosting(again):
+        await asyncio.wait_for(again.reached.wait(), 15)
+    assert isinstance(again.asked[0], DeviceCommand)
+
+
+async def test_an_integration_may_refuse_a_command(world: World, lamps: Lamps):
+    """Then the command has failed, and its words are told."""
+    await world.admin().done("POST", "/device", lamp_body("W-10"))
+    lamps.fails = InvalidInput("the lamp is broken")
+    body = {"exchange": {"lamps.device.W-10.dim.to": 1}}
+    content = await world.admin().refused(502, "POST", CALL, body)
+    assert content["error_message"] == "integration lamps refused: the lamp is broken"
+
+
+async def own(world: World) -> dict[str, str]:
+    """Ids of the entities of the integration itself, made by this question."""
+    wanted = DescribeIntegrationEntities("default", "lamps")
+    found = await world.rpc(INTEGRATION_ENTITIES, wanted, ThingEntities)
+    return {one.key: one for one in found.entities}
+
+
+async def test_properties_of_an_integration_are_in_force_at_once(world: World, lamps: Lamps):
+    """Stored, told as an event of its thing, and told to the integration."""
+    entities = await own(world)
+    period = entities["lamps.integration.period"]
+    exchange = {"lamps.integration.period": "30", "lamps.integration.mode": "1"}
+    await world.admin().done("POST", UPDATE, {"exchange": exchange})
+    status = await world.admin().done("GET", f"/entity/{period.id}/status")
+    assert status["value"] == 30
+    (change,) = [one for one in lamps.asked if isinstance(one, PropertiesUpdated)]
+    assert change.properties == {"period": 30, "mode": "1"}
+    entities = await own(world)
+    assert entities["lamps.integration.mode"].value == "1"
+    assert entities["lamps.integration.period"].id == period.id
+    await world.admin().refused(
+        400,
+        "POST",
+        UPDATE,
+        {"exchange": {"lamps.integration.period": 61}},
+        code="multiple_error",
+    )
+    past = await world.admin().done("POST", "/entity/history/search", {"entity_id": str(period.id)})
+    assert [row["value"] for row in past] == [30]
+
+
+async def test_a_service_of_an_integration_is_called(world: World, lamps: Lamps):
+    """And answers; the services that add and delete devices cannot be called like this."""
+    await own(world)
+    body = {"exchange": {"lamps.integration.scan.depth": "4"}}
+    assert await world.admin().done("POST", CALL, body) == {"found": 8}
+    assert isinstance(lamps.asked[-1], CallService)
+    for key, value in (("add_lamp.serial", "abc"), ("remove_lamp", {})):
+        body = {"exchange": {f"lamps.integration.{key}": value}}
+        await world.admin().refused(400, "POST", CALL, body, code="method_not_allowed")
+
+
+async def test_an_integration_that_is_killed_during_a_call_is_a_clear_error(world: World):
+    """Late while it dies, not there when it is gone, fine when it is back."""
+    lamps = Lamps()
+    body = {"exchange": {"lamps.integration.scan.depth": "4"}}
+    async with world.dying(lamps):
+        await own(world)
+        lamps.answers.clear()
+        calling = asyncio.ensure_future(world.admin().ask("POST", CALL, body))
+        await lamps.reached.wait()
+    late = await calling
+    assert late.status_code == 504
+    content = await world.admin().refused(503, "POST", CALL, body)
+    assert content["error_message"] == "integration lamps is not there at the moment"
+    async with world.hosting(Lamps()):
+        assert await world.admin().done("POST", CALL, body) == {"found": 8}
+
+
+async def test_people_change_what_they_see(world: World):
+    """Without a grant nothing is found; with one of the entity itself it is enough."""
+    thing, key = await direct(world, "W-11")
+    ids = await world.ids(thing)
+    body = {"exchange": {f"{key}.on": True}}
+    await world.user(8).refused(403, "POST", UPDATE, body, code="forbidden_permission")
+    await world.admin("other").refused(400, "POST", UPDATE, body, field="exchange")
+    world.grants.give(7, ResourceType.ENTITY, ids[f"{key}.level"])
+    await world.user(7).refused(400, "POST", UPDATE, body, field="exchange")
+    await world.user(7).done("POST", UPDATE, {"exchange": {f"{key}.level": 1}})
+    world.grants.give(9, ResourceType.INTEGRATION, "direct")
+    await world.user(9).done("POST", UPDATE, body)
+
+
+@pytest.mark.parametrize("path", [UPDATE, CALL])
+async def test_changing_needs_one_of_its_functions(world: World, path: str):
+    """Any one of them is enough, all others together are not."""
+    needed = {Function.INTEGRATION_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT}
+    world.grants.give(7, ResourceType.DEVICE, 1)
+    body = {"exchange": {"direct.device.nobody.on": 1}}
+    others = [function for function in Function if function not in needed]
+    await world.user(7, *others).refused(403, "POST", path, body)
+    for function in needed:
+        await world.user(7, function).refused(400, "POST", path, body, field="exchange")

@@ -1,0 +1,173 @@
+"""The workflow service in this process, on real servers; `auth` and `device` are played."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest_asyncio
+from httpx import ASGITransport, AsyncClient
+from opentelemetry.sdk.metrics import MeterProvider
+
+from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.entities import (
+    CalledServices,
+    CallServices,
+    EntityValues,
+    ReadEntities,
+    ResolvedEntities,
+    ResolvedEntity,
+    ResolveEntities,
+    UpdatedEntities,
+    UpdateEntities,
+)
+from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
+from libs.common.contracts.users import DescribedUsers, DescribeUsers
+from libs.common.errors import InvalidInput
+from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity.functions import Function
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from libs.common.telemetry import Telemetry
+from services.workflow.app import build_app
+from services.workflow.migrations import MIGRATIONS
+from services.workflow.settings import WorkflowSettings
+from services.workflow.wiring import Core, build_core
+from tests.console import Grants, User
+from tests.lifespan import running
+
+AUTHOR = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+
+
+class PlayedDevice:
+    """Stands for `device`: entities with values, and a record of what was asked."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.values: dict[str, Any] = {}
+        self.known: dict[str, ResolvedEntity] = {}
+        self.updates: list[UpdateEntities] = []
+        self.calls: list[CallServices] = []
+        self.outputs: dict[str, Any] = {}
+        self.refuses = ""
+        self._rpc = RpcServer(bus, "device")
+        self._rpc.offer("entity_values", ReadEntities, self._values)
+        self._rpc.offer("update_entities", UpdateEntities, self._update)
+        self._rpc.offer("call_service", CallServices, self._call)
+        self._rpc.offer("resolve_entities", ResolveEntities, self._resolve)
+        self.services: dict[int, PutFlowService] = {}
+        self._rpc.offer("put_flow_service", PutFlowService, self._put_service)
+        self._rpc.offer("remove_flow_service", RemoveFlowService, self._remove_service)
+
+    def has(self, key: str, value: Any = None, **fields: Any) -> None:
+        """Let there be a property."""
+        self.values[key] = value
+        shown = {"id": len(self.known) + 8192, "thing_id": 1, "integration": "direct"}
+        shown |= {"device": True, "member": key.rpartition(".")[2], "name": key}
+        self.known[key] = ResolvedEntity(
+            key=key, type="PROPERTY", value_type="LONG", **(shown | fields)
+        )
+
+    async def start(self) -> None:
+        await self._rpc.start()
+
+    async def stop(self) -> None:
+        await self._rpc.stop()
+
+    async def _values(self, wanted: ReadEntities) -> EntityValues:
+        return EntityValues({key: self.values[key] for key in wanted.keys if key in self.values})
+
+    async def _update(self, wanted: UpdateEntities) -> UpdatedEntities:
+        if self.refuses:
+            raise InvalidInput(self.refuses, field="exchange")
+        self.updates.append(wanted)
+        self.values |= wanted.exchange
+        return UpdatedEntities(list(wanted.exchange))
+
+    async def _call(self, wanted: CallServices) -> CalledServices:
+        self.calls.append(wanted)
+        return CalledServices(self.outputs)
+
+    async def _put_service(self, wanted: PutFlowService) -> Settled:
+        self.services[wanted.flow_id] = wanted
+        return Settled()
+
+    async def _remove_service(self, wanted: RemoveFlowService) -> Settled:
+        self.services.pop(wanted.flow_id, None)
+        return Settled()
+
+    async def _resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
+        return ResolvedEntities([self.known[key] for key in wanted.keys if key in self.known])
+
+
+@dataclass
+class Workflow:
+    """The running service."""
+
+    http: AsyncClient
+    core: Core
+    bus: Bus
+    grants: Grants
+    device: PlayedDevice
+    signer: HeaderSigner
+
+    def user(
+        self,
+        user_id: int = 7,
+        *functions: Function,
+        tenant: str = "default",
+        super_admin: bool = False,
+    ) -> User:
+        """A user with these functions."""
+        principal = Principal(
+            kind=Kind.USER,
+            tenant=tenant,
+            subject=str(user_id),
+            name=f"user{user_id}@example.com",
+            functions=frozenset(functions),
+            super_admin=super_admin,
+        )
+        return User(self.http, self.signer, principal, self.grants)
+
+    def admin(self, tenant: str = "default") -> User:
+        """A super-admin."""
+        return self.user(1, tenant=tenant, super_admin=True)
+
+
+def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings:
+    """Settings for the test's servers."""
+    return WorkflowSettings(
+        mongo_url=servers.mongo_url,
+        nats_url=servers.nats_url,
+        internal_public_key=public_key,
+        **more,
+    )
+
+
+async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
+    return DescribedUsers({str(one): f"Nick {one}" for one in wanted.ids})
+
+
+@pytest_asyncio.fixture
+async def workflow(servers, database) -> AsyncIterator[Workflow]:
+    """One service with an empty database."""
+    private, public = make_keys()
+    settings = settings_for(servers, public, flow_failures=3, flow_node_seconds=1.0)
+    mongo = Mongo(servers.mongo_url, database)
+    bus = await Bus.connect(servers.nats_url, name="workflow", streams=True)
+    others = await Bus.connect(servers.nats_url, name="others")
+    await migrate(mongo.database, MIGRATIONS)
+    core = build_core(settings, mongo, bus)
+    app = build_app(core, Telemetry(None, MeterProvider()))
+    device = PlayedDevice(others)
+    await device.start()
+    people = RpcServer(others, "auth")
+    people.offer("describe_users", DescribeUsers, _describe_users)
+    await people.start()
+    async with Grants(others) as grants, running(app):
+        http = AsyncClient(transport=ASGITransport(app), base_url="http://workflow")
+        yield Workflow(http, core, bus, grants, device, HeaderSigner(private))
+        await http.aclose()
+    await people.stop()
+    await device.stop()
+    await bus.drain()
+    await others.drain()
+    mongo.close()

@@ -1,0 +1,217 @@
+"""Flows: saved, found, changed, enabled, deleted, by whom they are granted to."""
+
+import json
+
+from libs.common.contracts.access import ResourceType
+from libs.common.identity.functions import Function
+from tests.integration.workflow.conftest import AUTHOR
+from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
+
+FLOWS = "/workflow/flows"
+
+
+async def save(user, **fields):
+    """Save a design; the answer."""
+    body = {"name": "Alarm", "design_data": alarm(), **fields}
+    return await user.done("POST", f"{FLOWS}/design", body)
+
+
+async def test_a_new_flow_has_version_1_and_both_spellings_of_its_id(workflow):
+    """The answer of a save has `id`, `flow_id` and `version`."""
+    saved = await save(workflow.admin())
+
+    assert saved == {"id": saved["flow_id"], "flow_id": saved["id"], "version": 1}
+    assert saved["id"].isdecimal()
+
+
+async def test_a_version_changes_with_the_design_alone(workflow):
+    """Name and remark leave the version; another design makes the next one, the old is kept."""
+    user = workflow.admin()
+    saved = await save(user)
+    renamed = await save(user, id=saved["id"], version=1, name="Other", remark="r")
+    other = design([trigger()])
+    changed = await save(user, id=saved["id"], version=1, design_data=other)
+
+    assert (1, 2) == (renamed["version"], changed["version"])
+    newest = await user.done("GET", f"{FLOWS}/{saved['id']}/design?version=")
+    assert other == newest["design_data"]
+    assert (2, "Alarm", "r", False) == tuple(
+        newest[name] for name in ("version", "name", "remark", "enabled")
+    )
+    old = await user.done("GET", f"{FLOWS}/{saved['id']}/design?version=1")
+    assert (alarm(), 2) == (old["design_data"], old["version"])
+
+
+async def test_a_save_from_an_old_version_is_refused(workflow):
+    """Who has not seen the newest version overwrites nothing."""
+    user = workflow.admin()
+    saved = await save(user)
+    await save(user, id=saved["id"], version=1, design_data=design([trigger()]))
+
+    refused = await user.refused(
+        409,
+        "POST",
+        f"{FLOWS}/design",
+        {"id": saved["id"], "version": 1, "name": "Mine", "design_data": alarm()},
+        field="version",
+        code="parameter_validation_failed",
+    )
+    assert refused["error_message"] == "Version Expired: 1"
+
+
+async def test_versions_that_are_not_there_are_named(workflow):
+    """A version of the future, and what is no version, are the client's mistakes."""
+    user = workflow.admin()
+    path = f"{FLOWS}/{(await save(user))['id']}/design?version="
+
+    for version in ("2", "x", "-1"):
+        await user.refused(400, "GET", path + version, field="version")
+    await user.refused(404, "GET", path + "0", field="version")
+
+
+async def test_a_draft_is_saved_and_refused_when_it_is_to_run(workflow):
+    """Unknown components are kept; enabling says which node is at fault and why."""
+    user = workflow.admin()
+    draft = design([trigger(), node("odd", "teleport")], edge("start", "odd"))
+    saved = await save(user, design_data=draft)
+
+    refused = await user.refused(400, "GET", f"{FLOWS}/{saved['id']}/enable", field="design_data")
+    assert refused["data"] == [
+        {
+            "node_id": "odd",
+            "field": "componentName",
+            "reason": "there is no node type teleport; remove the node or use another one",
+        }
+    ]
+    await user.refused(
+        400, "POST", f"{FLOWS}/design", {"name": "n", "enabled": True, "design_data": draft}
+    )
+    assert [saved["id"]] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
+
+
+async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):
+    """Both are repeatable, and a list can be asked for either."""
+    user = workflow.admin()
+    flow = (await save(user))["id"]
+    for what, enabled in (("enable", True), ("enable", True), ("disable", False)):
+        await user.done("GET", f"{FLOWS}/{flow}/{what}")
+        found = await user.done("POST", f"{FLOWS}/search", {"enabled": enabled})
+        assert [(flow, enabled)] == [(one["id"], one["enabled"]) for one in found]
+
+
+async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
+    """Positions, types, `nodes` and `edges` are added to what was saved without."""
+    user = workflow.admin()
+    bare = json.dumps(
+        {
+            "nodes": [
+                {"id": "a", "componentName": "trigger"},
+                {"id": "b", "componentName": "choice"},
+                {"id": "c", "componentName": "choice"},
+            ],
+            "edges": [{"source": "a", "target": "b"}, {"source": "a", "target": "c"}],
+        }
+    )
+    opened = {}
+    for text in (bare, "", "{}"):
+        flow = (await save(user, design_data=text))["id"]
+        shown = await user.done("GET", f"{FLOWS}/{flow}/design")
+        opened[text] = json.loads(shown["design_data"])
+
+    assert opened[""] == opened["{}"] == {"nodes": [], "edges": []}
+    assert [("trigger", 0, 0), ("ifelse", 320, 0), ("ifelse", 320, 160)] == [
+        (one["type"], one["position"]["x"], one["position"]["y"]) for one in opened[bare]["nodes"]
+    ]
+
+
+async def test_what_no_editor_could_open_is_not_saved(workflow):
+    """Text that is no design, and too much of it, are refused by name."""
+    user = workflow.admin()
+    for text in ("x", "[]", '{"nodes": 1}', '{"nodes": [1]}', "[" * 100_000):
+        await user.refused(
+            400, "POST", f"{FLOWS}/design", {"name": "n", "design_data": text}, field="design_data"
+        )
+    await user.refused(
+        413, "POST", f"{FLOWS}/design", {"name": "n", "design_data": " " * 5_000_000}
+    )
+
+
+async def test_lists_have_pages_names_and_an_order(workflow):
+    """A search finds parts of names; `sorts` orders; a page says how many there are."""
+    user = workflow.admin()
+    for name in ("Beta", "alpha", "Gamma"):
+        await save(user, name=name)
+    body = {"name": "a", "page_size": 2, "sorts": [{"property": "name", "direction": "ASC"}]}
+    page = await user.done("POST", f"{FLOWS}/search", body)
+
+    assert (3, 2, 1) == (page["total"], page["page_size"], page["page_number"])
+    assert ["Beta", "Gamma"] == [one["name"] for one in page["content"]]
+    (first, _) = page["content"]
+    assert "Nick 1" == first["user_nickname"]
+    assert isinstance(first["created_at"], int)
+    assert isinstance(first["updated_at"], int)
+
+
+async def test_basic_info_is_overwritten(workflow):
+    """Name and remark are set, also to nothing; an empty name is refused."""
+    user = workflow.admin()
+    flow = (await save(user, remark="old"))["id"]
+    await user.done("PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": None})
+
+    shown = await user.done("GET", f"{FLOWS}/{flow}/design")
+    assert ("New", "", 1) == (shown["name"], shown["remark"], shown["version"])
+    await user.refused(400, "PUT", f"{FLOWS}/{flow}", {"name": "  ", "remark": ""}, field="name")
+
+
+async def test_deleted_flows_are_gone_with_their_grants(workflow):
+    """Unknown ids are passed over."""
+    user = workflow.user(7, *AUTHOR, Function.WORKFLOW_DELETE)
+    flow = (await save(user))["id"]
+    kept = (await save(user))["id"]
+    await user.done("POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [flow, "999"]})
+
+    assert {kept} == {one.id for one in workflow.grants.held(7)}
+    await user.refused(404, "GET", f"{FLOWS}/{flow}/design", field="id")
+    assert [kept] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
+
+
+async def test_users_see_what_they_are_granted(workflow):
+    """A flow is shared with its creator's roles; others, and other tenants, do not see it."""
+    author, other = workflow.user(7, *AUTHOR), workflow.user(8, *AUTHOR)
+    flow = (await save(author))["id"]
+
+    await other.refused(403, "GET", f"{FLOWS}/{flow}/design", code="forbidden_permission")
+    workflow.grants.give(8, ResourceType.DASHBOARD, 5)
+    await other.refused(404, "GET", f"{FLOWS}/{flow}/design", code="data_no_found")
+    assert [] == await other.done("POST", f"{FLOWS}/search", {})
+    workflow.grants.give(8, ResourceType.WORKFLOW, flow)
+    assert flow == (await other.done("GET", f"{FLOWS}/{flow}/design"))["id"]
+    await workflow.admin("elsewhere").refused(404, "GET", f"{FLOWS}/{flow}/design")
+
+
+async def test_each_operation_needs_its_function(workflow):
+    """Who may view may not save, who may edit may not create."""
+    flow = (await save(workflow.admin()))["id"]
+    viewer, editor = (
+        workflow.user(7, Function.WORKFLOW_VIEW),
+        workflow.user(8, Function.WORKFLOW_EDIT),
+    )
+    body = {"name": "n", "design_data": "{}"}
+
+    await viewer.refused(403, "POST", f"{FLOWS}/design", body)
+    await editor.refused(403, "POST", f"{FLOWS}/design", body)
+    await editor.refused(403, "POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [flow]})
+    await viewer.refused(403, "GET", f"{FLOWS}/{flow}/enable")
+
+
+async def test_a_flow_runs_only_with_entities_that_its_author_sees(workflow):
+    """Enabling names the entity that the user does not see; a grant of its device helps."""
+    workflow.device.has(HOT, thing_id=55)
+    user = workflow.user(7, *AUTHOR)
+    flow = (await save(user))["id"]
+
+    refused = await user.refused(400, "GET", f"{FLOWS}/{flow}/enable", field="design_data")
+    assert refused["data"][0]["node_id"] == "set"
+    assert HOT in refused["data"][0]["reason"]
+    workflow.grants.give(7, ResourceType.DEVICE, 55)
+    await user.done("GET", f"{FLOWS}/{flow}/enable")

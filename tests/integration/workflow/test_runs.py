@@ -1,0 +1,283 @@
+"""Runs: recorded, explained, bounded, interrupted and recovered."""
+
+import asyncio
+import json
+import uuid
+
+import pytest
+
+from libs.common.bus import Outbox
+from libs.common.contracts.events import WorkflowFinished
+from libs.common.errors import Conflict
+from libs.common.identity.functions import Function
+from services.workflow.engine.replicas import Replicas
+from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.runs.retention import FRESH, Retention
+from services.workflow.runs.store import RunStore
+from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
+
+FLOWS = "/workflow/flows"
+CALL = node("call", "serviceInvocation", serviceInvocationSetting={"serviceEntity": HOT})
+
+
+async def enabled(workflow, text=None):
+    """A flow that runs, as its trigger has it."""
+    user = workflow.admin()
+    body = {"name": "Alarm", "design_data": text or alarm(), "enabled": True}
+    saved = await user.done("POST", f"{FLOWS}/design", body)
+    return Deployed(
+        tenant="default",
+        flow_id=int(saved["id"]),
+        version=saved["version"],
+        name="Alarm",
+        node_id="start",
+        component="trigger",
+    )
+
+
+def cause(key="", hops=0):
+    """A cause of its own."""
+    return Cause(kind="EVENT", key=key or uuid.uuid4().hex, hops=hops)
+
+
+async def logged(workflow, flow, **body):
+    """The log of a flow."""
+    return await workflow.admin().done("POST", f"{FLOWS}/{flow.flow_id}/logs/search", body)
+
+
+async def test_a_run_is_logged_with_what_each_node_did(workflow):
+    """The log has a row for the run, and its detail the trace; the value is written."""
+    workflow.device.has(HOT)
+    flow = await enabled(workflow)
+    run = await workflow.core.engine.start(flow, {"temperature": 31.5}, cause(hops=2))
+
+    (row,) = await logged(workflow, flow)
+    assert (str(run.id), "SUCCESS", 1) == (row["id"], row["status"], row["version"])
+    assert run.started_at == row["start_time"]
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
+    assert ["start", "fork", "set"] == [one["node_id"] for one in detail["trace_info"]]
+    assert json.dumps({HOT: 31.5}, separators=(",", ":")) == detail["trace_info"][2]["output"]
+    (update,) = workflow.device.updates
+    assert ("default", {HOT: 31.5}, 3) == (update.tenant, update.exchange, update.hops)
+
+
+async def test_a_run_that_ends_is_told_on_the_bus(workflow):
+    """`event.{tenant}.workflow.{flowId}.finished` says how it ended."""
+    flow = await enabled(workflow)
+    subject = f"event.default.workflow.{flow.flow_id}.finished"
+    heard = await workflow.bus.client.subscribe(subject)
+    run = await workflow.core.engine.start(flow, {"temperature": 1}, cause())
+    import msgspec
+
+    event = msgspec.json.decode((await heard.next_msg(timeout=10)).data, type=WorkflowFinished)
+    assert (run.id, flow.flow_id, 1, "SUCCESS") == (
+        event.run_id,
+        event.flow_id,
+        event.version,
+        event.status,
+    )
+
+
+async def test_one_cause_makes_one_run(workflow):
+    """What comes again, at this replica or another, is known."""
+    flow = await enabled(workflow)
+    await workflow.core.engine.start(flow, {"temperature": 1}, cause("e-1"))
+    with pytest.raises(Conflict, match="e-1"):
+        await workflow.core.engine.start(flow, {"temperature": 1}, cause("e-1"))
+
+    other = ReplicaLog(RunStore(workflow.core.mongo, workflow.core.outbox), "other")
+    assert [] == await other.begin([_run(flow, 77, "e-1")])
+    assert 1 == len(await logged(workflow, flow))
+
+
+def _run(flow, run_id, key, **fields):
+    return Run(
+        id=run_id,
+        tenant=flow.tenant,
+        flow_id=flow.flow_id,
+        version=flow.version,
+        cause=cause(key),
+        entered={"temperature": 99},
+        started_at=1_700_000_000_000,
+        **fields,
+    )
+
+
+async def test_an_error_names_its_node_and_its_reason(workflow):
+    """What `device` refuses stands in the trace, and the run is an error."""
+    workflow.device.refuses = "value is too hot"
+    flow = await enabled(workflow)
+    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
+
+    assert 1 == len(await logged(workflow, flow, status="ERROR"))
+    assert [] == await logged(workflow, flow, status="SUCCESS")
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
+    assert ("set", "ERROR", "value is too hot") == tuple(
+        detail["trace_info"][-1][name] for name in ("node_id", "status", "error_message")
+    )
+    assert "value is too hot" == detail["error_message"]
+
+
+async def test_flows_that_lead_to_one_another_stop(workflow):
+    """After eight hops a flow is logged and not run, and the log says why."""
+    workflow.device.has(HOT)
+    flow = await enabled(workflow)
+    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause(hops=MOST_HOPS))
+
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
+    assert ("ERROR", []) == (detail["status"], detail["trace_info"])
+    assert "8 flows have led to one another" in detail["error_message"]
+    assert [] == workflow.device.updates
+
+
+async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
+    """After three failures in a row (the test's limit); a success in between forgives."""
+    flow = await enabled(workflow)
+    engine = workflow.core.engine
+    for bad in (True, True, False, True, True, True):
+        workflow.device.refuses = "no" if bad else ""
+        workflow.device.has(HOT)
+        await engine.start(flow, {"temperature": 99}, cause())
+
+    shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
+    assert shown["enabled"] is False
+    newest, *others = await logged(workflow, flow)
+    assert 6 == len(others)
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{newest['id']}")
+    assert detail["error_message"].startswith("the flow was disabled: it failed 3 times in a row")
+
+
+async def test_a_node_that_takes_too_long_is_ended(workflow):
+    """The limit stands in the error (a second in this test)."""
+    flow = await enabled(workflow)
+    never = asyncio.Event()
+    workflow.device._update = None
+
+    class Slow:
+        async def update(self, *_):
+            await never.wait()
+
+    workflow.core.registry.find("entityAssigner")._entities = Slow()
+    run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
+
+    assert ("ERROR", "the node took longer than 1 s") == (run.status, run.error)
+
+
+async def test_secrets_are_masked_and_long_values_cut(workflow):
+    """The log never shows what stands under the name of a secret."""
+    text = design(
+        [trigger(("password", "STRING"), ("text", "STRING")), node("end", "output")],
+        edge("start", "end"),
+    )
+    flow = await enabled(workflow, text)
+    entered = {"password": "hunter2", "text": "x" * 100_000}
+    run = await workflow.core.engine.start(flow, entered, cause())
+
+    answer = await workflow.admin().ask("GET", f"{FLOWS}/logs/{run.id}")
+    assert "hunter2" not in answer.text
+    assert len(answer.text) < 40_000
+    shown = json.loads(answer.json()["data"]["trace_info"][0]["output"])
+    assert shown["characters"] > 100_000
+    assert '"password":"******"' in shown["truncated"]
+
+
+async def orphaned(workflow, flow, sealed):
+    """A run of a replica that died."""
+    store = RunStore(workflow.core.mongo, Outbox(workflow.core.mongo.database, workflow.bus))
+    run = _run(flow, 4242, "e-9")
+    assert [True] == await store.begin([run], "dead")
+    if sealed:
+        await store.seal([run.id])
+    return run
+
+
+async def ended(workflow, run_id):
+    """The document of a run that has ended."""
+    async with asyncio.timeout(20):
+        while True:
+            runs = workflow.core.mongo.database["runs"]
+            found = await runs.find_one({"_id": run_id, "status": {"$ne": "RUNNING"}})
+            if found:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_an_interrupted_run_begins_anew_when_that_does_no_harm(workflow):
+    """Its replica is dead, and nothing was done that must not be done twice."""
+    workflow.device.has(HOT)
+    flow = await enabled(workflow)
+    run = await orphaned(workflow, flow, sealed=False)
+
+    found = await ended(workflow, run.id)
+    assert ("SUCCESS", 2) == (found["status"], found["tries"])
+    assert [{HOT: 99}] == [one.exchange for one in workflow.device.updates]
+
+
+async def test_an_interrupted_run_that_must_not_begin_anew_is_logged_as_such(workflow):
+    """It has called a service already."""
+    flow = await enabled(workflow, design([trigger(), CALL], edge("start", "call")))
+    run = await orphaned(workflow, flow, sealed=True)
+
+    found = await ended(workflow, run.id)
+    assert "ERROR" == found["status"]
+    assert "interrupted" in found["error"]
+    assert [] == workflow.device.calls
+
+
+async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
+    """The mark is written before the service is called."""
+    workflow.device.has(HOT)
+    workflow.device.outputs = {"answer": 5}
+    flow = await enabled(workflow, design([trigger(), CALL], edge("start", "call")))
+    run = await workflow.core.engine.start(flow, {}, cause())
+
+    found = await workflow.core.mongo.database["runs"].find_one({"_id": run.id})
+    assert found["sealed"] is True
+    assert ({"answer": 5}, [{HOT: {}}]) == (
+        run.output,
+        [one.exchange for one in workflow.device.calls],
+    )
+
+
+async def test_runs_of_replicas_that_live_are_left_alone(workflow):
+    """A replica that shows that it lives keeps its runs."""
+    database = workflow.core.mongo.database
+    await Replicas(database, "busy").sign()
+
+    assert {"busy", workflow.core.replicas.own} == set(await workflow.core.replicas.alive())
+
+
+async def test_logs_are_kept_within_their_bounds(workflow):
+    """Too old and too many go, the newest and the fresh stay."""
+    from datetime import UTC, datetime, timedelta
+
+    flow = await enabled(workflow)
+    for number in range(5):
+        await workflow.core.engine.start(flow, {"temperature": number}, cause())
+    rows = [row["id"] for row in await logged(workflow, flow)]
+    keeps = Retention(RunStore(workflow.core.mongo, workflow.core.outbox), days=2, most=3)
+
+    now = datetime.now(UTC)
+    await keeps.clean(now)
+    assert rows == [row["id"] for row in await logged(workflow, flow)]
+    await keeps.clean(now + FRESH + timedelta(seconds=1))
+    assert rows[:3] == [row["id"] for row in await logged(workflow, flow)]
+    await keeps.clean(now + timedelta(days=3))
+    assert [] == await logged(workflow, flow)
+
+
+async def test_a_log_is_seen_by_whom_the_flow_is_granted_to(workflow):
+    """Others find neither the list nor the detail; unknown ids are 404."""
+    flow = await enabled(workflow)
+    run = await workflow.core.engine.start(flow, {"temperature": 1}, cause())
+    stranger = workflow.user(9, Function.WORKFLOW_VIEW)
+
+    await stranger.refused(403, "POST", f"{FLOWS}/{flow.flow_id}/logs/search", {})
+    await stranger.refused(403, "GET", f"{FLOWS}/logs/{run.id}")
+    await workflow.admin().refused(404, "GET", f"{FLOWS}/logs/999999", field="log_id")
+    await workflow.admin().refused(404, "POST", f"{FLOWS}/999999/logs/search", {})
+    await workflow.admin("elsewhere").refused(404, "GET", f"{FLOWS}/logs/{run.id}")
+    await workflow.admin().refused(
+        400, "POST", f"{FLOWS}/{flow.flow_id}/logs/search", {"status": "x"}, field="status"
+    )

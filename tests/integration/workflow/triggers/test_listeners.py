@@ -1,0 +1,133 @@
+"""Flows that listen to values, on a real bus."""
+
+import asyncio
+
+import msgspec
+
+from tests.integration.workflow.conftest import Workflow
+from tests.integration.workflow.designs import design, edge, node
+from tests.integration.workflow.triggers.world import (
+    FLOWS,
+    device,
+    enabled,
+    ended,
+    following,
+    listener,
+    replica,
+    reported,
+    runs_of,
+)
+
+
+def entered(run) -> dict:
+    """What a run began with."""
+    return msgspec.json.decode(run["entered"])
+
+
+async def test_an_event_makes_a_run_with_what_the_flow_listens_to(workflow: Workflow):
+    """By key and by pattern; what nobody listens to makes none."""
+    await following(workflow.core)
+    key, other = device(), device()
+    by_key = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
+    by_pattern = await enabled(workflow.admin(), design([listener(f"{key}.wifi*")]))
+    events = [
+        reported(other, t=1),
+        reported(key, humidity=1),
+        reported(key, t=21.5, wifi={"ssid": "net"}, mode=1),
+    ]
+    await workflow.bus.publish(events)
+    runs = {run["flow"]: run for run in await ended(workflow.core, [by_key, by_pattern], 2)}
+    assert entered(runs[by_key]) == {f"{key}.t": 21.5}
+    expected = {f"{key}.wifi": {"ssid": "net"}, f"{key}.wifi.ssid": "net"}
+    assert entered(runs[by_pattern]) == expected
+    assert {run["status"] for run in runs.values()} == {"SUCCESS"}
+
+
+async def test_a_value_sets_the_property_of_another_device(workflow: Workflow):
+    """Listener, then assigner; what it sets is one hop further."""
+    await following(workflow.core)
+    key, target = device(), f"{device()}.alarm"
+    workflow.device.has(target)
+    assign = node("set", "entityAssigner", exchangePayload={target: f"#{{properties.start['{key}.t']}}"})
+    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t"), assign], edge("start", "set")))
+    await workflow.bus.publish([reported(key, t=31, hops=2)])
+    await ended(workflow.core, [flow_id], 1)
+    (update,) = workflow.device.updates
+    assert (update.exchange, update.hops) == ({target: 31}, 3)
+
+
+async def test_an_event_that_comes_again_makes_no_second_run(workflow: Workflow):
+    """Whatever else comes with it, and however often."""
+    await following(workflow.core)
+    key = device()
+    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
+    again = reported(key, t=1)
+    await workflow.bus.publish([again, again])
+    await ended(workflow.core, [flow_id], 1)
+    await workflow.bus.publish([again, reported(key, t=2), again])
+    await ended(workflow.core, [flow_id], 2)
+
+
+async def test_an_unreadable_event_holds_up_nobody(workflow: Workflow):
+    """It is passed over, and what comes with it is not."""
+    await following(workflow.core)
+    key = device()
+    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
+    broken = msgspec.structs.replace(reported(key, t=1), payload=b'{"eventId": 1')
+    await workflow.bus.publish([broken, reported(key, t=1)])
+    await ended(workflow.core, [flow_id], 1)
+
+
+async def test_a_flow_that_is_disabled_changed_or_deleted_hears_no_more(workflow: Workflow):
+    """From the moment of the answer on; the changed one hears its new key."""
+    await following(workflow.core)
+    admin, key = workflow.admin(), device()
+    flows = [await enabled(admin, design([listener(f"{key}.t")])) for _ in range(3)]
+    disabled, changed, deleted = flows
+    await admin.done("GET", f"{FLOWS}/{disabled}/disable")
+    body = {"id": str(changed), "version": 1, "name": "Flow", "enabled": True}
+    body["design_data"] = design([listener(f"{key}.n")])
+    await admin.done("POST", f"{FLOWS}/design", body)
+    await admin.done("POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [str(deleted)]})
+    await workflow.bus.publish([reported(key, t=1), reported(key, n=1)])
+    (run,) = await ended(workflow.core, flows, 1)
+    assert (run["flow"], entered(run)) == (changed, {f"{key}.n": 1})
+
+
+async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow, servers):
+    """What one replica enables the other one runs, too; copies of events change nothing."""
+    async with replica(workflow, servers) as second:
+        await following(workflow.core, second)
+        key = device()
+        flow_id = await enabled(workflow.admin(), design([listener(f"{key}.*")]))
+        async with asyncio.timeout(10):
+            while flow_id not in second.triggers.followed.index.flow_ids():
+                await asyncio.sleep(0.02)
+        events = [reported(key, t=number) for number in range(1500)]
+        for begin in range(0, 1500, 100):
+            await workflow.bus.publish([*events[begin : begin + 100], events[begin]])
+        runs = await ended(second, [flow_id], 1500)
+        assert sorted(entered(run)[f"{key}.t"] for run in runs) == list(range(1500))
+        assert {run["replica"] for run in runs} == {
+            workflow.core.replicas.own,
+            second.replicas.own,
+        }
+
+
+async def test_runs_that_a_replica_leaves_behind_are_ended_by_another(workflow: Workflow, servers):
+    """A run that was recorded and not begun when its replica died begins in the other one."""
+    await following(workflow.core)
+    key = device()
+    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
+    async with replica(workflow, servers) as second:
+        second.engine.go = lambda _run: None  # dies between record and beginning
+        workflow.core.engine.go, go = second.engine.go, workflow.core.engine.go
+        await workflow.bus.publish([reported(key, t=1)])
+        async with asyncio.timeout(20):
+            while not await runs_of(second, [flow_id]):
+                await asyncio.sleep(0.02)
+        workflow.core.engine.go = go
+    (run,) = await runs_of(workflow.core, [flow_id])
+    if run["replica"] == second.replicas.own:
+        (run,) = await ended(workflow.core, [flow_id], 1)
+        assert (run["tries"], run["status"]) == (2, "SUCCESS")

@@ -1,0 +1,61 @@
+"""`docs/integrations.md` shows the example as it is, and names what the contract has."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from libs.common.contracts import integrations as contract
+from services.auth.callout.permissions import integration_permissions
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/integrations.md").read_text()
+
+
+def test_the_page_shows_the_example():
+    """Its Python is the file, character by character."""
+    (shown,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / "examples/integrations/lamps.py").read_text()
+
+
+@pytest.mark.parametrize("operation", [*contract.OUTSIDE_MAY_TELL])
+def test_the_page_names_what_may_be_told(operation):
+    """Each operation that a login may use has a row."""
+    assert f"| `{operation}` |" in PAGE
+
+
+@pytest.mark.parametrize("operation", contract.Operation.__args__)
+def test_the_page_names_what_is_asked(operation):
+    """Each operation has a row."""
+    assert f"| `{operation}` |" in PAGE
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [
+        contract.AddDevice, contract.NewDevice, contract.DeviceRef, contract.CallService,
+        contract.PropertiesUpdated, contract.DeviceCommand, contract.TellReport,
+        contract.TellEvent, contract.TellReply, contract.ListDevices, contract.ListedDevices,
+        contract.GetTsl, contract.OwnValues, contract.TellOwnReport,
+    ],
+)  # fmt: skip
+def test_the_page_names_the_fields(struct):
+    """As they are on the wire."""
+    for field in msgspec.structs.fields(struct):
+        assert f'"{field.encode_name}"' in PAGE, field.encode_name
+
+
+def test_the_page_names_the_subjects():
+    """What a login allows is what the page says."""
+    allowed = integration_permissions("{id}")
+    told = re.search(r"\| publish \| (.*) \|", PAGE)
+    assert told is not None
+    listed = re.search(r"rpc\.device\.\{(.*?)\}\.\{id\}", told[1])
+    assert listed is not None
+    subjects = {f"rpc.device.{one.strip()}.{{id}}" for one in listed[1].split(",")}
+    assert subjects | {"rpc.management.announce_integration.{id}"} == set(allowed.publish)
+    for subject in allowed.subscribe:
+        assert f"`{subject}`" in PAGE
+    assert f"every {contract.ANNOUNCE_EVERY:g} s" in PAGE
+    assert f"{contract.LEASE:g} s after the last announcement" in PAGE

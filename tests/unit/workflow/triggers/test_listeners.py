@@ -1,0 +1,134 @@
+"""Which flows an event makes run."""
+
+import pytest
+
+from libs.common.changes import Changed, ChangedThing
+from services.workflow.nodes.event_listener import EventListenerParameters
+from services.workflow.triggers.listeners.index import ListenerIndex
+from services.workflow.triggers.listeners.patterns import Patterns
+from services.workflow.triggers.listeners.service import starts_of
+from tests.unit.workflow.triggers.flows import flow
+
+KEY = "direct.device.SN1.temperature"
+
+
+def heard(index: ListenerIndex, *keys: str, tenant: str = "t") -> dict[int, list[str]]:
+    """The flows that listen to keys, each with those it is given."""
+    values = dict.fromkeys(keys, 1)
+    return {one.flow.flow_id: sorted(one.values) for one in index.match(tenant, values)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("direct.device.SN1.*", True),
+        ("*.temperature", True),
+        ("direct.*.temperature", True),
+        ("direct.*SN*temp*", True),
+        ("*SN1*", True),
+        ("direct.device.SN1.temperature*", True),
+        ("*direct.device.SN1.temperature", True),
+        ("direct.device.SN1.*temperature", True),
+        ("direct.device.SN1.temp*temperature", False),
+        ("direct.*temp*SN1*", False),
+        ("device.*", False),
+        ("*.humidity", False),
+        ("direct.device.SN1.temperature.*", False),
+        ("Direct.*", False),
+    ],
+)
+def test_a_star_stands_for_any_characters(pattern: str, matches: bool):
+    """For none, too; everything else is as it is written."""
+    patterns = Patterns()
+    patterns.add(pattern)
+    assert list(patterns.matching(KEY)) == ([pattern] if matches else [])
+
+
+def test_a_pattern_of_stars_alone_takes_no_longer_than_the_key_is_long():
+    """Its parts are looked for one after the other and never tried again."""
+    pattern = "a*" + "b*" * 400 + "c"
+    patterns = Patterns()
+    patterns.add(pattern)
+    assert list(patterns.matching("a" + "b" * 399 + "c")) == []
+    assert list(patterns.matching("a" + "b" * 400 + "c")) == [pattern]
+
+
+def test_a_flow_is_given_only_what_it_listens_to():
+    """By key or by pattern, each value once."""
+    index = ListenerIndex()
+    index.put(flow(1), ["a.device.1.x", "a.device.1.*"])
+    index.put(flow(2), ["a.device.1.y"])
+    index.put(flow(3), ["b.*"])
+    found = heard(index, "a.device.1.x", "a.device.1.y")
+    assert found == {1: ["a.device.1.x", "a.device.1.y"], 2: ["a.device.1.y"]}
+
+
+def test_flows_of_other_tenants_hear_nothing():
+    """Keys are the same in all tenants."""
+    index = ListenerIndex()
+    index.put(flow(1, tenant="one"), [KEY, "direct.*"])
+    assert heard(index, KEY, tenant="two") == {}
+    assert heard(index, KEY, tenant="one") == {1: [KEY]}
+
+
+def test_a_flow_that_is_put_again_listens_to_its_new_keys_alone():
+    """Also when it shares the old ones with others."""
+    index = ListenerIndex()
+    index.put(flow(1), ["k", "p.*"])
+    index.put(flow(2), ["k", "p.*"])
+    index.put(flow(1), ["n"])
+    assert heard(index, "k", "p.1", "n") == {1: ["n"], 2: ["k", "p.1"]}
+    index.remove(2)
+    index.remove(2)
+    assert heard(index, "k", "p.1", "n") == {1: ["n"]}
+    index.remove(1)
+    assert (heard(index, "n"), index.flow_ids()) == ({}, set())
+
+
+def test_what_an_event_costs_does_not_depend_on_the_number_of_patterns():
+    """Patterns of the same lengths are looked up at once; only those that may match are tried."""
+    looked = []
+
+    class Counted(dict):
+        def get(self, key, default=None):
+            looked.append(key)
+            return super().get(key, default)
+
+    patterns = Patterns()
+    patterns._by_ends = Counted()
+    for number in range(10_000):
+        patterns.add(f"direct.device.SN{number:05}.*")
+    assert list(patterns.matching("direct.device.SN00042.x")) == ["direct.device.SN00042.*"]
+    assert len(looked) == 1
+
+
+def test_a_run_is_the_same_when_its_event_comes_again():
+    """Its cause is the event, which also says how many flows have led to it."""
+    index = ListenerIndex()
+    index.put(flow(1), [KEY])
+    thing = ChangedThing(5, "direct.device.SN1", "direct", True)
+    change = Changed("E7", "t", thing, 0, {KEY: 21.5, "direct.device.SN1.other": 1})
+    first, again = (list(starts_of(index, change, 3)) for _ in range(2))
+    assert first == again
+    (start,) = first
+    assert (start.entered, start.cause.key, start.cause.hops) == ({KEY: 21.5}, "e-E7", 3)
+
+
+@pytest.mark.parametrize(
+    ("entities", "keys", "faults"),
+    [
+        (["a.b", "a.b", " c.d "], ["a.b", "c.d"], 0),
+        ("a.b, c.d,", ["a.b", "c.d"], 0),
+        ([], [], 1),
+        (" , ", [], 1),
+        (["*"], ["*"], 1),
+        ([f"a{number}*" for number in range(21)], None, 1),
+        ("x" * 1001, None, 1),
+    ],
+)
+def test_what_is_listened_to_is_checked(entities, keys, faults):
+    """A list or a text with commas; at least one key, few patterns, none for everything."""
+    parameters = EventListenerParameters(entities=entities)
+    assert len(list(parameters.faults())) == faults
+    if keys is not None:
+        assert parameters.entity_keys() == keys
