@@ -23,6 +23,9 @@ from services.device.things import ThingDirectory
 from services.device.wiring import Base
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
+from services.workflow.app import build_app as build_workflow
+from services.workflow.settings import WorkflowSettings
+from services.workflow.wiring import build_core as build_workflow_core
 
 NOWHERE = "mongodb://127.0.0.1:1/"
 
@@ -65,10 +68,18 @@ def management(public_key: str) -> Litestar:
     return build_management(settings, mongo, _redis(), _bus(), silent())
 
 
+def workflow(public_key: str) -> Litestar:
+    """The service `workflow`."""
+    settings = WorkflowSettings(internal_public_key=public_key)
+    core = build_workflow_core(settings, Mongo(NOWHERE, "workflow"), _bus())
+    return build_workflow(core, silent())
+
+
 SERVICES: Mapping[str, Callable[[str], Litestar]] = {
     "auth": auth,
     "device": device,
     "management": management,
+    "workflow": workflow,
 }
 """Every service behind the gateway that answers HTTP requests of users."""
 

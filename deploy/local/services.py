@@ -68,6 +68,13 @@ SERVICES = (
         secrets=("vault",),
     ),
     Service(
+        name="workflow",
+        module="services.workflow",
+        database="thingway_workflow",
+        upstream=True,
+        scaled=True,
+    ),
+    Service(
         name="gateway",
         module="services.gateway",
         redis_pattern="tw:*",

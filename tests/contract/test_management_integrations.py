@@ -9,7 +9,7 @@ from tests.contract.console import Console, console_accepted, new_email, new_ten
 from tests.contract.hall import UNKNOWN, Hall
 from tests.contract.ping import Ping
 from tests.contract.shapes import Integration, IntegrationDetail, Page, shaped
-from tests.e2e.platform import Platform
+from tests.e2e.platform import Platform, until
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -152,8 +152,11 @@ async def test_entities_are_there_from_the_first_look(platform: Platform, ping: 
     await console.http.post("/user/register", json=body, headers={"TENANT_ID": name})
     await console.log_in()
     body = {"keyword": f"{ping.manifest.id}.integration.", "exclude_children": True}
-    found = await console.done("POST", "/entity/search", body)
-    assert {one["entity_key"].rpartition(".")[2] for one in found} == {
+
+    async def found() -> Any:  # an announcement is known everywhere within two seconds
+        return await console.done("POST", "/entity/search", body)
+
+    assert {one["entity_key"].rpartition(".")[2] for one in await until(found)} == {
         "detect_status", "period", "loss", "add_device", "delete_device", "benchmark", "trace",
     }  # fmt: skip
     await console.close()

@@ -13,7 +13,7 @@ from tests.e2e.platform import Platform
 pytestmark = pytest.mark.xdist_group("contract")
 
 ONE, FEW, MANY = 1, 6, 150
-OPERATIONS = {GATEWAY: 40, "auth": 20, "device": 20, "management": 5}
+OPERATIONS = {GATEWAY: 40, "auth": 20, "device": 20, "management": 5, "workflow": 14}
 """Who is probed, and how many operations it has at the least."""
 
 

@@ -32,8 +32,8 @@ class Entities(Protocol):
 class OwnThings(Protocol):
     """Knows which integrations there are."""
 
-    async def complete(self, tenant: str) -> None:
-        """Make the own things of integrations that a tenant lacks."""
+    async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+        """Make the own things that a tenant lacks, surely those of `integrations`."""
 
 
 class Values(Protocol):

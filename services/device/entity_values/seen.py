@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.identity import Principal
-from libs.common.things import SYSTEM
+from libs.common.things import SYSTEM, split_key
 from services.device.console.service import GrantsOf
 from services.device.entities.ports import OwnThings
 from services.device.entities.things import Entity
@@ -30,7 +30,9 @@ class SeenEntities:
         """
         if not 1 <= len(keys) <= MOST_KEYS:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
-        await self._own.complete(principal.tenant)
+        parts = [split for key in keys if (split := split_key(key)) is not None]
+        own = {one.integration for one in parts if one.device is None} - {SYSTEM}
+        await self._own.complete(principal.tenant, own)
         found = await self._keys.by_keys(principal.tenant, keys)
         shared = {key: one for key, one in found.items() if one.thing.integration == SYSTEM}
         if len(shared) == len(keys):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from libs.common.contracts.integrations import Integration, Manifest
@@ -18,8 +18,8 @@ KEPT = 10_000
 class Integrations(Protocol):
     """Knows the integrations."""
 
-    async def all(self) -> Mapping[str, Integration]:
-        """The integrations by id; raises `Unavailable` when nobody knows."""
+    async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
+        """The integrations by id, surely those named; raises `Unavailable` when nobody knows."""
 
 
 class Things(Protocol):
@@ -37,10 +37,13 @@ class OwnThingsOfAll:
         self._things = things
         self._made: OrderedDict[str, dict[str, Manifest]] = OrderedDict()
 
-    async def complete(self, tenant: str) -> None:
-        """Make what is missing in a tenant; without `management` what there is suffices."""
+    async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+        """Make what is missing in a tenant, surely the things of `integrations`.
+
+        Without `management` what there is suffices.
+        """
         try:
-            found = await self._integrations.all()
+            found = await self._integrations.expecting(integrations)
         except (Unavailable, UpstreamFailed) as error:
             log.warning("entities of new integrations may be missing: %s", error)
             return

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.integrations import (
@@ -45,16 +45,17 @@ class IntegrationsOverRpc:
                 self._until = time.monotonic() + FRESH
         return self._found
 
-    async def find(self, integration: str) -> Integration | None:
-        """One of them, there or silent; None when it was never announced.
-
-        Who is not there may have come this moment, so that is asked again.
-        """
-        found = (await self.all()).get(integration)
-        if found is None or not found.alive:
+    async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
+        """All of them, asked anew when one of `integrations` is not there: it may just come."""
+        found = await self.all()
+        if any(one not in found or not found[one].alive for one in integrations):
             self._until = 0.0
-            found = (await self.all()).get(integration)
+            found = await self.all()
         return found
+
+    async def find(self, integration: str) -> Integration | None:
+        """One of them, there or silent; None when it was never announced."""
+        return (await self.expecting([integration])).get(integration)
 
     async def carries(self, integration: str) -> bool:
         """Whether commands to its devices go to the integration."""

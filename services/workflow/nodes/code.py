@@ -50,7 +50,7 @@ class CodeParameters(Parameters):
         parameter(
             "Inputs", "Variables of the code", ui="paramAssignInput", max_length=MOST_ARGUMENTS
         ),
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
     payload: Annotated[
         list[Output],
         parameter(
@@ -60,7 +60,7 @@ class CodeParameters(Parameters):
             output=True,
             max_length=MOST_ARGUMENTS,
         ),
-    ] = []
+    ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
         """Languages that are not run, names that no variable has, outputs named twice."""

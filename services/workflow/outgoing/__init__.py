@@ -1,1 +1,1 @@
-"""What flows send outside: HTTP, mail and MQTT, to public addresses or those the operator allows."""
+"""What flows send outside, to public addresses or to those that the operator allows."""

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import uuid
+from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from libs.common.bus import Outbox
@@ -68,8 +70,6 @@ async def test_a_run_that_ends_is_told_on_the_bus(workflow):
     subject = f"event.default.workflow.{flow.flow_id}.finished"
     heard = await workflow.bus.client.subscribe(subject)
     run = await workflow.core.engine.start(flow, {"temperature": 1}, cause())
-    import msgspec
-
     event = msgspec.json.decode((await heard.next_msg(timeout=10)).data, type=WorkflowFinished)
     assert (run.id, flow.flow_id, 1, "SUCCESS") == (
         event.run_id,
@@ -113,10 +113,10 @@ async def test_an_error_names_its_node_and_its_reason(workflow):
     assert 1 == len(await logged(workflow, flow, status="ERROR"))
     assert [] == await logged(workflow, flow, status="SUCCESS")
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
-    assert ("set", "ERROR", "value is too hot") == tuple(
+    assert ("set", "ERROR", "exchange: value is too hot") == tuple(
         detail["trace_info"][-1][name] for name in ("node_id", "status", "error_message")
     )
-    assert "value is too hot" == detail["error_message"]
+    assert "exchange: value is too hot" == detail["error_message"]
 
 
 async def test_flows_that_lead_to_one_another_stop(workflow):
@@ -152,7 +152,6 @@ async def test_a_node_that_takes_too_long_is_ended(workflow):
     """The limit stands in the error (a second in this test)."""
     flow = await enabled(workflow)
     never = asyncio.Event()
-    workflow.device._update = None
 
     class Slow:
         async def update(self, *_):
@@ -250,8 +249,6 @@ async def test_runs_of_replicas_that_live_are_left_alone(workflow):
 
 async def test_logs_are_kept_within_their_bounds(workflow):
     """Too old and too many go, the newest and the fresh stay."""
-    from datetime import UTC, datetime, timedelta
-
     flow = await enabled(workflow)
     for number in range(5):
         await workflow.core.engine.start(flow, {"temperature": number}, cause())

@@ -15,7 +15,6 @@ from tests.integration.workflow.triggers.world import (
     listener,
     replica,
     reported,
-    runs_of,
 )
 
 
@@ -48,8 +47,12 @@ async def test_a_value_sets_the_property_of_another_device(workflow: Workflow):
     await following(workflow.core)
     key, target = device(), f"{device()}.alarm"
     workflow.device.has(target)
-    assign = node("set", "entityAssigner", exchangePayload={target: f"#{{properties.start['{key}.t']}}"})
-    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t"), assign], edge("start", "set")))
+    assign = node(
+        "set", "entityAssigner", exchangePayload={target: f"#{{properties.start['{key}.t']}}"}
+    )
+    flow_id = await enabled(
+        workflow.admin(), design([listener(f"{key}.t"), assign], edge("start", "set"))
+    )
     await workflow.bus.publish([reported(key, t=31, hops=2)])
     await ended(workflow.core, [flow_id], 1)
     (update,) = workflow.device.updates
@@ -112,22 +115,3 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
             workflow.core.replicas.own,
             second.replicas.own,
         }
-
-
-async def test_runs_that_a_replica_leaves_behind_are_ended_by_another(workflow: Workflow, servers):
-    """A run that was recorded and not begun when its replica died begins in the other one."""
-    await following(workflow.core)
-    key = device()
-    flow_id = await enabled(workflow.admin(), design([listener(f"{key}.t")]))
-    async with replica(workflow, servers) as second:
-        second.engine.go = lambda _run: None  # dies between record and beginning
-        workflow.core.engine.go, go = second.engine.go, workflow.core.engine.go
-        await workflow.bus.publish([reported(key, t=1)])
-        async with asyncio.timeout(20):
-            while not await runs_of(second, [flow_id]):
-                await asyncio.sleep(0.02)
-        workflow.core.engine.go = go
-    (run,) = await runs_of(workflow.core, [flow_id])
-    if run["replica"] == second.replicas.own:
-        (run,) = await ended(workflow.core, [flow_id], 1)
-        assert (run["tries"], run["status"]) == (2, "SUCCESS")

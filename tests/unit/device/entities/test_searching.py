@@ -1,6 +1,6 @@
 """How a search reads: as little as it can. What it finds is tested with real servers."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,7 +86,7 @@ class NoEntities:
 
 
 class NothingNew:
-    async def complete(self, tenant: str) -> None:
+    async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         pass
 
 

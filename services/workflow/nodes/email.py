@@ -1,0 +1,139 @@
+"""`email`: a mail over SMTP."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from services.workflow.expressions.references import as_text
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    NodeFailed,
+    Parameters,
+    Step,
+    parameter,
+)
+from services.workflow.outgoing.ports import Encryption, Letter, Mail, MailServer
+
+MOST_RECIPIENTS = 50
+LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
+LONGEST_SENT = 256 * 1024
+"""Characters of a content whose references are replaced."""
+_ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
+_REFERENCE = "#{"
+
+Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
+
+
+class SmtpConfig(msgspec.Struct, rename="camel"):
+    """A server, and as whom."""
+
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+    encryption: Encryption = "STARTTLS"
+    username: Field = ""
+    password: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD, extra={"secret": True})] = ""
+
+
+class EmailConfig(msgspec.Struct, rename="camel"):
+    """By what mail is sent."""
+
+    smtp_config: SmtpConfig
+    provider: Literal["SMTP"] = "SMTP"
+
+
+class EmailParameters(Parameters):
+    """What to send, and how."""
+
+    email_config: Annotated[
+        EmailConfig,
+        parameter("Server", "What takes the mail", ui="emailSendSource", secret=True),
+    ]
+    recipients: Annotated[
+        list[Field],
+        parameter(
+            "Recipients",
+            "Addresses",
+            ui="emailRecipients",
+            min_length=1,
+            max_length=MOST_RECIPIENTS,
+        ),
+    ]
+    subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
+    content: Annotated[
+        str, parameter("Content", "HTML", ui="emailContent", max_length=LONGEST_CONTENT)
+    ] = ""
+    from_name: Annotated[str, parameter("Sender's name", max_length=LONGEST_FIELD)] | None = None
+    from_address: (
+        Annotated[
+            str,
+            parameter("Sender", "The user name of the server by default", max_length=LONGEST_FIELD),
+        ]
+        | None
+    ) = None
+
+    def faults(self) -> Iterable[Fault]:
+        """Addresses that are none; references are looked at when they are known."""
+        for place, one in enumerate(self.recipients):
+            if _REFERENCE not in one and not _ADDRESS(one):
+                yield Fault(f"recipients[{place}]", f"{one:.60} is no mail address")
+        sender = self.from_address or self.email_config.smtp_config.username
+        if _REFERENCE not in sender and not _ADDRESS(sender):
+            text = "must be a mail address, as the user name of the server is none"
+            yield Fault("fromAddress", text)
+
+
+class Email(Step[EmailParameters]):
+    """Sends a mail; what came in goes on unchanged."""
+
+    name = "email"
+    title = "Email"
+    description = "Sends a mail"
+    group = Group.EXTERNAL
+    parameters = EmailParameters
+
+    def __init__(self, mail: Mail) -> None:
+        self._mail = mail
+
+    async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
+        """Send; a dry run only looks whether it could be."""
+        server = _server(context, parameters.email_config.smtp_config)
+        letter = _letter(context, parameters, server)
+        if not context.dry_run:
+            await self._mail.send(server, letter, context.seconds_left)
+        return body
+
+
+def _server(context: NodeContext, config: SmtpConfig) -> MailServer:
+    return MailServer(
+        host=_text(context, config.host),
+        port=config.port,
+        encryption=config.encryption,
+        username=_text(context, config.username),
+        password=_text(context, config.password),
+    )
+
+
+def _letter(context: NodeContext, parameters: EmailParameters, server: MailServer) -> Letter:
+    recipients = [_text(context, one) for one in parameters.recipients]
+    sender = _text(context, parameters.from_address or "") or server.username
+    for one in (*recipients, sender):
+        if not _ADDRESS(one):
+            raise NodeFailed(f"{one:.60} is no mail address")
+    content = _text(context, parameters.content)
+    if len(content) > LONGEST_SENT:
+        raise NodeFailed(f"the content has more than {LONGEST_SENT} characters")
+    return Letter(
+        sender=sender,
+        sender_name=_text(context, parameters.from_name or ""),
+        recipients=recipients,
+        subject=" ".join(_text(context, parameters.subject).split())[:LONGEST_SUBJECT],
+        content=content,
+    )
+
+
+def _text(context: NodeContext, value: str) -> str:
+    return as_text(context.resolve(value))

@@ -1,0 +1,118 @@
+"""`httpRequest`: asks another system, and puts out what it answers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from libs.common.bus.hops import hops_header
+from services.workflow.expressions.references import as_text
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    NodeFailed,
+    Parameters,
+    Step,
+    parameter,
+)
+from services.workflow.outgoing.ports import Http, HttpAnswer, HttpRequest, Method
+
+LONGEST_URL, LONGEST_BODY = 4096, 100_000
+MOST_NAMES = 50
+MOST_REDIRECTS = 3
+JSON = "application/json"
+_TYPE = "content-type"
+
+
+class HttpRequestParameters(Parameters):
+    """What to ask."""
+
+    url: Annotated[str, parameter("URL", "What to ask", min_length=1, max_length=LONGEST_URL)]
+    method: Annotated[Method, parameter("Method")] = "GET"
+    header: Annotated[
+        dict[str, Any],
+        parameter(
+            "Headers",
+            "Headers of the request; masked in logs, as they may be credentials",
+            ui="paramAssignInput",
+            secret=True,
+            max_length=MOST_NAMES,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    params: Annotated[
+        dict[str, Any],
+        parameter("Query", "Added to the URL", ui="paramAssignInput", max_length=MOST_NAMES),
+    ] = msgspec.field(default_factory=dict)
+    body: Annotated[Any, parameter("Body", "Text is sent as it is, everything else as JSON")] = None
+
+    def faults(self) -> Iterable[Fault]:
+        """A body where none can be."""
+        if self.body is not None and self.method in ("GET", "HEAD"):
+            yield Fault("body", f"a {self.method} has no body; choose another method")
+
+
+class HttpRequestNode(Step[HttpRequestParameters]):
+    """Sends a request; puts out `statusCode`, `responseHeaders` and `responseBody`."""
+
+    name = "httpRequest"
+    title = "HTTP Request"
+    description = "Asks another system over HTTP"
+    group = Group.EXTERNAL
+    parameters = HttpRequestParameters
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def run(
+        self, context: NodeContext, parameters: HttpRequestParameters, body: Any
+    ) -> dict[str, Any]:
+        """Ask; a status of 400 and more is an answer, too. A dry run does not ask."""
+        request = _request(context, parameters)
+        if context.dry_run:
+            return {"statusCode": None, "responseHeaders": {}, "responseBody": None}
+        answer = await self._http.send(request, context.seconds_left)
+        return {
+            "statusCode": answer.status,
+            "responseHeaders": dict(answer.headers),
+            "responseBody": _content(answer),
+        }
+
+
+def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
+    url = str(context.resolve(parameters.url))
+    if query := _texts(context.resolve(parameters.params)):
+        url += ("&" if "?" in url else "?") + urlencode(query)
+    headers = _texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
+    content = context.resolve(parameters.body)
+    encoded = b""
+    if isinstance(content, str):
+        encoded = content.encode()
+    elif content is not None:
+        encoded = msgspec.json.encode(content)
+        if _TYPE not in (name.lower() for name in headers):
+            headers["Content-Type"] = JSON
+    if len(encoded) > LONGEST_BODY:
+        raise NodeFailed(f"the body has more than {LONGEST_BODY} bytes")
+    return HttpRequest(
+        method=parameters.method,
+        url=url,
+        headers=headers,
+        body=encoded,
+        redirects=MOST_REDIRECTS,
+    )
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: as_text(value) for name, value in values.items() if value is not None}
+
+
+def _content(answer: HttpAnswer) -> Any:
+    """JSON as values, everything else as text."""
+    if "json" in answer.headers.get(_TYPE, "").partition(";")[0].lower():
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise NodeFailed("the answer says that it is JSON, and is not") from error
+    return answer.body.decode(errors="replace")

@@ -1,0 +1,104 @@
+"""`mqttPublish`: a message to a topic of an MQTT broker."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from services.workflow.expressions.references import as_text
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    NodeFailed,
+    Parameters,
+    Step,
+    parameter,
+)
+from services.workflow.outgoing.ports import Broker, Mqtt, Publication
+
+LONGEST_FIELD, LONGEST_TOPIC, LONGEST_PASSWORD = 254, 1024, 1000
+LARGEST_PAYLOAD = 256 * 1024
+"""Bytes."""
+
+
+class MqttBroker(msgspec.Struct, rename="camel"):
+    """A broker, and as whom."""
+
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 1883
+    tls: bool = False
+    client_id: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    username: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)] = ""
+    password: Annotated[str, msgspec.Meta(max_length=LONGEST_PASSWORD, extra={"secret": True})] = ""
+
+
+class MqttPublishParameters(Parameters):
+    """What to publish, and where."""
+
+    broker: Annotated[MqttBroker, parameter("Broker", "What takes the message", secret=True)]
+    topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
+    payload: Annotated[
+        Any,
+        parameter("Payload", "Text as it is, everything else as JSON; by default what came in"),
+    ] = None
+    qos: Annotated[int, parameter("QoS", "0, 1 or 2", ge=0, le=2)] = 0
+    retain: Annotated[bool, parameter("Retain", "Whether the broker keeps it")] = False
+
+    def faults(self) -> Iterable[Fault]:
+        """Topics that nothing can be published to."""
+        if reason := _wrong_with(self.topic.replace("#{", "")):
+            yield Fault("topic", reason)
+
+
+class MqttPublish(Step[MqttPublishParameters]):
+    """Publishes; what came in goes on unchanged."""
+
+    name = "mqttPublish"
+    title = "MQTT Publish"
+    description = "Publishes a message at an MQTT broker"
+    group = Group.EXTERNAL
+    parameters = MqttPublishParameters
+
+    def __init__(self, mqtt: Mqtt) -> None:
+        self._mqtt = mqtt
+
+    async def run(self, context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Any:
+        """Publish; a dry run only looks whether it could be."""
+        broker = _broker(context, parameters.broker)
+        publication = _publication(context, parameters, body)
+        if not context.dry_run:
+            await self._mqtt.publish(broker, publication, context.seconds_left)
+        return body
+
+
+def _broker(context: NodeContext, given: MqttBroker) -> Broker:
+    return Broker(
+        host=_text(context, given.host),
+        port=given.port,
+        tls=given.tls,
+        client_id=_text(context, given.client_id),
+        username=_text(context, given.username),
+        password=_text(context, given.password),
+    )
+
+
+def _publication(context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Publication:
+    topic = _text(context, parameters.topic)
+    if reason := _wrong_with(topic):
+        raise NodeFailed(f"the topic {topic:.60} {reason}")
+    content = body if parameters.payload is None else context.resolve(parameters.payload)
+    payload = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
+    if len(payload) > LARGEST_PAYLOAD:
+        raise NodeFailed(f"the payload has more than {LARGEST_PAYLOAD} bytes")
+    return Publication(topic=topic, payload=payload, qos=parameters.qos, retain=parameters.retain)
+
+
+def _wrong_with(topic: str) -> str:
+    if any(mark in topic for mark in "+#\0"):
+        return "must not have +, # or a null character: they are for subscriptions"
+    return "" if topic.strip() else "must not be empty"
+
+
+def _text(context: NodeContext, value: str) -> str:
+    return as_text(context.resolve(value))

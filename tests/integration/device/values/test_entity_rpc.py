@@ -1,0 +1,113 @@
+"""Entities over the bus, as flows read, write and call them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.common.bus.hops import HOPS
+from libs.common.contracts.entities import (
+    CALL,
+    UPDATE,
+    VALUES,
+    CalledServices,
+    CallServices,
+    EntityValues,
+    ReadEntities,
+    UpdatedEntities,
+    UpdateEntities,
+)
+from libs.common.errors import InvalidInput, NotFound, UpstreamTimeout
+from tests.integration.device.values.test_custom import body
+from tests.integration.device.values.test_writing import direct
+from tests.integration.device.values.world import World
+
+
+async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: str = "default"):
+    """Set properties; the keys that were set."""
+    wanted = UpdateEntities(tenant=tenant, exchange=exchange, hops=hops)
+    return (await world.rpc(UPDATE, wanted, UpdatedEntities)).keys
+
+
+async def read(world: World, *keys: str, tenant: str = "default") -> dict[str, Any]:
+    """Latest values."""
+    return (await world.rpc(VALUES, ReadEntities(tenant, list(keys)), EntityValues)).values
+
+
+async def custom(world: World, identifier: str) -> tuple[str, int]:
+    """A custom property; its key and its thing."""
+    made = await world.admin().done("POST", "/entity", body(identifier))
+    return made["key"], int(made["id"]) // 8192
+
+
+async def test_a_value_is_written_and_read_at_once(world: World):
+    """A custom entity has its value when the answer comes; unknown keys are left out."""
+    key, _ = await custom(world, "rpc1")
+
+    assert {key: None} == await read(world, key, "direct.device.nobody.on")
+    assert [key] == await write(world, {key: "7"})
+    assert {key: 7} == await read(world, key)
+    assert {} == await read(world, key, tenant="other")
+
+
+async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
+    """The header goes from the update to the event; without flows there is none."""
+    key, thing = await custom(world, "rpc2")
+    subject = f"event.default.thing.{thing}.reported"
+    for hops, expected in ((3, "3"), (0, None)):
+        await write(world, {key: hops}, hops)
+        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        assert expected == (event.headers or {}).get(HOPS)
+
+
+async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
+    """The command keeps them, and the event of its confirmation has them."""
+    thing, key = await direct(world, "H-1")
+    async with world.device_answers("H-1"):
+        assert [f"{key}.on"] == await write(world, {f"{key}.on": True}, hops=2)
+
+        async def confirmed() -> bool:
+            return bool(await world.base.latest.of([thing]))
+
+        await world.until(confirmed)
+
+    async def told() -> bool:
+        subject = f"event.default.device.{thing}.reported"
+        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        return bool((event.headers or {}).get(HOPS) == "2")
+
+    await world.until(told)
+    assert {f"{key}.on": True} == await read(world, f"{key}.on")
+
+
+async def test_what_is_not_there_and_what_does_not_fit_is_named(world: World):
+    """Nothing is written unless everything can be."""
+    key, _ = await custom(world, "rpc3")
+    with pytest.raises(NotFound, match="nobody"):
+        await write(world, {key: 1, "direct.device.nobody.on": 1})
+    with pytest.raises(NotFound, match=key):
+        await write(world, {key: 1}, tenant="other")
+    with pytest.raises(InvalidInput, match="LONG"):
+        await write(world, {key: "warm"})
+    assert {key: None} == await read(world, key)
+
+
+async def test_calls_do_not_wait_for_one_another(world: World):
+    """While one device is silent, another one that is called later answers."""
+    _, silent = await direct(world, "C-1")
+    _, quick = await direct(world, "C-2")
+    ended: list[str] = []
+
+    async def call(key: str) -> dict[str, Any]:
+        wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
+        try:
+            return (await world.rpc(CALL, wanted, CalledServices)).outputs
+        finally:
+            ended.append(key)
+
+    waiting = asyncio.ensure_future(call(silent))
+    async with world.device_answers("C-2", outputs={"was": 1}):
+        assert {"was": 1} == await call(quick)
+    with pytest.raises(UpstreamTimeout):
+        await waiting
+    assert [quick, silent] == ended
