@@ -91,6 +91,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.auth.forget_resources",
             "rpc.management.get_integrations",
             "rpc.integration.>",
+            "rpc.workflow.call_flow",
         ),
     ),
     "device-ingest": Grant(
@@ -136,6 +137,8 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.device.entity_values",
             "rpc.device.update_entities",
             "rpc.device.call_service",
+            "rpc.device.put_flow_service",
+            "rpc.device.remove_flow_service",
         ),
     ),
 }

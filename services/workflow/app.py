@@ -20,6 +20,7 @@ from services.workflow.migrations import MIGRATIONS
 from services.workflow.runs.routes import ROUTES as LOG_ROUTES
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
+from services.workflow.triggers.hooks.routes import begin_flow
 from services.workflow.wiring import Core, build_core
 
 ROUTER = Router(
@@ -27,6 +28,7 @@ ROUTER = Router(
     route_handlers=[
         Router("/flows", route_handlers=[*FLOW_ROUTES, *TRIAL_ROUTES, *LOG_ROUTES]),
         COMPONENT_ROUTES,
+        begin_flow,
     ],
     tags=["Workflows"],
 )
@@ -41,11 +43,15 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await core.replicas.sign()
-        async with running(
-            core.replicas.renew(),
-            Leader(database, "outbox", core.outbox.sweep).run(),
-            Leader(database, "recovery", core.recovery.run).run(),
-            Leader(database, "retention", core.retention.run).run(),
+        async with (
+            core.outside,
+            running(
+                core.replicas.renew(),
+                core.unbegun.run(),
+                Leader(database, "outbox", core.outbox.sweep).run(),
+                Leader(database, "recovery", core.recovery.run).run(),
+                Leader(database, "retention", core.retention.run).run(),
+            ),
         ):
             async with running(*core.triggers.jobs(core.engine)):
                 await offered.start()
@@ -67,6 +73,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "logs": core.logs,
                 "trials": core.trials,
                 "registry": core.registry,
+                "hooks": core.triggers.hooks(core.engine),
             },
             lifespan=lifespan,
         )

@@ -4,6 +4,7 @@ from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.workflow.designs.store import create_indexes as create_flow_indexes
 from services.workflow.runs.store import create_indexes as create_run_indexes
+from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
 
 COLLECTIONS = (
@@ -11,6 +12,7 @@ COLLECTIONS = (
     "flow_versions",
     "deployments",
     "timers",
+    "hooks",
     "runs",
     "replicas",
     "outbox",
@@ -24,6 +26,7 @@ async def _first(database: Database) -> None:
     await create_flow_indexes(database)
     await create_run_indexes(database)
     await create_timer_indexes(database)
+    await create_hook_indexes(database)
     await database["deployments"].create_index("component")
     await database["outbox"].create_index("at")
 

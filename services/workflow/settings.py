@@ -29,3 +29,8 @@ class WorkflowSettings(StoreSettings):
     """Days for which the logs of flows are kept."""
     flow_log_entries: Positive = 10_000
     """Runs that the log of one flow keeps; those of the last ten minutes stay in any case."""
+    code_processes: Positive = 2
+    """Processes of a replica that run people's code, for each language."""
+    outgoing_networks: str = ""
+    """Networks that are not public and that people may have the platform call all the same,
+    separated by commas (`10.1.0.0/16,127.0.0.1`)."""

@@ -17,6 +17,7 @@ from services.workflow.engine.plans import Plans
 from services.workflow.engine.recovery import Recovery
 from services.workflow.engine.replicas import Replicas
 from services.workflow.engine.runner import Engine
+from services.workflow.engine.unbegun import Unbegun
 from services.workflow.entities.access import EntityAccess
 from services.workflow.entities.messages import EntitiesOverRpc
 from services.workflow.nodes.base import Registry
@@ -24,10 +25,12 @@ from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.entity_assigner import EntityAssigner
 from services.workflow.nodes.entity_selector import EntitySelector
 from services.workflow.nodes.event_listener import EventListener
+from services.workflow.nodes.http_in import HttpIn
 from services.workflow.nodes.output import Output
 from services.workflow.nodes.service_invocation import ServiceInvocation
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
+from services.workflow.outside import Outside
 from services.workflow.people import PeopleOverRpc
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.retention import Retention
@@ -55,18 +58,21 @@ class Core:
     replicas: Replicas
     engine: Engine
     recovery: Recovery
+    unbegun: Unbegun
     retention: Retention
     flows: FlowService
     logs: LogService
     trials: TrialService
     triggers: Triggers
+    outside: Outside
 
 
 def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
     """Make it on clients that are connected."""
     database, rpc = mongo.database, RpcClient(bus)
     grants, entities = GrantReader(rpc), EntitiesOverRpc(rpc)
-    registry = registry_of(entities)
+    outside = Outside(settings)
+    registry = registry_of(entities, outside)
     outbox, designs = Outbox(database, bus), FlowStore(mongo)
     runs, replicas = RunStore(mongo, outbox), Replicas(database, uuid4().hex)
     run_ids = IdAllocator(database, "runs", RUN_IDS).take
@@ -99,26 +105,30 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
         replicas=replicas,
         engine=engine,
         recovery=Recovery(runs, replicas, engine, log.finish, (StoreError,)),
+        unbegun=Unbegun(runs, replicas, engine, (StoreError,)),
         retention=Retention(runs, settings.flow_log_days, settings.flow_log_entries),
         flows=flows,
         logs=LogService(flows, runs),
         trials=TrialService(checker=deploying, runner=engine, registry=registry, next_id=run_ids),
         triggers=triggers,
+        outside=outside,
     )
 
 
-def registry_of(entities: EntitiesOverRpc) -> Registry:
+def registry_of(entities: EntitiesOverRpc, outside: Outside) -> Registry:
     """All node types."""
     return Registry(
         [
             Trigger(),
             SimpleTimer(),
             EventListener(),
-            Choice(),
+            HttpIn(),
+            Choice(outside.sandbox),
             EntityAssigner(entities),
             EntitySelector(entities),
             ServiceInvocation(entities),
             Output(),
+            *outside.nodes(),
         ]
     )
 

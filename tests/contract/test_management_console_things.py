@@ -19,7 +19,7 @@ from tests.contract.hall import Hall
 from tests.contract.ping import Ping, hosted
 from tests.e2e.platform import Platform, until
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 
 SEARCH = '{"page_size":10,"page_number":1}'
 

@@ -8,7 +8,7 @@ from tests.contract.console import Console, new_name
 from tests.contract.hall import UNKNOWN, Hall
 from tests.contract.shapes import Dashboard, DashboardRef, shaped
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = pytest.mark.xdist_group("things")
 
 BAD = "parameter_validation_failed"
 LIST = "/dashboard/dashboards"
@@ -185,18 +185,3 @@ async def refused(person: Console, one: str, status: int, code: str) -> None:
     path, body = f"/dashboard/{one}", {"name": new_name(), "widgets": []}
     await person.fails(status, code, "PUT", path, body)
     await person.fails(status, code, "DELETE", path, {})
-
-
-async def test_functions(hall: Hall) -> None:
-    """Each operation needs its function."""
-    one = await make(hall.admin)
-    path, body = f"/dashboard/{one}", {"name": new_name(), "widgets": []}
-    for function, calls in {
-        "dashboard.view": [("GET", LIST, None)],
-        "dashboard.add": [("POST", "/dashboard", {"name": new_name()})],
-        "dashboard.edit": [("PUT", path, body), ("DELETE", path, {})],
-    }.items():
-        others = [code for code in EVERYTHING if code != function]
-        person = await hall.person(*others, grants=(("DASHBOARD", one),))
-        for method, url, given in calls:
-            await person.fails(403, "forbidden_permission", method, url, given)

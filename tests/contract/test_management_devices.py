@@ -7,10 +7,10 @@ import pytest
 from libs.common.things import DIRECT
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import Console, console_accepted, console_refused, new_name
-from tests.contract.hall import ADD_DEVICE, UNKNOWN, Hall, add_device
+from tests.contract.hall import ADD_DEVICE, UNKNOWN, Hall, add_custom, add_device
 from tests.contract.shapes import Credentials, Device, DeviceDetail, Page, shaped
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 
 BAD = "parameter_validation_failed"
 
@@ -311,17 +311,18 @@ async def _refused(hall: Hall, person: Console, status: int, code: str) -> None:
     await hall.report(counter=2)
 
 
-async def test_functions(hall: Hall) -> None:
-    """Each operation needs its function, whatever is granted."""
-    path = f"/device/{hall.device}"
-    needs = {
-        "device.view": [("GET", path, None), ("POST", "/device/search", {})],
-        "device.add": [("POST", "/device", adding())],
-        "device.edit": [("PUT", path, {"name": "N"}), ("POST", f"{path}/credentials", {})],
-        "device.delete": [("POST", "/device/batch-delete", {"device_id_list": [hall.device]})],
-    }
-    for function, calls in needs.items():
-        others = [code for code in needs if code != function]
-        person = await hall.person(*others, grants=(("INTEGRATION", DIRECT),))
-        for method, url, body in calls:
-            await person.fails(403, "forbidden_permission", method, url, body)
+async def test_a_deletion_takes_the_grants_along(hall: Hall) -> None:
+    """Of a device, a custom entity and a dashboard: no role is left with what is gone."""
+    admin, role = hall.admin, await hall.admin.add_role()
+    device, _ = await add_device(admin)
+    entity = (await add_custom(admin))["id"]
+    dashboard = (await admin.done("POST", "/dashboard", {"name": new_name()}))["dashboard_id"]
+    held = [("DEVICE", device), ("ENTITY", entity), ("DASHBOARD", dashboard)]
+    resources = [{"type": kind, "id": one} for kind, one in held]
+    path = f"/user/roles/{role}"
+    await admin.does("POST", f"{path}/associate-resource", {"resources": resources})
+    assert len(await admin.done("POST", f"{path}/resources", {})) == len(held)
+    await admin.ask("POST", "/device/batch-delete", {"device_id_list": [device]})
+    await admin.ask("POST", "/entity/delete", {"entity_ids": [entity]})
+    await admin.does("DELETE", f"/dashboard/{dashboard}")
+    assert await admin.done("POST", f"{path}/resources", {}) == []

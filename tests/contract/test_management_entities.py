@@ -10,7 +10,7 @@ from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import ALL, UNKNOWN, Hall, Resource, add_custom, add_device
 from tests.contract.shapes import Entity, EntityMeta, EntityStatus, Page, shaped
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 
 BAD = "parameter_validation_failed"
 SEARCH = "/entity/search"

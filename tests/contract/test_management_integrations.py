@@ -11,7 +11,7 @@ from tests.contract.ping import Ping
 from tests.contract.shapes import Integration, IntegrationDetail, Page, shaped
 from tests.e2e.platform import Platform, until
 
-pytestmark = pytest.mark.xdist_group("contract")
+pytestmark = pytest.mark.xdist_group("things")
 
 BAD = "parameter_validation_failed"
 SEARCH = "/integration/search"

@@ -32,6 +32,7 @@ OPEN = {
     "POST /user/register": "the first user of a tenant registers here; afterwards it is closed",
     "GET /user/status": "tells a console whether to show the log-in or the registration page",
     "GET /public/{name}": "icons, which consoles load without a token",
+    "POST /workflow/hooks/{token}": "the path itself is the secret",
 }
 """Operations that need no credential, and why."""
 OF_GRANTS = {"GET /entity/{entity_id}/meta"}
@@ -61,6 +62,7 @@ BODIES: dict[str, Any] = {
     "PUT /dashboard/{dashboard_id}": {"name": new_name(), "widgets": []},
     "PUT /device/{device_id}": {"name": new_name()},
     "PUT /entity/{entity_id}": {"name": new_name()},
+    "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
 }
 """Bodies that are right where an operation names a resource in its path; `{}` elsewhere."""
 
@@ -182,6 +184,8 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     menus = await admin.menu_ids()
     application = await admin.done("POST", "/application", {"name": new_name()})
     dashboard = await admin.done("POST", "/dashboard", {"name": new_name()})
+    empty = {"name": new_name(), "design_data": '{"nodes":[],"edges":[]}'}
+    flow = await admin.done("POST", "/workflow/flows/design", empty)
     entity = (await admin.done("GET", f"/device/{device_id}"))["entities"][0]
     targets = {
         "user_id": await admin.add_user(),
@@ -194,6 +198,9 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "integration_id": UNKNOWN,  # those that exist are of every tenant
         "name": UNKNOWN,
         "task_id": UNKNOWN,
+        "flow_id": flow["id"],
+        "log_id": UNKNOWN,  # the flow has not run
+        "token": UNKNOWN,
         "sn": sn,
         "model": MODEL,
     }

@@ -217,7 +217,7 @@ async def test_killed_during_a_call_it_does_it_when_it_is_back(lamps: Lamps):
 async def test_a_simulated_device_reports_by_itself(
     platform: Platform, console: Console, application: Application
 ):
-    """Added at the console, it has values a moment later, and obeys."""
+    """Added at the console, it has values a moment later, and again after `kill -9`."""
     own = "simulator.integration.add_device"
     name = f"simulated {uuid4().hex}"
     body = {
@@ -235,6 +235,15 @@ async def test_a_simulated_device_reports_by_itself(
         return await console.data("GET", f"/entity/{measured['id']}/status")
 
     assert isinstance((await until(has_value))["value"], float)
+
+    old = await platform.kill("management")
+    await platform.restarted("management", old)
+    seen = (await has_value())["updated_at"]
+
+    async def goes_on() -> bool:
+        return (await has_value())["updated_at"] > seen
+
+    await until(goes_on)
     await console.data("POST", "/device/batch-delete", {"device_id_list": [device["id"]]})
 
 

@@ -14,13 +14,19 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
+from nats.errors import MaxPayloadError, NoRespondersError
 from nats.micro import add_service
 from nats.micro.request import Request
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from libs.common.bus.connection import Bus
-from libs.common.errors import BY_STATUS, ThingwayError, Unavailable, UpstreamFailed
+from libs.common.errors import (
+    BY_STATUS,
+    ThingwayError,
+    TooLarge,
+    Unavailable,
+    UpstreamFailed,
+)
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -34,6 +40,9 @@ QUEUE = "q"
 """The queue group of nats.micro: replicas share the requests."""
 AT_ONCE = 64
 """Requests that a `PlainRpcServer` has in hand; the others wait in the subscriptions."""
+
+
+_TOO_LARGE = "larger than a message of the bus may be"
 
 
 class NobodyAnswers(Unavailable):
@@ -94,7 +103,7 @@ class RpcServer:
                 log.exception("rpc.%s.%s failed", self._service, operation)
                 await message.respond_error("500", "the service failed; its log says why")
             else:
-                await message.respond(msgspec.json.encode(result))
+                await _respond(message, msgspec.json.encode(result))
 
         self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=handle))
 
@@ -177,6 +186,8 @@ class RpcClient:
             message = await self._bus.client.request(
                 subject, msgspec.json.encode(request), timeout=timeout
             )
+        except MaxPayloadError as error:
+            raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error
         except NoRespondersError as error:
             raise NobodyAnswers(f"nobody answers {subject}") from error
         except (NatsError, TimeoutError) as error:
@@ -188,6 +199,15 @@ class RpcClient:
             return msgspec.json.decode(message.data, type=answer)
         except msgspec.DecodeError as error:
             raise UpstreamFailed(f"{subject} answered nonsense: {error}") from error
+
+
+async def _respond(message: Request, answer: bytes) -> None:
+    try:
+        await message.respond(answer)
+    except MaxPayloadError:
+        await message.respond_error(
+            str(TooLarge.status), f"the answer is {_TOO_LARGE}", data=TooLarge.code.encode()
+        )
 
 
 def _error(headers: dict[str, str], data: bytes) -> ThingwayError:

@@ -78,11 +78,7 @@ class GrantService:
             added = await self._store.add(tenant, role_id, resources, change)
             if not added:
                 return
-            if await self._store.count(tenant, role_id, change) > MAX_GRANTS:
-                raise Conflict(
-                    f"a role has at most {MAX_GRANTS} resources; grant it their integration",
-                    field="resources",
-                )
+            await self._bound(tenant, role_id, change)
             told = {"resources": listed(shown_ids(added))}
             record(change, "resources_added", role, after=told)
 
@@ -102,13 +98,18 @@ class GrantService:
         await self._changes.run(caller, work)
 
     async def share(self, wanted: ShareWithRoles) -> Done:
-        """Grant what a user made to all of its roles; nothing happens without any."""
+        """Grant what a user made to all of its roles; nothing happens without any.
+
+        Raises `Conflict` when one of them has as many as it may: whoever may make things could
+        otherwise make the grants of others too many to be answered.
+        """
         resources = resources_of(wanted.resources)
         user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
 
         async def work(change: Change) -> None:
             for role_id in await self._store.roles_of(wanted.tenant, wanted.user_id, change):
                 added = await self._store.add(wanted.tenant, role_id, resources, change)
+                await self._bound(wanted.tenant, role_id, change)
                 _record(change, "resources_added", role_id, after=added)
 
         await self._changes.run(Caller(user), work)
@@ -133,6 +134,14 @@ class GrantService:
                 _record(change, "resources_removed", role_id, before=removed)
 
         await self._changes.run(operator(tenant), work)
+
+    async def _bound(self, tenant: str, role_id: int, change: Change) -> None:
+        """Raise `Conflict` when a role has more resources than it may."""
+        if await self._store.count(tenant, role_id, change) > MAX_GRANTS:
+            raise Conflict(
+                f"a role has at most {MAX_GRANTS} resources; grant it their integration",
+                field="resources",
+            )
 
 
 def _record(

@@ -113,10 +113,20 @@ class CustomEntities:
             raise NotFound(f"entity {entity_id} not found", field="entity_id")
 
     async def delete(self, principal: Principal, body: DeleteEntities) -> None:
-        """Delete custom entities; all others, and what is unknown, are passed over."""
+        """Delete custom entities; all others, and what is unknown, are passed over.
+
+        The service of a flow goes with the flow: it is refused, and then nothing is deleted.
+        """
         ids = ids_of(body.entity_ids)
         found = await self._directory.by_ids(principal.tenant, ids)
         custom = {key: one for key, one in found.items() if one.customized}
+        for one in custom.values():
+            if one.thing.flow is not None:
+                raise InvalidInput(
+                    f"{one.key} belongs to flow {one.thing.flow}, delete that",
+                    field="entity_ids",
+                    code="method_not_allowed",
+                )
         whole = [one.thing.id for one in custom.values() if not one.member.path]
         await self._store.delete(principal.tenant, whole)
         children: dict[int, set[int]] = defaultdict(set)

@@ -60,12 +60,14 @@ class CustomEntityStore:
             known: Document | None = await self._things.find_one(query, session=session)
             if known is None:
                 raise InvalidInput("there is no such entity", field="parent_identifier")
-            members = _members(known)
+            if "flow" in known:
+                raise InvalidInput("belongs to a flow, change that", field="parent_identifier")
+            members = members_of(known)
             if known["last"] >= LAST_MEMBER:
                 raise InvalidInput("has had too many children", field="parent_identifier")
             child = make(known["last"] + 1)
             _check_child(members, child)
-            changes = _fields(parent, [*members, child]) | {"last": child.number}
+            changes = fields_of(parent, [*members, child]) | {"last": child.number}
             await self._things.update_one({"_id": known["_id"]}, {"$set": changes}, session=session)
             return known | changes, child
 
@@ -79,7 +81,7 @@ class CustomEntityStore:
             known: Document | None = await self._things.find_one(query, session=session)
             if known is None or not known["identifier"]:
                 return None
-            changes = _fields(known["identifier"], change(_members(known)))
+            changes = fields_of(known["identifier"], change(members_of(known)))
             await self._things.update_one({"_id": thing_id}, {"$set": changes}, session=session)
             return known | changes
 
@@ -99,11 +101,13 @@ class CustomEntityStore:
         await self._mongo.transaction(work)
 
 
-def _members(document: Document) -> list[Member]:
+def members_of(document: Document) -> list[Member]:
+    """The members of a thing that its document has."""
     return msgspec.convert(document["members"], list[Member])
 
 
-def _fields(identifier: str, members: Sequence[Member]) -> Document:
+def fields_of(identifier: str, members: Sequence[Member]) -> Document:
+    """What a document has of a thing's members."""
     return {
         "members": msgspec.to_builtins(members),
         "updatedAt": datetime.now(UTC),

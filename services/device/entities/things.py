@@ -51,6 +51,8 @@ class EntityThing:
     """ms."""
     updated_at: int
     members: MemberSet
+    flow: int | None = None
+    """The flow whose service it is."""
 
     @property
     def key(self) -> str:
@@ -151,4 +153,5 @@ def of_thing(document: Document) -> EntityThing:
         created_at=int(document["createdAt"].timestamp() * 1000),
         updated_at=int(document["updatedAt"].timestamp() * 1000),
         members=MemberSet(msgspec.convert(document["members"], list[Member])),
+        flow=document.get("flow"),
     )

@@ -1,6 +1,7 @@
 """Calls services of entities, and waits for what they answer."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from libs.common.errors import InvalidInput, NotFound
@@ -13,6 +14,7 @@ from services.device.entity_values.ports import (
     Commands,
     Devices,
     Directory,
+    FlowCalls,
     IntegrationCalls,
     Integrations,
     Replies,
@@ -35,6 +37,7 @@ class EntityCaller:
         replies: Replies,
         integrations: Integrations,
         calls: IntegrationCalls,
+        flows: FlowCalls,
     ) -> None:
         self._entities = entities
         self._devices = devices
@@ -43,13 +46,14 @@ class EntityCaller:
         self._replies = replies
         self._integrations = integrations
         self._calls = calls
+        self._flows = flows
 
     async def call(self, principal: Principal, body: CallService) -> dict[str, Any]:
         """Call the services that are named; give their outputs by name, all in one.
 
-        Nothing is called unless every input is right. Raises `UpstreamTimeout` when a device
-        or an integration is late (what a device was asked goes on), `UpstreamFailed` when a
-        device refuses.
+        Nothing is called unless every input is right. Raises `UpstreamTimeout` when a device,
+        an integration or a flow is late (what a device or a flow was asked goes on),
+        `UpstreamFailed` when a device refuses or a flow fails.
         """
         entities = await self._entities.of(principal, body.exchange)
         wanted = callings(body.exchange, entities)
@@ -60,9 +64,7 @@ class EntityCaller:
         answers = await asyncio.gather(
             self._of_devices(principal, drafts),
             *(
-                self._calls.call(
-                    one.thing.integration, one.thing.tenant, one.thing.id, one.service_id, inputs
-                )
+                self._of_other(principal, one, inputs)
                 for one, inputs in zip(others, checked, strict=True)
             ),
         )
@@ -76,6 +78,16 @@ class EntityCaller:
             commands = await self._commands.issue(principal, drafts)
             answers = await asyncio.gather(*map(outcomes.of, commands))
         return {name: value for answer in answers for name, value in answer.items()}
+
+    async def _of_other(
+        self, principal: Principal, one: Calling, inputs: dict[str, Any]
+    ) -> Mapping[str, Any]:
+        thing = one.thing
+        if thing.flow is not None:
+            return await self._flows.call(thing.tenant, thing.flow, inputs, principal.user_id)
+        return await self._calls.call(
+            thing.integration, thing.tenant, thing.id, one.service_id, inputs
+        )
 
     async def _drafts(self, tenant: str, wanted: list[Calling]) -> list[Draft]:
         things = await self._devices.granted(tenant, [one.thing.id for one in wanted])
@@ -91,7 +103,9 @@ class EntityCaller:
         return drafts
 
     async def _checked(self, calling: Calling) -> dict[str, Any]:
-        """The inputs of a service of an integration itself."""
+        """The inputs of a service of an integration itself, or of a flow."""
+        if calling.thing.flow is not None:
+            return calling.inputs  # their entities say all that there is to say about them
         integration = calling.thing.integration
         found = None if integration == SYSTEM else await self._integrations.find(integration)
         if found is None:

@@ -78,6 +78,15 @@ class IntegrationCalls(Protocol):
         """Call a service of the integration itself; its outputs."""
 
 
+class FlowCalls(Protocol):
+    """Asks for runs of flows."""
+
+    async def call(
+        self, tenant: str, flow_id: int, inputs: dict[str, Any], user_id: int
+    ) -> Mapping[str, Any]:
+        """Run a flow; its last output."""
+
+
 class Outcomes(Protocol):
     """Hears what became of commands; made before the command, so that nothing is missed."""
 

@@ -21,6 +21,9 @@ from services.device.entity_values.routes import ROUTER as VALUE_ROUTES
 from services.device.entity_values.seen import SeenEntities
 from services.device.entity_values.store import ValueStore
 from services.device.entity_values.writing import EntityWriter
+from services.device.flow_services.messages import FlowCallsOverRpc, offer_flow_services
+from services.device.flow_services.service import FlowServices
+from services.device.flow_services.store import FlowServiceStore
 from services.device.history.partitions import DAY_MS
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.calls import IntegrationCallsOverRpc
@@ -64,13 +67,11 @@ def build_values(parts: Parts) -> Values:
     database, ids = base.mongo.database, IdAllocator(base.mongo.database, "things")
     store = ValueStore(base.mongo)
     history = EntityHistory(shared.entities, store, base.settings.retention_days)
+    grants = GrantsOverRpc(parts.client)
     custom = CustomEntities(
-        CustomEntityStore(base.mongo),
-        shared.entities,
-        shared.directory,
-        ids,
-        GrantsOverRpc(parts.client),
+        CustomEntityStore(base.mongo), shared.entities, shared.directory, ids, grants
     )
+    offer_flow_services(parts.rpc, FlowServices(FlowServiceStore(base.mongo, ids), grants))
     _offer(parts, IntegrationThings(database, ids))
     return Values(
         [VALUE_ROUTES, CUSTOM_ROUTES],
@@ -104,6 +105,7 @@ def _writing(parts: Parts) -> Mapping[str, Any]:
         replies=ServiceReplies(base.bus, base.commands, seconds),
         integrations=shared.integrations,
         calls=calls,
+        flows=FlowCallsOverRpc(parts.client, seconds),
     )
     return {"entity_writer": writer, "entity_caller": caller}
 

@@ -143,7 +143,9 @@ def _properties(node: AnyNode) -> Iterator[tuple[Property, bool]]:
 
 def _taken_apart(field: Field) -> tuple[Type, dict[str, Any], dict[str, Any]]:
     """The plain type of a field, and what `parameter` says of it."""
-    kind, schema, extra = field.type, {}, {}
+    kind = field.type
+    schema: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     while isinstance(kind, Metadata | UnionType):
         if isinstance(kind, UnionType):
             kind = kind.types[0]

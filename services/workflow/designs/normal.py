@@ -65,7 +65,9 @@ def openable(text: str) -> str:
 
 
 def _complete(node: dict[str, Any]) -> bool:
-    return _placed(node) and isinstance(node.get("type"), str) and isinstance(node.get("data"), dict)
+    return (
+        _placed(node) and isinstance(node.get("type"), str) and isinstance(node.get("data"), dict)
+    )
 
 
 def _placed(node: dict[str, Any]) -> bool:

@@ -13,8 +13,8 @@ from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.workflow.designs.schemas import (
     DeleteFlows,
-    SaveDesign,
     SavedDesign,
+    SaveDesign,
     SearchFlows,
     ShownDesign,
     ShownFlow,

@@ -62,7 +62,7 @@ class ShownFlow(Shown, kw_only=True):
 
     id: str
     name: str
-    remark: str = ""
+    remark: str
     enabled: bool
     user_nickname: str | None = None
     created_at: int
@@ -78,5 +78,3 @@ class ShownDesign(Shown, kw_only=True):
     enabled: bool
     version: int
     design_data: str
-
-

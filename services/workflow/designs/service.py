@@ -16,8 +16,8 @@ from services.workflow.designs.model import Flow
 from services.workflow.designs.normal import openable, storable
 from services.workflow.designs.ports import Session
 from services.workflow.designs.schemas import (
-    SaveDesign,
     SavedDesign,
+    SaveDesign,
     SearchFlows,
     ShownDesign,
     ShownFlow,
@@ -118,7 +118,9 @@ class FlowService:
         self._deploying = deploying
         self._next_id = next_id
 
-    async def search(self, user: Principal, wanted: SearchFlows) -> list[ShownFlow] | Page[ShownFlow]:
+    async def search(
+        self, user: Principal, wanted: SearchFlows
+    ) -> list[ShownFlow] | Page[ShownFlow]:
         """The flows that a user sees, the newest first."""
         grants = await self._sharing.of(user)
         flows, total = await self._store.search(
@@ -307,5 +309,3 @@ def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
         created_at=flow.created_at,
         updated_at=flow.updated_at,
     )
-
-

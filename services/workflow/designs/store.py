@@ -42,7 +42,9 @@ class FlowStore:
         """
 
         async def work(session: Session) -> bool:
-            outcome = await self._flows.replace_one(_unchanged(before), _document(after), session=session)
+            outcome = await self._flows.replace_one(
+                _unchanged(before), _document(after), session=session
+            )
             if not outcome.matched_count:
                 return False
             if after.version != before.version:
@@ -169,5 +171,3 @@ def _moment(ms: int) -> datetime:
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
-
-

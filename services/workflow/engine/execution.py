@@ -48,6 +48,19 @@ class _Ready:
     parent: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of a node."""
+
+    output: Any
+    text: str | None
+    """`output` as the trace shows it."""
+    followers: tuple[Follower, ...]
+    """Edges to follow."""
+    barred: tuple[Follower, ...]
+    """Edges of the branches that were not taken."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Execution:
     """Runs `plan` for `run`, whose traces, status and output it fills in."""
@@ -99,38 +112,45 @@ class Execution:
     async def _node(self, ready: _Ready) -> list[_Ready]:
         """Run one node, and give those that are ready then."""
         node, started, begun = ready.node, _now(), time.monotonic()
-        outcome: Any = None
+        done: _Done | None = None
         error: str | None = None
         try:
-            outcome = await self._work(node, ready.body)
+            done = await self._work(ready)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__
         except TimeoutError:
-            error = self._late()
+            error = self._late(time.monotonic() - begun)
         except Exception as failure:
             log.exception("flow %s: node %s broke", self.run.flow_id, node.id)
             error = f"the node broke: {type(failure).__name__}"
-        cost = round((time.monotonic() - begun) * 1000)
-        if error is not None:
-            self._trace(
-                node, "ERROR", started, cost, given=ready.text, parent=ready.parent, error=error
-            )
-            return self._dead(node.followers)
-        followers = node.followers
-        if isinstance(outcome, Chosen):
-            followers, barred = _split(node.followers, outcome.handle)
-            outcome = outcome.output
-        else:
-            barred = ()
-        text = ready.text if outcome is ready.body else self._text(outcome)
         self._trace(
-            node, "SUCCESS", started, cost, given=ready.text, parent=ready.parent, output=text
+            node,
+            "SUCCESS" if done else "ERROR",
+            started,
+            round((time.monotonic() - begun) * 1000),
+            given=ready.text,
+            parent=ready.parent,
+            output=done.text if done else None,
+            error=error,
         )
-        self._outputs[node.id] = outcome
-        self._answer(node, outcome)
-        return [*self._follow(node, followers, outcome, text), *self._dead(barred)]
+        if done is None:
+            return self._dead(node.followers)
+        self._outputs[node.id] = done.output
+        self._answer(node, done.output)
+        following = self._follow(node, done.followers, done.output, done.text)
+        return [*following, *self._dead(done.barred)]
 
-    async def _work(self, node: PlanNode, body: Any) -> Any:
+    async def _work(self, ready: _Ready) -> _Done:
+        """Do the work of a node, and see that the log can show what came of it."""
+        outcome, followers = await self._run(ready.node, ready.body), ready.node.followers
+        barred: tuple[Follower, ...] = ()
+        if isinstance(outcome, Chosen):
+            followers, barred = _split(followers, outcome.handle)
+            outcome = outcome.output
+        text = ready.text if outcome is ready.body else self._text(outcome)
+        return _Done(outcome, text, followers, barred)
+
+    async def _run(self, node: PlanNode, body: Any) -> Any:
         loop = asyncio.get_running_loop()
         deadline = min(self._deadline, loop.time() + self.limits.node_seconds)
         if loop.time() >= self._deadline:
@@ -154,10 +174,12 @@ class Execution:
         async with asyncio.timeout_at(deadline):
             return await step.run(context, node.parameters, body)
 
-    def _late(self) -> str:
+    def _late(self, seconds: float) -> str:
         if asyncio.get_running_loop().time() >= self._deadline:
             return SPENT.format(self.limits.run_seconds)
-        return f"the node took longer than {self.limits.node_seconds:g} s"
+        if seconds >= self.limits.node_seconds:
+            return f"the node took longer than {self.limits.node_seconds:g} s"
+        return "what the node asked did not answer in time"
 
     def _answer(self, node: PlanNode, outcome: Any) -> None:
         """Keep the output of the last node, or that of the last one that is there to answer."""

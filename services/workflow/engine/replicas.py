@@ -27,7 +27,9 @@ class Replicas:
         until = {
             "$dateAdd": {"startDate": "$$NOW", "unit": "millisecond", "amount": int(LIFE * 1000)}
         }
-        await self._replicas.update_one({"_id": self.own}, [{"$set": {"until": until}}], upsert=True)
+        await self._replicas.update_one(
+            {"_id": self.own}, [{"$set": {"until": until}}], upsert=True
+        )
 
     async def renew(self) -> None:
         """Show it for ever."""

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 from libs.common.errors import Conflict, ThingwayError
 from services.workflow.engine.execution import Execution
@@ -16,6 +16,12 @@ from services.workflow.graph.plan import Plan
 from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TEST_SECONDS = 25.0
+"""How long a test may take: somebody waits, behind a gateway that waits for thirty."""
+LOOPED = f"stopped: {MOST_HOPS} flows have led to one another, see if they loop"
 
 
 class Plans(Protocol):
@@ -73,7 +79,8 @@ class Engine:
         self._limits = limits
         self._next_id = next_id
         self._slots = Slots(limits)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_hand: set[int] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
         """Run a flow and give the run when it has ended, well or not.
@@ -81,11 +88,16 @@ class Engine:
         Raises `Conflict` when this cause has made the flow run before, `TooManyRequests` when
         too many wait. The run goes on when the caller is cancelled.
         """
-        runs = await self.admit([Start(flow, entered, cause)])
+        # Shielded from the beginning: a run that is recorded has to be carried out.
+        return await asyncio.shield(self._kept(self._start(Start(flow, entered, cause))))
+
+    async def _start(self, start: Start) -> Run:
+        runs = await self.admit([start])
         if not runs:
-            raise Conflict(f"flow {flow.flow_id} has run for {cause.key} before", field="key")
+            text = f"flow {start.flow.flow_id} has run for {start.cause.key} before"
+            raise Conflict(text, field="key")
         (run,) = runs
-        await asyncio.shield(self.go(run))
+        await self.go(run)
         return run
 
     async def admit(self, starts: Sequence[Start]) -> list[Run]:
@@ -108,11 +120,27 @@ class Engine:
             )
             for start in starts
         ]
-        return await self._log.begin(runs)
+        ids = {run.id for run in runs}
+        self._in_hand |= ids
+        begun: list[Run] = []
+        try:
+            begun = await self._log.begin(runs)
+        finally:
+            self._in_hand -= ids - {run.id for run in begun}
+        return begun
 
     def go(self, run: Run) -> "asyncio.Task[None]":
         """Carry out a run that is recorded, beside everything else."""
-        task = asyncio.ensure_future(self._carry_out(run))
+        self._in_hand.add(run.id)
+        return self._kept(self._carry_out(run))
+
+    def in_hand(self) -> frozenset[int]:
+        """The runs that are being recorded or carried out."""
+        return frozenset(self._in_hand)
+
+    def _kept(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Do it beside everything else; `drain` waits for it."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -127,9 +155,8 @@ class Engine:
         """Run a plan, as if nodes had put out `outputs`, and fill in `run`; record nothing."""
         self._slots.check()
         async with self._slots.taken(run.tenant, 0):
-            execution = Execution(
-                plan=plan, run=run, limits=self._limits, seal=_nothing, dry_run=dry_run
-            )
+            limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
+            execution = Execution(plan=plan, run=run, limits=limits, seal=_nothing, dry_run=dry_run)
             await execution.go(outputs)
 
     async def drain(self, seconds: float) -> None:
@@ -142,12 +169,15 @@ class Engine:
                     await task
 
     async def _carry_out(self, run: Run) -> None:
-        async with self._slots.taken(run.tenant, run.flow_id):
-            if run.cause.hops >= MOST_HOPS:
-                _refuse(run, f"stopped: {MOST_HOPS} flows have led to one another, see if they loop")
-            else:
-                await self._execute(run)
-            await self._log.finish(run)
+        try:
+            async with self._slots.taken(run.tenant, run.flow_id):
+                if run.cause.hops >= MOST_HOPS:
+                    _refuse(run, LOOPED)
+                else:
+                    await self._execute(run)
+                await self._log.finish(run)
+        finally:
+            self._in_hand.discard(run.id)
         await self._breaker.note(run)
 
     async def _execute(self, run: Run) -> None:

@@ -34,7 +34,7 @@ def compile_cel(text: str) -> cel.Program:
     try:
         return cel.compile(text)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise CelFailed(f"cannot be read as CEL: {str(error):.300}") from error
+        raise CelFailed(f"cannot be read as CEL: {error!s:.300}") from error
 
 
 def evaluate(text: str, variables: Mapping[str, Any]) -> Any:
@@ -43,4 +43,4 @@ def evaluate(text: str, variables: Mapping[str, Any]) -> Any:
     try:
         return program.execute(dict(variables))
     except (ValueError, TypeError, RuntimeError, KeyError, ArithmeticError) as error:
-        raise CelFailed(f"has no value: {str(error):.300}") from error
+        raise CelFailed(f"has no value: {error!s:.300}") from error

@@ -20,12 +20,15 @@ def holds(operator: str, left: Any, right: Any) -> bool:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Values of one type are compared as such, numbers as numbers, all others as texts."""
+    """Values of one type are compared as such, a number and a text as numbers, else as texts."""
     if left is None or right is None:
         return left is right
-    if _is_number(left) and _is_number(right):
-        return bool(left == right)
-    if type(left) is type(right):
+    if _is_number(left) != _is_number(right) and isinstance(left, str) != isinstance(right, str):
+        try:
+            return _number(left) == _number(right)
+        except ConditionFailed:
+            return False
+    if type(left) is type(right) or (_is_number(left) and _is_number(right)):
         return bool(left == right)
     return as_text(left) == as_text(right)
 

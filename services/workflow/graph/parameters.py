@@ -31,7 +31,9 @@ def read_parameters(
         found: Parameters = msgspec.convert(raw, kind.parameters)
     except msgspec.ValidationError as error:
         return None, [*reasons, Reason(node.id, *_placed(str(error)))]
-    reasons += [Reason(node.id, f"parameters.{one.field}", one.reason) for one in kind.faults(found)]
+    reasons += [
+        Reason(node.id, f"parameters.{one.field}", one.reason) for one in kind.faults(found)
+    ]
     return (found, []) if not reasons else (None, reasons)
 
 

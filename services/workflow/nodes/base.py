@@ -142,7 +142,7 @@ class Entry(Node[P]):
 
     group = Group.ENTRY
 
-    def entered(self, parameters: P, given: Any) -> Any:  # noqa: ARG002 - some need them
+    def entered(self, parameters: P, given: Any) -> Any:
         """The output of the entry for what was `given`, by its trigger or by a test.
 
         Raises `NodeFailed` when it does not fit the parameters.
@@ -169,7 +169,7 @@ class Step(Node[P]):
     answers: ClassVar[bool] = False
     """Whether its output is what the run answers with, whatever finishes later."""
 
-    def handles(self, parameters: P) -> Iterable[str]:  # noqa: ARG002 - forks need them
+    def handles(self, parameters: P) -> Iterable[str]:
         """The handles that edges may begin at; a step that does not fork has none."""
         return ()
 

@@ -172,9 +172,7 @@ class Choice(Step[ChoiceParameters]):
                 return not every
         return every
 
-    async def _true(
-        self, context: NodeContext, kind: str, condition: Condition, body: Any
-    ) -> bool:
+    async def _true(self, context: NodeContext, kind: str, condition: Condition, body: Any) -> bool:
         value = condition.expression_value
         try:
             if isinstance(value, Comparison):
@@ -201,5 +199,3 @@ class Choice(Step[ChoiceParameters]):
 def _compare(context: NodeContext, one: Comparison) -> bool:
     right = None if one.operator in _WITHOUT_VALUE else context.resolve(one.value)
     return holds(one.operator, context.resolve(one.key), right)
-
-

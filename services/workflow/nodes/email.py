@@ -50,7 +50,7 @@ class EmailParameters(Parameters):
 
     email_config: Annotated[
         EmailConfig,
-        parameter("Server", "What takes the mail", ui="emailSendSource", secret=True),
+        parameter("Server", "What takes the mail", ui="emailSendSource"),
     ]
     recipients: Annotated[
         list[Field],

@@ -35,7 +35,7 @@ class HttpRequestParameters(Parameters):
         dict[str, Any],
         parameter(
             "Headers",
-            "Headers of the request; masked in logs, as they may be credentials",
+            "Headers of the request; they may be credentials",
             ui="paramAssignInput",
             secret=True,
             max_length=MOST_NAMES,

@@ -36,7 +36,7 @@ class MqttBroker(msgspec.Struct, rename="camel"):
 class MqttPublishParameters(Parameters):
     """What to publish, and where."""
 
-    broker: Annotated[MqttBroker, parameter("Broker", "What takes the message", secret=True)]
+    broker: Annotated[MqttBroker, parameter("Broker", "What takes the message")]
     topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
     payload: Annotated[
         Any,

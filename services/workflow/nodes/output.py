@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any
 
+import msgspec
+
 from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
 from services.workflow.nodes.values import VariableName
 
@@ -20,7 +22,7 @@ class OutputParameters(Parameters):
             ui_group="Output Variables",
             max_length=MOST_OUTPUTS,
         ),
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
 
 
 class Output(Step[OutputParameters]):

@@ -34,7 +34,7 @@ class ServiceInvocationParameters(Parameters):
             output=True,
             max_length=MOST_ENTITIES,
         ),
-    ] = []
+    ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
         """Outputs that are declared twice."""

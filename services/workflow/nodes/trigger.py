@@ -33,7 +33,7 @@ class TriggerParameters(Parameters):
             ui_group="Input Variables",
             max_length=MOST_INPUTS,
         ),
-    ] = []
+    ] = msgspec.field(default_factory=list)
 
     def faults(self) -> Iterable[Fault]:
         """Names, and types that no entity has."""

@@ -1,5 +1,6 @@
 """HTTP requests of flows (aiohttp): addresses judged where connections are made."""
 
+import asyncio
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
@@ -44,7 +45,14 @@ class OutgoingHttp:
             await self._session.close()
 
     async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
-        """Send a request, and follow as many redirects as it allows."""
+        """Send a request, and follow as many redirects as it allows, all in `seconds`."""
+        try:
+            async with asyncio.timeout(min(seconds, MOST_SECONDS)):
+                return await self._follow(request)
+        except TimeoutError as error:
+            raise NodeFailed(f"{checked(request.url).host} did not answer in time") from error
+
+    async def _follow(self, request: HttpRequest) -> HttpAnswer:
         url, method, body = checked(request.url), request.method, request.body
         headers = sendable(request.headers)
         for _ in range(request.redirects + 1):
@@ -75,8 +83,8 @@ class OutgoingHttp:
                 method, url, headers={**AGENT, **headers}, data=body or None, allow_redirects=False
             ) as answer:
                 content = await _read(answer)
-        except TimeoutError as error:
-            raise NodeFailed(f"{url.host} did not answer in time") from error
+        except TimeoutError:
+            raise
         except (ClientError, OSError, ValueError) as error:
             raise NodeFailed(_why(url, error)) from error
         found = {name.lower(): value for name, value in answer.headers.items()}

@@ -11,6 +11,7 @@ import msgspec
 from libs.common.bus import OutboxEntry
 from libs.common.bus.subjects import workflow_event
 from libs.common.contracts.events import WorkflowFinished
+from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
 from services.workflow.runs.batches import Batches
 from services.workflow.runs.records import Run
@@ -27,8 +28,8 @@ class Store(Protocol):
     async def begin(self, runs: Sequence[Run], replica: str) -> list[bool]:
         """Add runs; tell of each whether it is new."""
 
-    async def seal(self, ids: Sequence[int]) -> None:
-        """Note that runs must not begin anew."""
+    async def seal(self, ids: Sequence[int], replica: str) -> Sequence[bool]:
+        """Note that runs must not begin anew; tell of each whether the replica still has it."""
 
     async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
         """Write how runs ended."""
@@ -41,7 +42,7 @@ class ReplicaLog:
         self._store = store
         self._replica = replica
         self._begins: Batches[Run, bool] = Batches(self._begin)
-        self._seals: Batches[Run, None] = Batches(self._seal)
+        self._seals: Batches[Run, bool] = Batches(self._seal)
         self._ends: Batches[Run, None] = Batches(self._end)
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
@@ -50,8 +51,13 @@ class ReplicaLog:
         return [run for run, fresh in zip(runs, new, strict=True) if fresh]
 
     async def seal(self, run: Run) -> None:
-        """Record that a run must not begin anew."""
-        await self._seals.put(run)
+        """Record that a run must not begin anew.
+
+        Raises `Conflict` when this replica was taken for dead, so that another one has the
+        run: what must not be done twice is done there, or has been recorded as interrupted.
+        """
+        if not await self._seals.put(run):
+            raise Conflict("another replica has taken over this run")
 
     async def finish(self, run: Run) -> None:
         """Record how a run ended; does not return before it is stored."""
@@ -67,9 +73,8 @@ class ReplicaLog:
     async def _begin(self, runs: Sequence[Run]) -> list[bool]:
         return await self._store.begin(runs, self._replica)
 
-    async def _seal(self, runs: Sequence[Run]) -> list[None]:
-        await self._store.seal([run.id for run in runs])
-        return [None] * len(runs)
+    async def _seal(self, runs: Sequence[Run]) -> Sequence[bool]:
+        return await self._store.seal([run.id for run in runs], self._replica)
 
     async def _end(self, runs: Sequence[Run]) -> list[None]:
         await self._store.finish([(run, finished(run)) for run in runs], self._replica)

@@ -6,7 +6,7 @@ together, so that one cause makes one run. `replica` has the run in hand while i
 one that is `sealed` has done what must not be done twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,9 +49,14 @@ class RunStore:
             return [place not in known for place in range(len(runs))]
         return [True] * len(runs)
 
-    async def seal(self, ids: Sequence[int]) -> None:
-        """Note that runs must not begin anew."""
-        await self._runs.update_many({"_id": {"$in": list(ids)}}, {"$set": {"sealed": True}})
+    async def seal(self, ids: Sequence[int], replica: str) -> list[bool]:
+        """Note that runs must not begin anew; tell of each whether the replica still has it."""
+        mine = {"_id": {"$in": list(ids)}, "status": "RUNNING", "replica": replica}
+        result = await self._runs.update_many(mine, {"$set": {"sealed": True}})
+        if result.matched_count == len(set(ids)):
+            return [True] * len(ids)
+        held = {row["_id"] async for row in self._runs.find(mine, {"_id": 1})}
+        return [run_id in held for run_id in ids]
 
     async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
         """Write how runs of this replica ended, and what is said of them."""
@@ -68,6 +73,11 @@ class RunStore:
         query = {"status": "RUNNING", "replica": {"$nin": list(alive)}}
         found = self._runs.find(query, {"trace": 0}).sort("_id", 1).limit(most)
         return [_run(document) async for document in found]
+
+    async def left(self, replica: str, held: Collection[int], most: int) -> list[Run]:
+        """Runs that a replica has, besides those that it holds."""
+        query = {"status": "RUNNING", "replica": replica, "_id": {"$nin": list(held)}}
+        return [_run(document) async for document in self._runs.find(query).limit(most)]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
         """Take over a run; False when somebody else has. `anew`: only one that may begin again."""

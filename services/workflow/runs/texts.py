@@ -13,11 +13,12 @@ LONGEST_TRACE = 1024 * 1024
 MASK = "******"
 
 _SECRET = re.compile(
-    r"pass(word|wd|phrase)|secret|token|authorization|api_?key|private_?key|credential",
+    r"pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential",
     re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
-    rb'"[^"]*(pass(word|wd|phrase)|secret|token|authorization|api_?key|private_?key|credential)'
+    rb'"[^"]*(pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key'
+    rb"|credential)"
     rb'[^"]*"\s*:',
     re.IGNORECASE,
 )

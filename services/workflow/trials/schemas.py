@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Answer, Shown
+from libs.common.http.console import Shown
 from services.workflow.runs.records import TraceItem
 
 
@@ -22,9 +22,12 @@ class RefusedDesign(Shown, kw_only=True):
     reason: str
 
 
-class Verdict(Answer[bool], omit_defaults=False, kw_only=True):
-    """The answer's `data` tells whether a design can run, `detail` has the reasons why not."""
+class Verdict(msgspec.Struct, kw_only=True):
+    """An `Answer` whose `data` tells whether a design can run; `detail` has the reasons why not."""
 
+    data: bool
+    status: str = "Success"
+    request_id: str
     detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
 
 

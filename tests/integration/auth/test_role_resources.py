@@ -13,8 +13,9 @@ from libs.common.contracts.access import (
     ShareWithRoles,
 )
 from libs.common.contracts.auth import Done
-from libs.common.errors import InvalidInput
+from libs.common.errors import Conflict, InvalidInput
 from libs.common.things import LAST_MEMBER, entity_id
+from services.auth.grants.service import MAX_GRANTS
 from tests.integration.auth.rights import (
     STRANGER,
     audited,
@@ -231,6 +232,23 @@ async def test_what_a_user_makes_is_granted_to_all_of_its_roles(auth):
 
     for role_id in (first, second):
         assert await resources(auth, role_id) == [("DASHBOARD", "8")]
+
+
+async def test_a_role_that_is_full_gets_nothing_shared(auth):
+    """Whoever may make things cannot make the grants of its whole role too many to be answered."""
+    role_id = int(await create_role(auth))
+    await store_user(auth, 7, role_id)
+    grants = auth.mongo.database["grants"]
+    await grants.insert_many(
+        {"tenant": "default", "role": role_id, "type": "DEVICE", "id": number}
+        for number in range(MAX_GRANTS - 1)
+    )
+
+    await share(auth, 7, DASHBOARD)
+    with pytest.raises(Conflict):
+        await share(auth, 7, ResourceRef("9", ResourceType.DASHBOARD))
+
+    assert await grants.count_documents({"role": role_id}) == MAX_GRANTS
 
 
 async def test_what_nobody_with_a_role_makes_is_granted_to_none(auth):

@@ -9,10 +9,26 @@ import pytest
 from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
 
-from libs.common.bus import EVENTS, Bus, Outbox, OutboxEntry, Outgoing, RpcClient, RpcServer
+from libs.common.bus import (
+    EVENTS,
+    Bus,
+    Outbox,
+    OutboxEntry,
+    Outgoing,
+    PlainRpcServer,
+    RpcClient,
+    RpcServer,
+)
 from libs.common.bus.atomic import publish_all
 from libs.common.bus.streams import ensure_streams
-from libs.common.errors import Conflict, InvalidInput, ThingwayError, Unavailable, UpstreamFailed
+from libs.common.errors import (
+    Conflict,
+    InvalidInput,
+    ThingwayError,
+    TooLarge,
+    Unavailable,
+    UpstreamFailed,
+)
 from libs.common.store.mongo import Mongo, Session, StoreUnavailable
 from tests.servers import Servers
 
@@ -216,9 +232,9 @@ class Answer(msgspec.Struct):
     length: int
 
 
-@pytest.fixture
-async def rpc(bus: Bus) -> Any:
-    server = RpcServer(bus, "test")
+@pytest.fixture(params=[RpcServer, PlainRpcServer])
+async def rpc(bus: Bus, request: pytest.FixtureRequest) -> Any:
+    server = request.param(bus, "test")
 
     async def measure(request: Ask) -> Any:
         match request.what:
@@ -230,6 +246,8 @@ async def rpc(bus: Bus) -> Any:
                 raise KeyError("bug")
             case "nonsense":
                 return {"length": "long"}
+            case "flood":
+                return "x" * bus.client.max_payload
         return Answer(len(request.what))
 
     server.offer("measure", Ask, measure)
@@ -250,6 +268,8 @@ async def test_a_call_is_answered(rpc: RpcClient):
         (Ask("store"), Unavailable, "service_unavailable"),
         (Ask("bug"), ThingwayError, "server_error"),
         (Ask("nonsense"), UpstreamFailed, "bad_gateway"),
+        (Ask("flood"), TooLarge, "data_too_large"),
+        (Ask("x" * 2**21), TooLarge, "data_too_large"),
         ({"what": 1}, InvalidInput, "parameter_validation_failed"),
     ],
 )
@@ -258,6 +278,28 @@ async def test_errors_travel(rpc: RpcClient, request_: Any, kind: type[ThingwayE
     with pytest.raises(ThingwayError) as caught:
         await rpc.call("rpc.test.measure", request_, Answer)
     assert (type(caught.value), caught.value.code) == (kind, code)
+
+
+async def test_a_plain_server_handles_requests_beside_each_other(bus: Bus):
+    """A slow one keeps nobody waiting, and is finished before the server has stopped."""
+    server, go_on, answered = PlainRpcServer(bus, "beside"), asyncio.Event(), []
+
+    async def measure(request: Ask) -> Answer:
+        if request.what == "slow":
+            await go_on.wait()
+        answered.append(request.what)
+        return Answer(len(request.what))
+
+    server.offer("measure", Ask, measure)
+    await server.start()
+    client = RpcClient(bus)
+    slow = asyncio.ensure_future(client.call("rpc.beside.measure", Ask("slow"), Answer))
+    await client.call("rpc.beside.measure", Ask("quick"), Answer)
+    stopping = asyncio.ensure_future(server.stop())
+    go_on.set()
+    await stopping
+    assert answered == ["quick", "slow"]
+    assert await slow == Answer(4)
 
 
 async def test_nobody_there_is_unavailable_at_once(rpc: RpcClient):

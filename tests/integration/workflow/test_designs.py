@@ -32,11 +32,14 @@ async def test_a_version_changes_with_the_design_alone(workflow):
     other = design([trigger()])
     changed = await save(user, id=saved["id"], version=1, design_data=other)
 
-    assert (1, 2) == (renamed["version"], changed["version"])
+    assert (renamed["version"], changed["version"]) == (1, 2)
     newest = await user.done("GET", f"{FLOWS}/{saved['id']}/design?version=")
     assert other == newest["design_data"]
-    assert (2, "Alarm", "r", False) == tuple(
-        newest[name] for name in ("version", "name", "remark", "enabled")
+    assert tuple(newest[name] for name in ("version", "name", "remark", "enabled")) == (
+        2,
+        "Alarm",
+        "r",
+        False,
     )
     old = await user.done("GET", f"{FLOWS}/{saved['id']}/design?version=1")
     assert (alarm(), 2) == (old["design_data"], old["version"])
@@ -119,9 +122,9 @@ async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
         opened[text] = json.loads(shown["design_data"])
 
     assert opened[""] == opened["{}"] == {"nodes": [], "edges": []}
-    assert [("trigger", 0, 0), ("ifelse", 320, 0), ("ifelse", 320, 160)] == [
+    assert [
         (one["type"], one["position"]["x"], one["position"]["y"]) for one in opened[bare]["nodes"]
-    ]
+    ] == [("trigger", 0, 0), ("ifelse", 320, 0), ("ifelse", 320, 160)]
 
 
 async def test_what_no_editor_could_open_is_not_saved(workflow):
@@ -144,10 +147,10 @@ async def test_lists_have_pages_names_and_an_order(workflow):
     body = {"name": "a", "page_size": 2, "sorts": [{"property": "name", "direction": "ASC"}]}
     page = await user.done("POST", f"{FLOWS}/search", body)
 
-    assert (3, 2, 1) == (page["total"], page["page_size"], page["page_number"])
-    assert ["Beta", "Gamma"] == [one["name"] for one in page["content"]]
+    assert (page["total"], page["page_size"], page["page_number"]) == (3, 2, 1)
+    assert [one["name"] for one in page["content"]] == ["Beta", "Gamma"]
     (first, _) = page["content"]
-    assert "Nick 1" == first["user_nickname"]
+    assert first["user_nickname"] == "Nick 1"
     assert isinstance(first["created_at"], int)
     assert isinstance(first["updated_at"], int)
 
@@ -159,7 +162,7 @@ async def test_basic_info_is_overwritten(workflow):
     await user.done("PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": None})
 
     shown = await user.done("GET", f"{FLOWS}/{flow}/design")
-    assert ("New", "", 1) == (shown["name"], shown["remark"], shown["version"])
+    assert (shown["name"], shown["remark"], shown["version"]) == ("New", "", 1)
     await user.refused(400, "PUT", f"{FLOWS}/{flow}", {"name": "  ", "remark": ""}, field="name")
 
 
@@ -183,7 +186,7 @@ async def test_users_see_what_they_are_granted(workflow):
     await other.refused(403, "GET", f"{FLOWS}/{flow}/design", code="forbidden_permission")
     workflow.grants.give(8, ResourceType.DASHBOARD, 5)
     await other.refused(404, "GET", f"{FLOWS}/{flow}/design", code="data_no_found")
-    assert [] == await other.done("POST", f"{FLOWS}/search", {})
+    assert await other.done("POST", f"{FLOWS}/search", {}) == []
     workflow.grants.give(8, ResourceType.WORKFLOW, flow)
     assert flow == (await other.done("GET", f"{FLOWS}/{flow}/design"))["id"]
     await workflow.admin("elsewhere").refused(404, "GET", f"{FLOWS}/{flow}/design")

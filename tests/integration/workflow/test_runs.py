@@ -58,10 +58,10 @@ async def test_a_run_is_logged_with_what_each_node_did(workflow):
     assert (str(run.id), "SUCCESS", 1) == (row["id"], row["status"], row["version"])
     assert run.started_at == row["start_time"]
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
-    assert ["start", "fork", "set"] == [one["node_id"] for one in detail["trace_info"]]
+    assert [one["node_id"] for one in detail["trace_info"]] == ["start", "fork", "set"]
     assert json.dumps({HOT: 31.5}, separators=(",", ":")) == detail["trace_info"][2]["output"]
     (update,) = workflow.device.updates
-    assert ("default", {HOT: 31.5}, 3) == (update.tenant, update.exchange, update.hops)
+    assert (update.tenant, update.exchange, update.hops) == ("default", {HOT: 31.5}, 3)
 
 
 async def test_a_run_that_ends_is_told_on_the_bus(workflow):
@@ -87,8 +87,8 @@ async def test_one_cause_makes_one_run(workflow):
         await workflow.core.engine.start(flow, {"temperature": 1}, cause("e-1"))
 
     other = ReplicaLog(RunStore(workflow.core.mongo, workflow.core.outbox), "other")
-    assert [] == await other.begin([_run(flow, 77, "e-1")])
-    assert 1 == len(await logged(workflow, flow))
+    assert await other.begin([_run(flow, 77, "e-1")]) == []
+    assert len(await logged(workflow, flow)) == 1
 
 
 def _run(flow, run_id, key, **fields):
@@ -110,13 +110,13 @@ async def test_an_error_names_its_node_and_its_reason(workflow):
     flow = await enabled(workflow)
     run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
 
-    assert 1 == len(await logged(workflow, flow, status="ERROR"))
-    assert [] == await logged(workflow, flow, status="SUCCESS")
+    assert len(await logged(workflow, flow, status="ERROR")) == 1
+    assert await logged(workflow, flow, status="SUCCESS") == []
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
-    assert ("set", "ERROR", "exchange: value is too hot") == tuple(
+    assert tuple(
         detail["trace_info"][-1][name] for name in ("node_id", "status", "error_message")
-    )
-    assert "exchange: value is too hot" == detail["error_message"]
+    ) == ("set", "ERROR", "exchange: value is too hot")
+    assert detail["error_message"] == "exchange: value is too hot"
 
 
 async def test_flows_that_lead_to_one_another_stop(workflow):
@@ -126,9 +126,9 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
     run = await workflow.core.engine.start(flow, {"temperature": 99}, cause(hops=MOST_HOPS))
 
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
-    assert ("ERROR", []) == (detail["status"], detail["trace_info"])
+    assert (detail["status"], detail["trace_info"]) == ("ERROR", [])
     assert "8 flows have led to one another" in detail["error_message"]
-    assert [] == workflow.device.updates
+    assert workflow.device.updates == []
 
 
 async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
@@ -143,7 +143,7 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
     shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
     assert shown["enabled"] is False
     newest, *others = await logged(workflow, flow)
-    assert 6 == len(others)
+    assert len(others) == 6
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{newest['id']}")
     assert detail["error_message"].startswith("the flow was disabled: it failed 3 times in a row")
 
@@ -160,7 +160,7 @@ async def test_a_node_that_takes_too_long_is_ended(workflow):
     workflow.core.registry.find("entityAssigner")._entities = Slow()
     run = await workflow.core.engine.start(flow, {"temperature": 99}, cause())
 
-    assert ("ERROR", "the node took longer than 1 s") == (run.status, run.error)
+    assert (run.status, run.error) == ("ERROR", "the node took longer than 1 s")
 
 
 async def test_secrets_are_masked_and_long_values_cut(workflow):
@@ -185,9 +185,9 @@ async def orphaned(workflow, flow, sealed):
     """A run of a replica that died."""
     store = RunStore(workflow.core.mongo, Outbox(workflow.core.mongo.database, workflow.bus))
     run = _run(flow, 4242, "e-9")
-    assert [True] == await store.begin([run], "dead")
+    assert await store.begin([run], "dead") == [True]
     if sealed:
-        await store.seal([run.id])
+        await store.seal([run.id], "dead")
     return run
 
 
@@ -209,8 +209,8 @@ async def test_an_interrupted_run_begins_anew_when_that_does_no_harm(workflow):
     run = await orphaned(workflow, flow, sealed=False)
 
     found = await ended(workflow, run.id)
-    assert ("SUCCESS", 2) == (found["status"], found["tries"])
-    assert [{HOT: 99}] == [one.exchange for one in workflow.device.updates]
+    assert (found["status"], found["tries"]) == ("SUCCESS", 2)
+    assert [one.exchange for one in workflow.device.updates] == [{HOT: 99}]
 
 
 async def test_an_interrupted_run_that_must_not_begin_anew_is_logged_as_such(workflow):
@@ -219,9 +219,9 @@ async def test_an_interrupted_run_that_must_not_begin_anew_is_logged_as_such(wor
     run = await orphaned(workflow, flow, sealed=True)
 
     found = await ended(workflow, run.id)
-    assert "ERROR" == found["status"]
+    assert found["status"] == "ERROR"
     assert "interrupted" in found["error"]
-    assert [] == workflow.device.calls
+    assert workflow.device.calls == []
 
 
 async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
@@ -233,10 +233,10 @@ async def test_what_must_not_be_done_twice_seals_the_run_first(workflow):
 
     found = await workflow.core.mongo.database["runs"].find_one({"_id": run.id})
     assert found["sealed"] is True
-    assert ({"answer": 5}, [{HOT: {}}]) == (
+    assert (
         run.output,
         [one.exchange for one in workflow.device.calls],
-    )
+    ) == ({"answer": 5}, [{HOT: {}}])
 
 
 async def test_runs_of_replicas_that_live_are_left_alone(workflow):
@@ -261,7 +261,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     await keeps.clean(now + FRESH + timedelta(seconds=1))
     assert rows[:3] == [row["id"] for row in await logged(workflow, flow)]
     await keeps.clean(now + timedelta(days=3))
-    assert [] == await logged(workflow, flow)
+    assert await logged(workflow, flow) == []
 
 
 async def test_a_log_is_seen_by_whom_the_flow_is_granted_to(workflow):

@@ -1,5 +1,6 @@
 """Designs are checked and tested before they run."""
 
+import itertools
 import json
 
 import pytest
@@ -30,7 +31,7 @@ async def validate(user, text):
 
 def chain(*ids: str) -> list:
     """Edges from each to the next."""
-    return [edge(one, other) for one, other in zip(ids, ids[1:], strict=False)]
+    return [edge(one, other) for one, other in itertools.pairwise(ids)]
 
 
 def selector(node_id: str):
@@ -165,14 +166,14 @@ async def test_a_test_shows_what_each_node_did_and_touches_nothing(workflow, pat
     body = {"design_data": alarm(), "input": {"temperature": 42.5}}
     tested = await user.done("POST", f"{FLOWS}{path}", body)
 
-    assert "SUCCESS" == tested["status"]
+    assert tested["status"] == "SUCCESS"
     assert "flow_id" not in tested
     entry, fork, assigned = tested["trace_infos"]
-    assert ("start", "trigger", '{"temperature":42.5}') == (
+    assert (
         entry["node_id"],
         entry["node_label"],
         entry["output"],
-    )
+    ) == ("start", "trigger", '{"temperature":42.5}')
     assert "input" not in entry
     assert entry["output"] == fork["input"] == fork["output"]
     assert (json.dumps({HOT: 42.5}, separators=(",", ":")), "SET") == (
@@ -189,7 +190,7 @@ async def test_a_test_that_is_asked_to_writes(workflow):
     body = {"design_data": alarm(), "input": {"temperature": 42}, "dry_run": False}
     await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
 
-    assert [{HOT: 42.0}] == [one.exchange for one in workflow.device.updates]
+    assert [one.exchange for one in workflow.device.updates] == [{HOT: 42.0}]
 
 
 async def test_inputs_may_come_by_the_names_that_editors_use(workflow):
@@ -197,8 +198,8 @@ async def test_inputs_may_come_by_the_names_that_editors_use(workflow):
     body = {"design_data": alarm(), "input": {"The temperature": "12"}}
     tested = await workflow.admin().done("POST", f"{FLOWS}/test", body)
 
-    assert '{"temperature":12.0}' == tested["trace_infos"][0]["output"]
-    assert 2 == len(tested["trace_infos"])
+    assert tested["trace_infos"][0]["output"] == '{"temperature":12.0}'
+    assert len(tested["trace_infos"]) == 2
 
 
 async def test_a_reference_to_nothing_is_an_error_of_that_node(workflow):
@@ -208,9 +209,9 @@ async def test_a_reference_to_nothing_is_an_error_of_that_node(workflow):
         "POST", f"{FLOWS}/test", {"design_data": alarm(), "input": {}}
     )
 
-    assert "ERROR" == tested["status"]
+    assert tested["status"] == "ERROR"
     failed = tested["trace_infos"][-1]
-    assert ("fork", "ERROR") == (failed["node_id"], failed["status"])
+    assert (failed["node_id"], failed["status"]) == ("fork", "ERROR")
     assert "'temperature'" in failed["error_message"]
 
 
@@ -232,7 +233,7 @@ async def test_a_node_is_tested_alone(workflow):
     assert ("set", "SUCCESS", '{"t":5}', json.dumps({HOT: 5}, separators=(",", ":"))) == tuple(
         traced[name] for name in ("node_id", "status", "input", "output")
     )
-    assert [] == workflow.device.updates
+    assert workflow.device.updates == []
 
 
 async def test_a_node_that_cannot_be_tested_is_refused(workflow):
@@ -270,11 +271,11 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
     assert {"entry", "control", "action", "external"} == set(groups)
     found = {one["name"]: json.loads(one["data"]) for rows in groups.values() for one in rows}
     fork = found["choice"]["properties"]["choice"]
-    assert ("conditionsInput", True, "object") == (
+    assert (
         fork["uiComponent"],
         fork["required"],
         fork["type"],
-    )
+    ) == ("conditionsInput", True, "object")
     assert found["serviceInvocation"]["outputProperties"]["payload"]["editable"] is True
     assert not found["trigger"]["component"]["testable"]
     assert found["choice"]["component"]["testable"]

@@ -13,6 +13,7 @@ from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
 from services.gateway.settings import GatewaySettings
 from services.management.settings import ManagementSettings
+from services.workflow.settings import WorkflowSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/configuration.md"
@@ -24,6 +25,7 @@ KINDS: dict[str, type] = {
     "`device` and `device-ingest`": DeviceSettings,
     "`gateway`": GatewaySettings,
     "`management`": ManagementSettings,
+    "`workflow`": WorkflowSettings,
 }
 ELSEWHERE = ["libs/**/*.py", "services/**/*.py", "deploy/**/*.py", "docker-compose.yml", "Makefile"]
 

@@ -47,7 +47,7 @@ async def test_a_value_is_written_and_read_at_once(world: World):
     assert {key: None} == await read(world, key, "direct.device.nobody.on")
     assert [key] == await write(world, {key: "7"})
     assert {key: 7} == await read(world, key)
-    assert {} == await read(world, key, tenant="other")
+    assert await read(world, key, tenant="other") == {}
 
 
 async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
@@ -107,7 +107,7 @@ async def test_calls_do_not_wait_for_one_another(world: World):
 
     waiting = asyncio.ensure_future(call(silent))
     async with world.device_answers("C-2", outputs={"was": 1}):
-        assert {"was": 1} == await call(quick)
+        assert await call(quick) == {"was": 1}
     with pytest.raises(UpstreamTimeout):
         await waiting
     assert [quick, silent] == ended

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.common.contracts.integrations import NewDevice
-from libs.common.errors import Conflict, InvalidInput, NotFound, UpstreamFailed
+from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
 from services.management.integrations.builtin.openapi_client.history import (
     remember,
     start_of,
@@ -77,7 +77,7 @@ class Sync:
                 if link is not None:
                     tally.devices += 1
                     await self._history(tenant, remote, device, link, tally)
-            except (InvalidInput, Conflict, NotFound, UpstreamFailed) as error:
+            except (InvalidInput, Conflict, NotFound, TooLarge, UpstreamFailed) as error:
                 log.info("sync of %s in %s: %s", device.sn, tenant, error)
                 tally.refuse(device.sn, error)
         return tally
@@ -133,7 +133,7 @@ class Sync:
                 try:
                     await self._report(tenant, device, digest, record)
                     tally.reports += 1
-                except InvalidInput as error:
+                except (InvalidInput, TooLarge) as error:
                     tally.refuse(device.sn, error)
                 except NotFound:
                     gone = True

@@ -1,0 +1,1 @@
+"""Addresses that begin flows when they are posted to (`httpIn`)."""

@@ -1,0 +1,178 @@
+"""`kill -9` of replicas of `workflow` under load: no event and no timer is lost or runs twice."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from deploy.local import ports
+from libs.common.bus import Bus
+from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.store.mongo import Mongo
+from tests.console import Grants, User
+from tests.integration.workflow.conftest import PlayedDevice
+from tests.integration.workflow.designs import design, edge, node
+from tests.integration.workflow.triggers.world import device, enabled, listener, reported, timer
+from tests.servers import Servers
+
+ROOT = Path(__file__).resolve().parents[2]
+BATCH, PAUSE = 10, 0.1
+"""Events that are published at a time, and seconds between."""
+TIMERS = 40
+TARGET = "direct.device.SN1.alarm"
+
+
+@dataclass
+class Replica:
+    """A process of the service, which may die and be started again."""
+
+    environment: dict[str, str]
+    log: Path
+    port: int = field(default_factory=lambda: ports.choose_free(set()))
+    process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "services.workflow"],
+            cwd=ROOT,
+            env={**os.environ, **self.environment, "THINGWAY_PORT": str(self.port)},
+            stdout=self.log.open("ab"),
+            stderr=subprocess.STDOUT,
+        )
+        async with asyncio.timeout(60), httpx.AsyncClient() as http:
+            while True:
+                assert self.process.poll() is None, self.log.read_text()[-4000:]
+                with suppress(httpx.HTTPError):
+                    if (await http.get(f"http://127.0.0.1:{self.port}/readyz")).is_success:
+                        return
+                await asyncio.sleep(0.1)
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class World:
+    """Two replicas, and a user of the first."""
+
+    replicas: list[Replica]
+    bus: Bus
+    mongo: Mongo
+    user: User
+    played: PlayedDevice
+
+    async def runs(self) -> list[dict[str, Any]]:
+        """All runs that are recorded."""
+        return await self.mongo.database["runs"].find({}).to_list(None)
+
+
+@pytest.fixture
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    """Two replicas on the servers of the tests; `auth` and `device` are played."""
+    private, public = make_keys()
+    environment = {
+        "THINGWAY_MONGO_URL": servers.mongo_url,
+        "THINGWAY_MONGO_DATABASE": database,
+        "THINGWAY_NATS_URL": servers.nats_url,
+        "THINGWAY_INTERNAL_PUBLIC_KEY": public,
+    }
+    replicas = [Replica(environment, tmp_path / f"replica-{one}.log") for one in range(2)]
+    bus = await Bus.connect(servers.nats_url, name="others", streams=True)
+    mongo = Mongo(servers.mongo_url, database)
+    played = PlayedDevice(bus)
+    played.has(TARGET)
+    await played.start()
+    try:
+        await replicas[0].start()
+        await replicas[1].start()
+        principal = Principal(
+            kind=Kind.USER, tenant="default", subject="1", name="u", super_admin=True
+        )
+        url = f"http://127.0.0.1:{replicas[0].port}"
+        async with Grants(bus) as grants, httpx.AsyncClient(base_url=url, timeout=30) as http:
+            user = User(http, HeaderSigner(private), principal, grants)
+            yield World(replicas, bus, mongo, user, played)
+    finally:
+        for replica in replicas:
+            replica.kill()
+        await played.stop()
+        await bus.drain()
+        mongo.close()
+
+
+@asynccontextmanager
+async def load(world: World, key: str) -> AsyncIterator[list[str]]:
+    """Publish events as long as the block runs; their ids."""
+    ids: list[str] = []
+
+    async def publish() -> None:
+        while True:
+            events = [(uuid4().hex, len(ids) + number) for number in range(BATCH)]
+            await world.bus.publish([reported(key, one, t=value) for one, value in events])
+            ids.extend(one for one, _ in events)
+            await asyncio.sleep(PAUSE)
+
+    task = asyncio.ensure_future(publish())
+    try:
+        yield ids
+        assert not task.done()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def check(world: World, events: int, ids: list[str], timers: dict[int, int]) -> None:
+    """Every event and every due time has exactly one run, and that has ended well."""
+    expected = {(events, f"e-{one}") for one in ids}
+    expected |= {(flow_id, f"t-{due * 1000}") for flow_id, due in timers.items()}
+    async with asyncio.timeout(120):
+        while True:
+            runs = await world.runs()
+            if len(runs) >= len(expected) and all(run["status"] != "RUNNING" for run in runs):
+                break
+            await asyncio.sleep(0.5)
+    assert sorted((run["flow"], run["key"]) for run in runs) == sorted(expected)
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+
+
+@pytest.mark.parametrize(
+    "deaths", [2, pytest.param(10, marks=pytest.mark.slow)], ids=["twice", "ten-times"]
+)
+async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: int):
+    """One of two replicas is killed again and again, each time soon after it has come back."""
+    key = device()
+    value = f"#{{properties.start['{key}.t']}}"
+    assign = node("set", "entityAssigner", exchangePayload={TARGET: value})
+    text = design([listener(f"{key}.t"), assign], edge("start", "set"))
+    events = await enabled(world.user, text)
+    begin, timers = int(time.time()) + 5, {}
+    for number in range(TIMERS):
+        due = begin + number * deaths * 3 // TIMERS
+        text = design([timer(type="ONCE", executionEpochSecond=due)])
+        timers[await enabled(world.user, text)] = due
+    assert time.time() < begin
+    async with load(world, key) as ids:
+        for number in range(deaths):
+            replica = world.replicas[number % 2]
+            replica.kill()
+            await replica.start()
+            known = len(await world.runs())
+            async with asyncio.timeout(60):
+                while len(await world.runs()) < known + BATCH:
+                    await asyncio.sleep(0.1)
+    await check(world, events, ids, timers)

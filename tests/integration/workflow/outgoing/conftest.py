@@ -1,0 +1,132 @@
+"""Other systems, on this machine: a web server, a mail server with and without TLS, a broker."""
+
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
+from tests.integration.workflow.outgoing.certificates import Certificate, certificate
+
+LOCAL = ("127.0.0.0/8", "::1/128")
+
+
+@dataclass
+class Web:
+    """A web server that keeps what it was asked."""
+
+    url: str = ""
+    asked: list[web.Request] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """`/status/<n>`, `/to?url=`, `/large`, `/slow`, `/never`, all else an echo as JSON."""
+        self.asked.append(request)
+        self.bodies.append(await request.read())
+        self.headers.append(dict(request.headers))
+        match request.path.split("/")[1:]:
+            case ["status", code]:
+                return web.Response(status=int(code), text="as you wish")
+            case ["to", code]:
+                headers = {"Location": request.query["url"]}
+                return web.Response(status=int(code), headers=headers)
+            case ["large"]:
+                return web.Response(body=b"x" * int(request.query["size"]))
+            case ["broken"]:
+                return web.Response(text="{", content_type="application/json")
+            case ["never"]:
+                return await self._never(request)
+        found = {
+            "method": request.method,
+            "path": request.path_qs,
+            "body": self.bodies[-1].decode(),
+        }
+        return web.json_response(found, headers={"X-Seen": "yes"})
+
+    async def _never(self, request: web.Request) -> web.StreamResponse:
+        """A byte now and then, and no end."""
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:
+            await answer.write(b"x" * 65_536)
+
+
+@pytest_asyncio.fixture
+async def website() -> AsyncIterator[Web]:
+    """A web server on 127.0.0.1."""
+    found = Web()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", found.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    found.url = f"http://{host}:{port}"
+    yield found
+    await runner.cleanup()
+
+
+@dataclass
+class Post:
+    """A mail server that keeps what it took, and how."""
+
+    host: str
+    port: int
+    certificate: Certificate
+    letters: list[Any] = field(default_factory=list)
+    logins: list[bytes] = field(default_factory=list)
+    encrypted: list[bool] = field(default_factory=list)
+
+    async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802
+        """Keep a mail."""
+        self.letters.append(envelope)
+        self.encrypted.append(session.ssl is not None)
+        return "250 taken"
+
+    def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any):
+        """Let in whoever has the password."""
+        assert isinstance(data, LoginPassword)
+        self.logins.append(data.login)
+        return AuthResult(success=data.password == b"right password")
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> Certificate:
+    """A certificate for `localhost`, which signs itself."""
+    return certificate(tmp_path_factory.mktemp("certificates"), "localhost")
+
+
+@pytest.fixture(params=["NONE", "STARTTLS", "TLS"])
+def encryption(request: pytest.FixtureRequest) -> str:
+    """How mail is encrypted."""
+    return str(request.param)
+
+
+@pytest.fixture
+def post(encryption: str, authority: Certificate) -> Iterator[Post]:
+    """A mail server of that kind."""
+    handler = Post("localhost", 0, authority)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.chain, authority.key)
+    controller = Controller(
+        handler,
+        hostname="127.0.0.1",
+        port=0,
+        ssl_context=context if encryption == "TLS" else None,
+        tls_context=context if encryption == "STARTTLS" else None,
+        require_starttls=encryption == "STARTTLS",
+        authenticator=handler.authenticate,
+        auth_required=encryption != "NONE",
+        auth_require_tls=encryption == "STARTTLS",
+    )
+    controller.start()
+    handler.port = controller.server.sockets[0].getsockname()[1]
+    yield handler
+    controller.stop()

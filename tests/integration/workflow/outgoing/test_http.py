@@ -1,0 +1,185 @@
+"""Requests of flows: to whom they go, how far, how large, how long."""
+
+import socket
+
+import pytest
+
+from libs.common.http import outgoing
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.http import LARGEST_ANSWER, OutgoingHttp
+from services.workflow.outgoing.ports import HttpRequest
+from tests.integration.workflow.outgoing.conftest import LOCAL
+
+
+async def send(url: str, *, allowed=LOCAL, seconds: float = 10, **fields):
+    """One request."""
+    async with OutgoingHttp(allowed) as http:
+        return await http.send(HttpRequest(method="GET", url=url) if not fields else
+                               HttpRequest(**{"method": "GET", **fields}, url=url), seconds)  # fmt: skip
+
+
+async def refused(url: str, **options) -> str:
+    """Why a request is refused."""
+    with pytest.raises(NodeFailed) as failed:
+        await send(url, **options)
+    return str(failed.value)
+
+
+async def test_a_request_and_its_answer(website):
+    """Method, query, headers, body, status."""
+    headers = {"X-Mine": "1", "Content-Type": "text/plain"}
+    url = f"{website.url}/a/b?c=d"
+    answer = await send(url, method="PUT", headers=headers, body=b"text")
+
+    assert answer.status == 200
+    assert answer.headers["x-seen"] == "yes"
+    assert answer.body == b'{"method": "PUT", "path": "/a/b?c=d", "body": "text"}'
+    assert website.headers[0]["X-Mine"] == "1"
+
+
+async def test_any_status_is_an_answer(website):
+    """What it means is for the flow to say."""
+    assert (await send(f"{website.url}/status/503")).status == 503
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1", "172.16.9.9",
+        "192.168.0.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "[fe80::1]", "[fd00::1]",
+        "[64:ff9b::7f00:1]", "0x7f.1", "0177.0.0.1", "127.1", "127。0。0。1", "①②⑦.0.0.1",
+        "localhost.", "LOCALHOST", "2130706433",
+    ],
+)  # fmt: skip
+async def test_addresses_that_are_not_public_are_refused(website, host):
+    """However they are spelled; nothing is sent."""
+    port = website.url.rpartition(":")[2]
+    reason = await refused(f"http://{host}:{port}/", allowed=())
+    assert "not a public address" in reason or "no URL" in reason or "cannot be asked" in reason
+    assert website.asked == []
+
+
+async def test_a_name_is_judged_by_what_it_resolves_to(website, monkeypatch):
+    """Each time anew, and the connection goes to what was judged (DNS rebinding)."""
+    port = int(website.url.rpartition(":")[2])
+    answers = iter(["93.184.216.34", "127.0.0.1", "127.0.0.1"])
+
+    async def resolve(self, host, port=0, family=socket.AF_INET):
+        found = {"hostname": host, "host": next(answers), "port": port, "family": family}
+        return [{**found, "proto": 0, "flags": socket.AI_NUMERICHOST}]
+
+    monkeypatch.setattr(outgoing.DefaultResolver, "resolve", resolve)
+    resolver = outgoing.GuardedResolver(())
+    assert [one["host"] for one in await resolver.resolve("rebinding.example", port)] == [
+        "93.184.216.34"
+    ]
+    reason = await refused(f"http://rebinding.example:{port}/", allowed=())
+    assert reason == (
+        "rebinding.example is not a public address, and the operator has not allowed it"
+    )
+    assert website.asked == []
+
+
+async def test_what_the_operator_allows_is_allowed_and_nothing_beside(website):
+    """A network, as the settings have it."""
+    assert (await send(website.url, allowed=("127.0.0.1/32",))).status == 200
+    assert "not a public address" in await refused(website.url, allowed=("127.0.0.2/32",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "nonsense", "ftp://example.com/", "file:///etc/passwd", "http://", "http:///path",
+        "http://user:password@example.com/", "http://example.com:99999/", "//example.com",
+        "gopher://example.com", "http://example.com/" + "a" * 5000,
+    ],
+)  # fmt: skip
+async def test_what_is_no_url_is_refused(url):
+    """Other schemes, no host, logins, what is too long."""
+    assert "URL" in await refused(url)
+
+
+async def test_redirects_are_followed_only_as_asked(website):
+    """None by default; then as many as the request allows."""
+    url = f"{website.url}/to/302?url=/end"
+    assert (await send(url)).status == 302
+    answer = await send(url, redirects=3)
+    assert (answer.status, website.asked[-1].path) == (200, "/end")
+    endless = f"{website.url}/to/302?url=/to/302%3Furl=%252F"
+    assert (await send(endless, redirects=3)).status == 200
+    website.asked.clear()
+    circle = f"{website.url}/to/307?url={website.url}/status/200"
+    assert (await send(circle, redirects=1)).status == 200
+    self_loop = f"{website.url}/to/302?url=%3Furl=x"
+    assert "elsewhere more than 2 times" in await refused(self_loop, redirects=2)
+
+
+async def test_a_redirect_changes_the_method_as_browsers_do(website):
+    """303 becomes a GET without a body, 307 stays as it was."""
+    for code, method, body in ((303, "GET", b""), (302, "GET", b""), (307, "POST", b"x")):
+        url = f"{website.url}/to/{code}?url=/end"
+        await send(url, method="POST", body=b"x", redirects=1)
+        assert (website.asked[-1].method, website.bodies[-1]) == (method, body)
+
+
+async def test_every_hop_is_judged(website):
+    """A public server cannot lead inside."""
+    url = f"{website.url}/to/302?url=http://127.0.0.2:1/"
+    reason = await refused(url, allowed=("127.0.0.1/32",), redirects=3)
+    assert reason == "127.0.0.2 is not a public address, and the operator has not allowed it"
+    reason = await refused(f"{website.url}/to/302?url=file:///etc/passwd", redirects=3)
+    assert "must begin with http" in reason
+
+
+async def test_credentials_do_not_go_to_another_host(website):
+    """Only headers that say nothing about us go along."""
+    port = website.url.rpartition(":")[2]
+    headers = {"Authorization": "Bearer secret", "X-Api-Key": "secret", "Accept": "text/plain"}
+    await send(f"{website.url}/to/302?url=/end", headers=headers, redirects=1)
+    assert website.headers[-1]["Authorization"] == "Bearer secret"
+    url = f"{website.url}/to/302?url=http://localhost:{port}/end"
+    await send(url, headers=headers, redirects=1)
+    assert website.headers[-1]["Accept"] == "text/plain"
+    assert not {"Authorization", "X-Api-Key"} & set(website.headers[-1])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "internal"}, {"content-length": "5"}, {"Transfer-Encoding": "chunked"},
+        {"Connection": "upgrade"}, {"X-A": "b\r\nX-Injected: 1"}, {"X-A\r\nX-B": "c"}, {"": "x"},
+        {"X-Ä": "x"},
+    ],
+)  # fmt: skip
+async def test_headers_that_would_change_the_message_are_refused(website, headers):
+    """Those of the connection, line breaks, names that are none."""
+    assert "header" in await refused(website.url, headers=headers)
+    assert website.asked == []
+
+
+async def test_size_and_time_are_limited(website):
+    """An answer of a MiB is read; more, or one without an end, is not."""
+    answer = await send(f"{website.url}/large?size={LARGEST_ANSWER}")
+    assert len(answer.body) == LARGEST_ANSWER
+    assert "more than 1048576 bytes" in await refused(
+        f"{website.url}/large?size={LARGEST_ANSWER + 1}"
+    )
+    assert "more than 1048576 bytes" in await refused(f"{website.url}/never")
+
+
+async def test_a_server_that_does_not_answer_is_given_up(unused_port_that_listens):
+    """After the seconds that the caller has."""
+    url = f"http://127.0.0.1:{unused_port_that_listens}/"
+    assert await refused(url, seconds=0.2) == "127.0.0.1 did not answer in time"
+
+
+@pytest.fixture
+def unused_port_that_listens():
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+async def test_nobody_there(website):
+    """A port that nobody listens at is a reason, not a fault of ours."""
+    assert "cannot be asked" in await refused("http://127.0.0.1:1/")

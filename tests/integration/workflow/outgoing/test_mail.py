@@ -1,0 +1,96 @@
+"""Mail of flows, handed over to a real server: plain, STARTTLS, TLS."""
+
+import ssl
+from dataclasses import replace
+from email import message_from_bytes, policy
+
+import pytest
+
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.mail import OutgoingMail, message_of
+from services.workflow.outgoing.ports import Letter, MailServer
+from tests.integration.workflow.outgoing.conftest import LOCAL
+
+LETTER = Letter(
+    sender="flows@example.com",
+    sender_name="Flöws, Inc.",
+    recipients=["one@example.com", "two@example.com"],
+    subject="It is hot: 31 °C",
+    content="<p>Grüße</p>",
+)
+
+
+@pytest.fixture
+def server(post, encryption) -> MailServer:
+    """The mail server, with a login where there is encryption."""
+    found = MailServer(host="localhost", port=post.port, encryption=encryption)
+    if encryption == "NONE":
+        return found
+    return replace(found, username="flows@example.com", password="right password")
+
+
+@pytest.fixture
+def mail(post) -> OutgoingMail:
+    """Trusts the server's certificate."""
+    return OutgoingMail(LOCAL, ssl.create_default_context(cafile=post.certificate.chain))
+
+
+async def test_a_letter_arrives(mail, server, post, encryption):
+    """With its addresses, its subject and its content as HTML; encrypted as asked."""
+    await mail.send(server, LETTER, 10)
+
+    (envelope,) = post.letters
+    message = message_from_bytes(envelope.content, policy=policy.default)
+    assert envelope.mail_from == "flows@example.com"
+    assert envelope.rcpt_tos == ["one@example.com", "two@example.com"]
+    assert message["From"].addresses[0].display_name == "Flöws, Inc."
+    assert message["Subject"] == "It is hot: 31 °C"
+    assert message.get_content_type() == "text/html"
+    assert message.get_content().strip() == "<p>Grüße</p>"
+    assert post.encrypted == [encryption != "NONE"]
+    assert post.logins == ([] if encryption == "NONE" else [b"flows@example.com"])
+
+
+async def test_a_wrong_password_is_a_reason_and_not_told(mail, server, post, encryption):
+    """The server's words, without the password."""
+    if encryption == "NONE":
+        server = replace(server, username="flows@example.com")
+    with pytest.raises(NodeFailed) as failed:
+        await mail.send(replace(server, password="wrong password"), LETTER, 10)
+    assert "localhost did not take the mail" in str(failed.value)
+    assert "wrong password" not in str(failed.value)
+    assert post.letters == []
+
+
+async def test_a_certificate_that_is_not_trusted_ends_it(server, post, encryption):
+    """Nothing is sent to who cannot show who it is; the password neither."""
+    mail = OutgoingMail(LOCAL)
+    if encryption == "NONE":
+        await mail.send(server, LETTER, 10)
+        assert len(post.letters) == 1
+        return
+    with pytest.raises(NodeFailed, match="certificate"):
+        await mail.send(server, LETTER, 10)
+    assert (post.letters, post.logins) == ([], [])
+
+
+async def test_addresses_that_are_not_public_are_refused(server, post):
+    """As for HTTP."""
+    with pytest.raises(NodeFailed, match="localhost is not a public address"):
+        await OutgoingMail(()).send(server, LETTER, 10)
+    assert post.letters == []
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        replace(LETTER, sender="nobody"),
+        replace(LETTER, recipients=["a@b.c\r\nBcc: d@e.f"]),
+        replace(LETTER, subject="a\r\nBcc: d@e.f"),
+        replace(LETTER, sender_name="a\r\nBcc: d@e.f"),
+    ],
+)
+def test_nothing_can_be_put_into_the_headers(letter):
+    """Line breaks and addresses that are none are refused."""
+    with pytest.raises(NodeFailed, match="cannot be written"):
+        message_of(letter)

@@ -1,0 +1,144 @@
+"""Messages of flows, published at a real broker: the MQTT door of NATS, plain and with TLS."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiomqtt
+import pytest
+
+from deploy.local import ports, programs
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.outgoing.mqtt import OutgoingMqtt
+from services.workflow.outgoing.ports import Broker, Publication
+from tests.integration.workflow.outgoing.certificates import Certificate
+from tests.integration.workflow.outgoing.conftest import LOCAL
+
+PASSWORD = "right password"
+CONFIG = """
+listen: "127.0.0.1:{port}"
+server_name: broker
+jetstream {{ store_dir: "{folder}" }}
+mqtt {{
+  listen: "127.0.0.1:{mqtt}"
+  authorization {{ username: flows, password: "{password}" }}
+  {tls}
+}}
+"""
+
+
+@pytest.fixture(params=["plain", "TLS"], scope="module")
+def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker]:
+    """A broker with a login."""
+    folder: Path = tmp_path_factory.mktemp("broker")
+    port = ports.choose_free()
+    mqtt = ports.choose_free({port})
+    tls = f'tls {{ cert_file: "{authority.chain}", key_file: "{authority.key}" }}'
+    config = folder / "nats.conf"
+    config.write_text(
+        CONFIG.format(
+            port=port,
+            mqtt=mqtt,
+            folder=folder,
+            password=PASSWORD,
+            tls=tls if request.param == "TLS" else "",
+        )
+    )
+    process = subprocess.Popen(
+        [programs.find(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
+    )
+    wait_for(mqtt)
+    yield Broker(
+        host="localhost",
+        port=mqtt,
+        tls=request.param == "TLS",
+        username="flows",
+        password=PASSWORD,
+    )
+    process.terminate()
+    process.wait()
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.fixture
+def mqtt(authority: Certificate) -> OutgoingMqtt:
+    """Trusts the broker's certificate."""
+    return OutgoingMqtt(LOCAL, str(authority.chain))
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_message_arrives(mqtt, broker, authority, qos):
+    """At whoever has subscribed."""
+    context = ssl.create_default_context(cafile=authority.chain) if broker.tls else None
+    listener = aiomqtt.Client(
+        "localhost", broker.port, username="flows", password=PASSWORD, tls_context=context
+    )
+    async with asyncio.timeout(30), listener:
+        await listener.subscribe("flows/+")
+        await mqtt.publish(broker, Publication(topic="flows/1", payload=b"31", qos=qos), 10)
+        message = await anext(aiter(listener.messages))
+    assert (str(message.topic), message.payload) == ("flows/1", b"31")
+
+
+async def test_a_wrong_password_is_a_reason_and_not_told(mqtt, broker):
+    """The broker's words, without the password."""
+    wrong = replace(broker, password="wrong password")
+    with pytest.raises(NodeFailed) as failed:
+        await mqtt.publish(wrong, Publication(topic="a", payload=b""), 10)
+    assert "localhost did not take the message" in str(failed.value)
+    assert "wrong password" not in str(failed.value)
+
+
+async def test_a_certificate_that_is_not_trusted_ends_it(broker):
+    """Nor does one of another name help: the name counts, not the address."""
+    publication = Publication(topic="a", payload=b"")
+    if not broker.tls:
+        await OutgoingMqtt(LOCAL).publish(broker, publication, 10)
+        return
+    with pytest.raises(NodeFailed, match="certificate"):
+        await OutgoingMqtt(LOCAL).publish(broker, publication, 10)
+
+
+async def test_a_certificate_for_another_name_ends_it(mqtt, broker):
+    """The certificate is for `localhost`."""
+    other = replace(broker, host="127.0.0.1")
+    if not broker.tls:
+        await mqtt.publish(other, Publication(topic="a", payload=b""), 10)
+        return
+    with pytest.raises(NodeFailed, match="certificate|match"):
+        await mqtt.publish(other, Publication(topic="a", payload=b""), 10)
+
+
+async def test_addresses_that_are_not_public_are_refused(broker):
+    """As for HTTP."""
+    with pytest.raises(NodeFailed, match="localhost is not a public address"):
+        await OutgoingMqtt(()).publish(broker, Publication(topic="a", payload=b""), 10)
+
+
+async def test_nobody_there_is_a_reason(mqtt):
+    """A port that nobody listens at; one that never answers."""
+    publication = Publication(topic="a", payload=b"")
+    with pytest.raises(NodeFailed, match="did not take the message"):
+        await mqtt.publish(Broker(host="127.0.0.1", port=1, tls=False), publication, 10)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(NodeFailed, match="127.0.0.1"):
+            await mqtt.publish(Broker(host="127.0.0.1", port=port, tls=False), publication, 1)

@@ -1,0 +1,97 @@
+"""What code of people gives, and how it is told what is wrong with it."""
+
+import pytest
+
+from services.workflow.nodes.base import NodeFailed
+from services.workflow.sandbox.limits import Limits
+from services.workflow.sandbox.runner import Sandbox
+
+VALUES = {
+    "text": "Grüße \u2028 \U0001f600 \\ \"'",
+    "whole": 2**53 - 1,
+    "part": 0.1,
+    "yes": True,
+    "nothing": None,
+    "list": [1, [2, {"three": []}]],
+    "map": {"__proto__": 1, "constructor": 2, "": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "value"),
+    [
+        ("js", "return a + b", 5),
+        ("javascript", "const sum = (x, y) => x + y; return sum(a, b)", 5),
+        ("js", "return {sum: a + b, none: undefined, odd: NaN}", {"sum": 5, "odd": None}),
+        ("js", "a + b", None),
+        ("js", "return (async () => (await a) + b)()", 5),
+        ("js", "// a comment at the end\nreturn a // and one here", 2),
+        ("js", "return '" + "x" * 100_000 + "' + a", "x" * 100_000 + "2"),
+        ("python", "a + b", 5),
+        ("python", "c = a + b\nreturn c", 5),
+        ("python", "def main():\n    return {'sum': a + b, 'both': (a, b)}\n", {"sum": 5, "both": [2, 3]}),
+        ("python", "def main():\n  return a\nmain()", 2),
+        ("python", "import json\njson.loads('[1]')", [1]),
+        ("python", "x = 1", None),
+    ],
+)  # fmt: skip
+async def test_what_code_gives(sandbox, language, code, value):
+    """`return` in JavaScript; `main`, `return` or the last line in Python; variables by name."""
+    assert await sandbox.run(language, code, {"a": 2, "b": 3}, 1) == value
+
+
+@pytest.mark.parametrize(("language", "code"), [("js", "return given"), ("python", "given")])
+async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
+    """Text of all kinds, numbers, booleans, nothing, lists and maps."""
+    assert await sandbox.run(language, code, {"given": VALUES}, 1) == VALUES
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "reason"),
+    [
+        ("js", "return missing", "ReferenceError: missing is not defined"),
+        ("js", "const x = ;", "SyntaxError"),
+        ("js", "throw new TypeError('no')", "TypeError: no"),
+        ("js", "throw 'plain'", "raised plain"),
+        ("js", "return () => 1", "must not be a function"),
+        ("js", "const o = {}; o.o = o; return o", "circular"),
+        ("js", "return Promise.reject(new Error('late'))", "Error: late"),
+        ("python", "missing", "name 'missing' is not defined (line 1)"),
+        ("python", "x = 1\n1 / 0", "ZeroDivisionError: division by zero (line 2)"),
+        ("python", "def (", "SyntaxError"),
+        ("python", "class A: pass\nA()", "must be text, a number"),
+        ("python", "{1: 2}", "keys that are no text"),
+        ("python", "float('inf')", "not finite"),
+        ("python", "2 ** 70", "more than 64 bits"),
+        ("groovy", "1", "groovy is not run here; write it in js or python"),
+        ("mvel", "1", "mvel is not run here"),
+        ("cobol", "1", "cobol is no language"),
+    ],
+)
+async def test_what_is_wrong_is_said(sandbox, language, code, reason):
+    """The error as the language names it, or why a result cannot be taken."""
+    with pytest.raises(NodeFailed) as failed:
+        await sandbox.run(language, code, {}, 1)
+    assert reason in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"), [("js", "return big.length"), ("python", "len(big)")]
+)
+async def test_too_much_is_not_handed_over(sandbox, language, code):
+    """Arguments and code of more than a MiB are refused before they cost anything."""
+    with pytest.raises(NodeFailed, match="more than 1048576 bytes"):
+        await sandbox.run(language, code, {"big": "x" * Limits().given}, 1)
+
+
+async def test_one_run_leaves_nothing_to_the_next():
+    """Each has its own globals, also in the one process that there is."""
+    async with Sandbox(1) as sandbox:
+        await sandbox.run("js", "globalThis.kept = 1; Array.prototype.kept = 2", {}, 1)
+        await sandbox.run("python", "kept = 1", {}, 1)
+        assert await sandbox.run("js", "return [typeof kept, typeof [].kept]", {}, 1) == [
+            "undefined",
+            "undefined",
+        ]
+        with pytest.raises(NodeFailed, match="kept"):
+            await sandbox.run("python", "kept", {}, 1)

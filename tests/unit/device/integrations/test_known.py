@@ -1,0 +1,85 @@
+"""Which integrations there are, and that their own things are there when they are needed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from libs.common.contracts.integrations import Integration, KnownIntegrations, Manifest
+from libs.common.errors import Unavailable, UpstreamFailed
+from services.device.integrations.completing import OwnThingsOfAll
+from services.device.integrations.known import IntegrationsOverRpc
+
+
+def one(name: str, *, alive: bool = True, **fields: Any) -> Integration:
+    return Integration(Manifest(id=name, name=name, **fields), alive)
+
+
+class FakeRpc:
+    """Answers as `management` does, and counts."""
+
+    def __init__(self, *integrations: Integration) -> None:
+        self.integrations = list(integrations)
+        self.asked = 0
+
+    async def call(self, subject: str, request: Any, answer: Any) -> KnownIntegrations:
+        self.asked += 1
+        return KnownIntegrations(list(self.integrations))
+
+
+class Known:
+    """Knows what it is told."""
+
+    def __init__(self, *integrations: Integration) -> None:
+        self.integrations: list[Integration] | None = list(integrations)
+
+    async def expecting(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
+        if self.integrations is None:
+            raise Unavailable("management is away")
+        return {found.manifest.id: found for found in self.integrations}
+
+
+class Things:
+    """Remembers what it is to make."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str]] = []
+
+    async def ensure(self, tenant: str, manifest: Manifest) -> dict[str, Any]:
+        if manifest.tsl == {"broken": True}:
+            raise UpstreamFailed("broken")
+        self.made.append((tenant, manifest.id))
+        return {}
+
+
+async def test_who_is_not_there_is_asked_for_again() -> None:
+    """An answer holds for two seconds, but not for one that may have come this moment."""
+    rpc = FakeRpc(one("a"), one("silent", alive=False))
+    known = IntegrationsOverRpc(rpc)  # type: ignore[arg-type]
+    assert await known.find("a") == await known.find("a")
+    assert rpc.asked == 1
+    assert await known.find("new") is None
+    rpc.integrations = [one("a"), one("new"), one("silent")]
+    assert (await known.find("new"), rpc.asked) == (one("new"), 3)
+    assert (await known.find("silent"), rpc.asked) == (one("silent"), 3)
+
+
+async def test_own_things_are_made_once_and_with_each_manifest() -> None:
+    """In every tenant that looks; never those of integrations that are hidden or silent."""
+    known, things = Known(one("a"), one("b", hidden=True), one("c", alive=False)), Things()
+    own = OwnThingsOfAll(known, things)
+    for tenant in ("t", "t", "u"):
+        await own.complete(tenant)
+    assert things.made == [("t", "a"), ("u", "a")]
+    known.integrations = [one("a", version="2"), one("d")]
+    await own.complete("t")
+    assert things.made[2:] == [("t", "a"), ("t", "d")]
+
+
+async def test_what_fails_leaves_the_others() -> None:
+    """A broken TSL is one integration's matter; without `management` there is what there was."""
+    known, things = Known(one("a", tsl={"broken": True}), one("b")), Things()
+    own = OwnThingsOfAll(known, things)
+    await own.complete("t")
+    assert things.made == [("t", "b")]
+    known.integrations = None
+    await own.complete("t")
+    assert things.made == [("t", "b")]

@@ -1,0 +1,155 @@
+"""Node types that tests play, and plans of them."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from services.workflow.engine.execution import Execution
+from services.workflow.engine.limits import Limits
+from services.workflow.graph.plan import Plan, compile_design
+from services.workflow.nodes.base import (
+    Chosen,
+    Entry,
+    Group,
+    NodeContext,
+    Parameters,
+    Registry,
+    Step,
+)
+from services.workflow.runs.records import Cause, Run
+
+
+class PlayedParameters(Parameters):
+    """Which way to go, and anything."""
+
+    way: str | None = None
+    text: Any = None
+
+
+class Begin(Entry[PlayedParameters]):
+    """An entry."""
+
+    name = "begin"
+    title = description = "Begin"
+    parameters = PlayedParameters
+
+
+class Work(Step[PlayedParameters]):
+    """Does what the test says for its node, and keeps who ran with what."""
+
+    name = "work"
+    title = description = "Work"
+    group = Group.ACTION
+    parameters = PlayedParameters
+    repeatable = True
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Any]] = []
+        self.contexts: list[NodeContext] = []
+        self.does: dict[str, Callable[[NodeContext, Any], Any]] = {}
+
+    async def run(self, context: NodeContext, parameters: PlayedParameters, body: Any) -> Any:
+        """Put out `{node: True}` unless the test says otherwise."""
+        self.ran.append((context.node_id, body))
+        self.contexts.append(context)
+        if parameters.text is not None:
+            return context.resolve(parameters.text)
+        if context.node_id in self.does:
+            found = self.does[context.node_id](context, body)
+            return await found if asyncio.iscoroutine(found) else found
+        return {context.node_id: True}
+
+
+class Harm(Work):
+    """The same, and must not be done twice."""
+
+    name = "harm"
+    repeatable = False
+
+
+class Answer(Work):
+    """The same, and is what the flow answers."""
+
+    name = "answer"
+    answers = True
+
+
+class Fork(Step[PlayedParameters]):
+    """Goes the way of its parameters."""
+
+    name = "fork"
+    title = description = "Fork"
+    group = Group.CONTROL
+    parameters = PlayedParameters
+    repeatable = True
+    forks = True
+
+    def handles(self, parameters: PlayedParameters) -> list[str]:
+        """Left and right."""
+        return ["left", "right"]
+
+    async def run(self, context: NodeContext, parameters: PlayedParameters, body: Any) -> Chosen:
+        """Choose."""
+        return Chosen(parameters.way, body)
+
+
+class Flow:
+    """A design of played nodes: `Flow("a>b b>c", fork="f")`; names tell the type."""
+
+    def __init__(self, edges: str, **parameters: dict[str, Any]) -> None:
+        self.work, self.harm, self.answer = Work(), Harm(), Answer()
+        self.registry = Registry([Begin(), self.work, self.harm, self.answer, Fork()])
+        pairs = [pair.split(">") for pair in edges.split()]
+        names = dict.fromkeys(one.partition(":")[0] for pair in pairs for one in pair)
+        self.text = json.dumps(
+            {
+                "nodes": [
+                    {
+                        "id": name,
+                        "componentName": _type(name),
+                        "data": {"nodeName": name, "parameters": parameters.get(name, {})},
+                    }
+                    for name in names
+                ],
+                "edges": [_edge(*pair) for pair in pairs],
+            }
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """Compiled."""
+        return compile_design(self.text, self.registry)
+
+    async def run(
+        self, entered: Any = None, *, seals: list[Run] | None = None, **limits: float
+    ) -> Run:
+        """Run it; `seals` takes note of what is sealed."""
+
+        async def seal(run: Run) -> None:
+            if seals is not None:
+                seals.append(run)
+
+        run = Run(
+            id=1,
+            tenant="t",
+            flow_id=2,
+            version=3,
+            cause=Cause(kind="EVENT", key="k", hops=4),
+            entered={} if entered is None else entered,
+            started_at=0,
+        )
+        await Execution(plan=self.plan, run=run, limits=Limits(**limits), seal=seal).go()
+        return run
+
+
+def _type(name: str) -> str:
+    for kind in ("begin", "fork", "harm", "answer"):
+        if name.startswith(kind):
+            return kind
+    return "work"
+
+
+def _edge(source: str, target: str) -> dict[str, Any]:
+    node, _, handle = source.partition(":")
+    return {"source": node, "target": target} | ({"sourceHandle": handle} if handle else {})

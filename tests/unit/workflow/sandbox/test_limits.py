@@ -1,0 +1,56 @@
+"""Results of code as JSON values."""
+
+import pytest
+
+from services.workflow.sandbox.limits import DEEPEST, CodeFailed, plain
+
+
+def test_json_values_stay_and_tuples_become_lists():
+    """What nodes may put out."""
+    value = {"a": [1, 2.5, True, None, "x"], "b": {"c": ()}}
+    assert plain((value,), 1000) == [{**value, "b": {"c": []}}]
+
+
+def nested(depth: int) -> list:
+    """Lists inside one another."""
+    value: list = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def billion() -> list:
+    """A small object that is huge when written down."""
+    value = ["lol"] * 10
+    for _ in range(20):
+        value = [value] * 10
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({1: 2}, "keys that are no text"),
+        ({1, 2}, "must be text"),
+        (b"x", "must be text"),
+        (object(), "must be text"),
+        (float("nan"), "not finite"),
+        (2**63, "more than 64 bits"),
+        (-(2**63) - 1, "more than 64 bits"),
+        ("x" * 1001, "too large"),
+        ({"x" * 1001: 1}, "too large"),
+        ([0] * 1001, "too large"),
+        (billion(), "too large"),
+        (nested(DEEPEST + 1), "inside one another"),
+    ],
+)
+def test_what_is_no_result_is_refused(value, reason):
+    """Other types, and what is too large or too deep, without walking all of it."""
+    with pytest.raises(CodeFailed, match=reason):
+        plain(value, 1000)
+
+
+def test_the_edges_are_inside():
+    """64 bits, and as many lists as are allowed."""
+    assert plain([2**63 - 1, -(2**63)], 100) == [2**63 - 1, -(2**63)]
+    assert plain(nested(DEEPEST), 1000) == nested(DEEPEST)

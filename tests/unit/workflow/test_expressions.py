@@ -1,0 +1,192 @@
+"""References, conditions and CEL."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
+from services.workflow.expressions.conditions import OPERATORS, ConditionFailed, holds
+from services.workflow.expressions.references import (
+    ReferenceInvalid,
+    ReferenceMissing,
+    parts_of,
+    references_in,
+    resolve,
+)
+
+OUTPUTS = {
+    "n1": {"t": 21.5, "on": True, "list": [1, {"x": "deep"}], "a.b": "dots", "it's": 1, "no": None},
+    "n2": "text",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#{properties.n1['t']}", 21.5),
+        ('#{properties.n1["t"]}', 21.5),
+        ("#{ properties.n1.t }", 21.5),
+        ("#{properties['n1']['on']}", True),
+        ("#{properties.n1['a.b']}", "dots"),
+        ("#{properties.n1['it''s']}", 1),
+        ("#{properties.n1['list'][1]['x']}", "deep"),
+        ("#{properties.n1.list[0]}", 1),
+        ("#{properties.n1['no']}", None),
+        ("#{properties.n2}", "text"),
+        ("#{properties.n1}", OUTPUTS["n1"]),
+        ("Temp is #{properties.n1['t']}.", "Temp is 21.5."),
+        ("#{properties.n1['on']}#{properties.n2}", "truetext"),
+        ("[#{properties.n1['no']}]", "[]"),
+        ("#{properties.n1['list']}!", '[1,{"x":"deep"}]!'),
+        ("plain # {x} $", "plain # {x} $"),
+        ("", ""),
+        (5, 5),
+        (None, None),
+        (["#{properties.n2}", {"k": "#{properties.n1.t}"}], ["text", {"k": 21.5}]),
+    ],
+)
+def test_a_reference_becomes_what_it_refers_to(text, expected):
+    """A pure reference keeps its type; in a text it becomes text."""
+    assert expected == resolve(text, OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("#{properties.gone['x']}", "gone"),
+        ("#{properties.n1['gone']}", "gone"),
+        ("#{properties.n1['list'][9]}", "9"),
+        ("#{properties.n2['x']}", "'x'"),
+        ("a #{properties.n1['t']['deeper']}", "deeper"),
+    ],
+)
+def test_a_reference_to_nothing_names_it(text, named):
+    """So that the error of its node says what is missing."""
+    with pytest.raises(ReferenceMissing, match=named):
+        resolve(text, OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#{",
+        "#{}",
+        "#{properties}",
+        "#{body['x']}",
+        "#{properties.n1['t'] + 1}",
+        "#{T(java.lang.Runtime).getRuntime()}",
+        "#{properties.n1['#{properties.n2}']}",
+        "#{properties.n1" + "['x']" * 100 + "}",
+        "#{properties.n1['t'}",
+    ],
+)
+def test_what_is_no_reference_is_refused(text):
+    """Only the ways to outputs are understood, nothing is evaluated."""
+    with pytest.raises(ReferenceInvalid):
+        list(references_in({"x": [text]}))
+
+
+def test_parameters_that_are_nested_too_deep_are_refused():
+    """A list in a list in a list, without end."""
+    deep: object = "x"
+    for _ in range(50):
+        deep = [deep]
+    with pytest.raises(ReferenceInvalid, match="deep"):
+        list(references_in(deep))
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    """Nothing else happens, whatever people write."""
+    try:
+        parts_of(text)
+    except ReferenceInvalid:
+        return
+
+
+CASES = [
+    ("CONTAINS", "abc", "b", True),
+    ("CONTAINS", [1, "2"], 2, True),
+    ("CONTAINS", [1, 2], "3", False),
+    ("CONTAINS", None, "x", False),
+    ("NOT_CONTAINS", "abc", "z", True),
+    ("START_WITH", "abc", "ab", True),
+    ("START_WITH", "abc", "bc", False),
+    ("END_WITH", "abc", "bc", True),
+    ("END_WITH", "abc", "ab", False),
+    ("EQ", 30, "30", True),
+    ("EQ", 30.0, "30", True),
+    ("EQ", 30, 30.0, True),
+    ("EQ", True, "true", True),
+    ("EQ", True, 1, False),
+    ("EQ", "a", "b", False),
+    ("EQ", None, None, True),
+    ("EQ", None, "", False),
+    ("EQ", [1], [1], True),
+    ("NE", "a", "b", True),
+    ("IS_EMPTY", "", None, True),
+    ("IS_EMPTY", None, None, True),
+    ("IS_EMPTY", [], None, True),
+    ("IS_EMPTY", 0, None, False),
+    ("IS_NOT_EMPTY", "x", None, True),
+    ("GT", "31", "30", True),
+    ("GT", "9", "10", False),
+    ("GT", None, 1, False),
+    ("GE", 30, "30.0", True),
+    ("LT", 0.1, "0.2", True),
+    ("LE", "1e3", 999, False),
+]
+
+
+@pytest.mark.parametrize(("operator", "left", "right", "expected"), CASES)
+def test_operators_compare_as_documented(operator, left, right, expected):
+    """Numbers as numbers, whatever they are written as; all else as text."""
+    assert expected is holds(operator, left, right)
+
+
+def test_all_twelve_operators_are_tried():
+    """No more and no less than editors have."""
+    assert {case[0] for case in CASES} == set(OPERATORS)
+    assert len(OPERATORS) == 12
+
+
+@pytest.mark.parametrize(
+    ("operator", "left", "right"),
+    [("GT", "warm", 1), ("LT", True, 1), ("LE", [1], 1), ("CONTAINS", 5, 5), ("GT", "nan", 1)],
+)
+def test_what_cannot_be_compared_is_an_error(operator, left, right):
+    """Not simply false, which would hide it."""
+    with pytest.raises(ConditionFailed):
+        holds(operator, left, right)
+
+
+def test_cel_reads_outputs_and_the_body():
+    """The variables are those of references."""
+    found = evaluate(
+        "properties.n1.t > 20.0 && body.name in ['a', 'b']",
+        {"properties": OUTPUTS, "body": {"name": "a"}},
+    )
+    assert found is True
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("a ==", "cannot be read"),
+        ("x" * 5000, "more than 2000"),
+        ("l.all(a, l.all(b, l.all(c, a > b)))", "walks over lists"),
+        ("(" * 900 + "1" + ")" * 900, "cannot be read"),
+    ],
+)
+def test_cel_that_cannot_be_taken_says_why(text, reason):
+    """Before a flow runs."""
+    with pytest.raises(CelFailed, match=reason):
+        compile_cel(text)
+
+
+@pytest.mark.parametrize("text", ["body.gone > 1", "1 / 0 > 1", "'a' > 1", "nobody"])
+def test_cel_without_a_value_is_an_error(text):
+    """The error is ours to show, not a crash."""
+    with pytest.raises(CelFailed, match="has no value"):
+        evaluate(text, {"body": {}})
