@@ -27,6 +27,7 @@ class Stack:
     directory: Path
     mongo_url: str
     nats_url: str
+    mqtt_port: int
     children: list[subprocess.Popen[bytes]]
 
     def start(self, module: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
@@ -56,11 +57,13 @@ async def stack() -> AsyncIterator[Stack]:
     """Start the servers; end everything afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
     mongo_port, nats_port = ports.choose_free(set()), ports.choose_free(set())
+    mqtt_port = ports.choose_free({mongo_port, nats_port})
     data = directory / "mongo"
     data.mkdir()
     config = directory / "nats.conf"
     config.write_text(
-        f"listen: 127.0.0.1:{nats_port}\n"
+        f"listen: 127.0.0.1:{nats_port}\nserver_name: bench\n"
+        f'mqtt {{ listen: "127.0.0.1:{mqtt_port}" }}\n'
         f'jetstream {{ store_dir: "{directory}/nats", sync_interval: "100ms" }}\n'
     )
     commands = [
@@ -75,6 +78,7 @@ async def stack() -> AsyncIterator[Stack]:
         directory,
         f"mongodb://127.0.0.1:{mongo_port}/?replicaSet=rs0&directConnection=true",
         f"nats://127.0.0.1:{nats_port}",
+        mqtt_port,
         children,
     )
     try:

@@ -30,7 +30,14 @@ pytestmark = [
     ),
 ]
 
-REPLICAS = {"auth": 1, "device": 3, "device-ingest": 1, "gateway": 1, "management": 2, "workflow": 2}
+REPLICAS = {
+    "auth": 1,
+    "device": 3,
+    "device-ingest": 1,
+    "gateway": 1,
+    "management": 2,
+    "workflow": 2,
+}
 OURS = tuple(REPLICAS)
 SCALED = [f"--scale={service}={count}" for service, count in REPLICAS.items() if count > 1]
 UP = ("up", "--build", "-d", *SCALED)

@@ -160,7 +160,7 @@ async def test_killed_replicas_lose_no_event_and_no_timer(world: World, deaths: 
     assign = node("set", "entityAssigner", exchangePayload={TARGET: value})
     text = design([listener(f"{key}.t"), assign], edge("start", "set"))
     events = await enabled(world.user, text)
-    begin, timers = int(time.time()) + 5, {}
+    begin, timers = int(time.time()) + 15, {}
     for number in range(TIMERS):
         due = begin + number * deaths * 3 // TIMERS
         text = design([timer(type="ONCE", executionEpochSecond=due)])

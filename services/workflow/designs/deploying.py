@@ -62,12 +62,14 @@ class Deploying:
         if reasons:
             raise DesignInvalid(reasons)
 
-    async def ready(self, user: Principal, flow: Flow) -> After:
+    async def ready(self, user: Principal, flow: Flow, before: Flow | None) -> After:
         """Prepare for a flow that is about to be stored; give what belongs into the transaction.
 
-        Raises `InvalidInput` with the reasons when it shall run and cannot.
+        Raises `InvalidInput` with the reasons when it shall run and cannot. Whoever changes
+        nothing of what runs (its name) need not see what it touches.
         """
-        deployed = await self._deployed(user, flow) if flow.enabled else None
+        runs_already = before is not None and before.enabled and before.design == flow.design
+        deployed = await self._deployed(None if runs_already else user, flow)
         component, parameters = self._entry(flow.design)
         saved = SavedFlow(
             tenant=flow.tenant,
@@ -103,9 +105,13 @@ class Deploying:
         for trigger in self._triggers:
             await trigger.forget(tenant, flow_id)
 
-    async def _deployed(self, user: Principal, flow: Flow) -> Deployed:
+    async def _deployed(self, user: Principal | None, flow: Flow) -> Deployed | None:
+        if not flow.enabled:
+            return None
         try:
-            plan = await self.check(user, flow.design)
+            plan = compile_design(flow.design, self._registry)
+            if user is not None:
+                await self.check_entities(user, plan)
         except DesignInvalid as error:
             raise refused(error) from error
         return Deployed(

@@ -234,7 +234,7 @@ class FlowService:
             created_at=now,
             updated_at=now,
         )
-        also = await self._deploying.ready(user, flow)
+        also = await self._deploying.ready(user, flow, None)
         await self._sharing.share(user, flow.id)
         try:
             await self._store.insert(flow, also)
@@ -265,7 +265,7 @@ class FlowService:
         return after
 
     async def _put(self, user: Principal, before: Flow, after: Flow) -> None:
-        also = await self._deploying.ready(user, after)
+        also = await self._deploying.ready(user, after, before)
         if not await self._store.replace(before, after, also):
             raise _expired(before.version)
         await self._deploying.changed(user.tenant, after.id)

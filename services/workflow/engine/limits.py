@@ -1,8 +1,8 @@
 """How much runs at a time: per flow, per tenant, and how much may wait."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from libs.common.errors import TooManyRequests
@@ -65,16 +65,21 @@ class Slots:
         """Wait until another run may wait; for who has a queue of its own."""
         await self._room.wait()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Count a run around the block, from its waiting until it is recorded."""
+        self._hold(1)
+        try:
+            yield
+        finally:
+            self._hold(-1)
+
     @asynccontextmanager
     async def taken(self, tenant: str, flow_id: int) -> AsyncIterator[None]:
         """Hold a slot of the flow and one of the tenant around the block."""
-        self._hold(1)
-        try:
-            # The flow's first: those that wait for it keep nothing from other flows.
-            async with self._flows.taken((tenant, flow_id)), self._tenants.taken(tenant):
-                yield
-        finally:
-            self._hold(-1)
+        # The flow's first: those that wait for it keep nothing from other flows.
+        async with self._flows.taken((tenant, flow_id)), self._tenants.taken(tenant):
+            yield
 
     def _hold(self, more: int) -> None:
         self._held += more

@@ -154,10 +154,11 @@ class Engine:
     ) -> None:
         """Run a plan, as if nodes had put out `outputs`, and fill in `run`; record nothing."""
         self._slots.check()
-        async with self._slots.taken(run.tenant, 0):
-            limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
-            execution = Execution(plan=plan, run=run, limits=limits, seal=_nothing, dry_run=dry_run)
-            await execution.go(outputs)
+        limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
+        execution = Execution(plan=plan, run=run, limits=limits, seal=_nothing, dry_run=dry_run)
+        with self._slots.held():
+            async with self._slots.taken(run.tenant, 0):
+                await execution.go(outputs)
 
     async def drain(self, seconds: float) -> None:
         """Give runs in hand time to end; what is left is interrupted and recovered elsewhere."""
@@ -170,11 +171,12 @@ class Engine:
 
     async def _carry_out(self, run: Run) -> None:
         try:
-            async with self._slots.taken(run.tenant, run.flow_id):
-                if run.cause.hops >= MOST_HOPS:
-                    _refuse(run, LOOPED)
-                else:
-                    await self._execute(run)
+            with self._slots.held():
+                async with self._slots.taken(run.tenant, run.flow_id):
+                    if run.cause.hops >= MOST_HOPS:
+                        _refuse(run, LOOPED)
+                    else:
+                        await self._execute(run)
                 await self._log.finish(run)
         finally:
             self._in_hand.discard(run.id)

@@ -59,8 +59,7 @@ class OutgoingMail:
             )
             await client.quit()
         finally:
-            client.close()
-            connection.close()
+            client.close()  # the connection is its own: closing that here would trip its transport
 
 
 def message_of(letter: Letter) -> EmailMessage:

@@ -150,7 +150,9 @@ async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
 async def workflow(servers, database) -> AsyncIterator[Workflow]:
     """One service with an empty database."""
     private, public = make_keys()
-    settings = settings_for(servers, public, flow_failures=3, flow_node_seconds=1.0)
+    settings = settings_for(
+        servers, public, flow_failures=3, flow_node_seconds=1.0, outgoing_networks="127.0.0.0/8"
+    )
     mongo = Mongo(servers.mongo_url, database)
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=True)
     others = await Bus.connect(servers.nats_url, name="others")

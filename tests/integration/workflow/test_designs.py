@@ -218,3 +218,18 @@ async def test_a_flow_runs_only_with_entities_that_its_author_sees(workflow):
     assert HOT in refused["data"][0]["reason"]
     workflow.grants.give(7, ResourceType.DEVICE, 55)
     await user.done("GET", f"{FLOWS}/{flow}/enable")
+
+
+async def test_whoever_renames_a_flow_need_not_see_what_it_touches(workflow):
+    """Only a change of the design, or switching it on, lets it touch entities."""
+    workflow.device.has(HOT, thing_id=55)
+    flow = (await save(workflow.admin(), enabled=True))["id"]
+    user = workflow.user(7, *AUTHOR)
+    workflow.grants.give(7, ResourceType.WORKFLOW, flow)
+
+    await user.done("PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": ""})
+    await save(user, id=flow, version=1)
+    changed = {"name": "n", "id": flow, "version": 1, "design_data": f"{alarm()} "}
+    await user.refused(400, "POST", f"{FLOWS}/design", changed, field="design_data")
+    await user.done("GET", f"{FLOWS}/{flow}/disable")
+    await user.refused(400, "GET", f"{FLOWS}/{flow}/enable", field="design_data")

@@ -24,9 +24,10 @@ class Runs:
         self.tasks = []
 
     async def _run(self, tenant, flow):
-        async with self.slots.taken(tenant, flow):
-            self.inside.append((tenant, flow))
-            await self.free.wait()
+        with self.slots.held():
+            async with self.slots.taken(tenant, flow):
+                self.inside.append((tenant, flow))
+                await self.free.wait()
 
     async def begin(self, *wanted):
         """Begin runs of flows; those that are inside."""

@@ -1,8 +1,13 @@
 """Other systems, on this machine: a web server, a mail server with and without TLS, a broker."""
 
+import asyncio
+import socket
 import ssl
+import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,8 @@ from aiohttp import web
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
+from deploy.local import ports, programs
+from services.workflow.outgoing.ports import Broker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 
 LOCAL = ("127.0.0.0/8", "::1/128")
@@ -24,18 +31,22 @@ class Web:
     asked: list[web.Request] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    heard: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """`/status/<n>`, `/to?url=`, `/large`, `/slow`, `/never`, all else an echo as JSON."""
+        """`/status/<n>`, `/to/<status>?url=`, `/circle`, `/large`, `/never`, all else an echo as JSON."""
         self.asked.append(request)
         self.bodies.append(await request.read())
         self.headers.append(dict(request.headers))
+        self.heard.put_nowait(self.bodies[-1])
         match request.path.split("/")[1:]:
             case ["status", code]:
                 return web.Response(status=int(code), text="as you wish")
             case ["to", code]:
                 headers = {"Location": request.query["url"]}
                 return web.Response(status=int(code), headers=headers)
+            case ["circle"]:
+                return web.Response(status=302, headers={"Location": "/circle"})
             case ["large"]:
                 return web.Response(body=b"x" * int(request.query["size"]))
             case ["broken"]:
@@ -87,14 +98,14 @@ class Post:
     async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:  # noqa: N802
         """Keep a mail."""
         self.letters.append(envelope)
-        self.encrypted.append(session.ssl is not None)
+        self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
         return "250 taken"
 
     def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any):
         """Let in whoever has the password."""
         assert isinstance(data, LoginPassword)
         self.logins.append(data.login)
-        return AuthResult(success=data.password == b"right password")
+        return AuthResult(success=data.password == b"right password", handled=False)
 
 
 @pytest.fixture(scope="session")
@@ -118,15 +129,74 @@ def post(encryption: str, authority: Certificate) -> Iterator[Post]:
     controller = Controller(
         handler,
         hostname="127.0.0.1",
-        port=0,
+        port=ports.choose_free(),
         ssl_context=context if encryption == "TLS" else None,
         tls_context=context if encryption == "STARTTLS" else None,
         require_starttls=encryption == "STARTTLS",
         authenticator=handler.authenticate,
-        auth_required=encryption != "NONE",
+        auth_required=encryption == "STARTTLS",
         auth_require_tls=encryption == "STARTTLS",
     )
     controller.start()
-    handler.port = controller.server.sockets[0].getsockname()[1]
+    handler.port = controller.port
     yield handler
     controller.stop()
+
+
+PASSWORD = "right password"
+CONFIG = """
+listen: "127.0.0.1:{port}"
+server_name: broker
+jetstream {{ store_dir: "{folder}" }}
+mqtt {{
+  listen: "127.0.0.1:{mqtt}"
+  authorization {{ username: flows, password: "{password}" }}
+  {tls}
+}}
+"""
+
+
+@pytest.fixture(params=["plain", "TLS"], scope="module")
+def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker]:
+    """A broker with a login."""
+    folder: Path = tmp_path_factory.mktemp("broker")
+    port = ports.choose_free()
+    mqtt = ports.choose_free({port})
+    tls = f'tls {{ cert_file: "{authority.chain}", key_file: "{authority.key}" }}'
+    config = folder / "nats.conf"
+    config.write_text(
+        CONFIG.format(
+            port=port,
+            mqtt=mqtt,
+            folder=folder,
+            password=PASSWORD,
+            tls=tls if request.param == "TLS" else "",
+        )
+    )
+    process = subprocess.Popen(
+        [programs.find(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
+    )
+    wait_for(mqtt)
+    yield Broker(
+        host="localhost",
+        port=mqtt,
+        tls=request.param == "TLS",
+        username="flows",
+        password=PASSWORD,
+    )
+    process.terminate()
+    process.wait()
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

@@ -105,13 +105,8 @@ async def test_redirects_are_followed_only_as_asked(website):
     assert (await send(url)).status == 302
     answer = await send(url, redirects=3)
     assert (answer.status, website.asked[-1].path) == (200, "/end")
-    endless = f"{website.url}/to/302?url=/to/302%3Furl=%252F"
-    assert (await send(endless, redirects=3)).status == 200
-    website.asked.clear()
-    circle = f"{website.url}/to/307?url={website.url}/status/200"
-    assert (await send(circle, redirects=1)).status == 200
-    self_loop = f"{website.url}/to/302?url=%3Furl=x"
-    assert "elsewhere more than 2 times" in await refused(self_loop, redirects=2)
+    reason = await refused(f"{website.url}/circle", redirects=2)
+    assert reason == "it leads elsewhere more than 2 times"
 
 
 async def test_a_redirect_changes_the_method_as_browsers_do(website):

@@ -3,79 +3,16 @@
 import asyncio
 import socket
 import ssl
-import subprocess
-import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import aiomqtt
 import pytest
 
-from deploy.local import ports, programs
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.outgoing.mqtt import OutgoingMqtt
 from services.workflow.outgoing.ports import Broker, Publication
 from tests.integration.workflow.outgoing.certificates import Certificate
-from tests.integration.workflow.outgoing.conftest import LOCAL
-
-PASSWORD = "right password"
-CONFIG = """
-listen: "127.0.0.1:{port}"
-server_name: broker
-jetstream {{ store_dir: "{folder}" }}
-mqtt {{
-  listen: "127.0.0.1:{mqtt}"
-  authorization {{ username: flows, password: "{password}" }}
-  {tls}
-}}
-"""
-
-
-@pytest.fixture(params=["plain", "TLS"], scope="module")
-def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker]:
-    """A broker with a login."""
-    folder: Path = tmp_path_factory.mktemp("broker")
-    port = ports.choose_free()
-    mqtt = ports.choose_free({port})
-    tls = f'tls {{ cert_file: "{authority.chain}", key_file: "{authority.key}" }}'
-    config = folder / "nats.conf"
-    config.write_text(
-        CONFIG.format(
-            port=port,
-            mqtt=mqtt,
-            folder=folder,
-            password=PASSWORD,
-            tls=tls if request.param == "TLS" else "",
-        )
-    )
-    process = subprocess.Popen(
-        [programs.find(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
-    )
-    wait_for(mqtt)
-    yield Broker(
-        host="localhost",
-        port=mqtt,
-        tls=request.param == "TLS",
-        username="flows",
-        password=PASSWORD,
-    )
-    process.terminate()
-    process.wait()
-
-
-def wait_for(port: int) -> None:
-    """Wait until somebody listens."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+from tests.integration.workflow.outgoing.conftest import LOCAL, PASSWORD
 
 
 @pytest.fixture
