@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from bench import accounts, aggregates, flows, gateway, ingest, live, platform, things
+from bench import accounts, aggregates, code_nodes, flows, gateway, ingest, live, platform, things
 from bench.table import Row
 
 
@@ -35,6 +35,7 @@ def main() -> int:
         "things": things,
         "aggregates": aggregates,
         "flows": flows,
+        "code": code_nodes,
     }
     wanted = sys.argv[1:] or list(parts)
     rows = [row for name in wanted for row in asyncio.run(parts[name].run())]

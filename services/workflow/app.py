@@ -20,7 +20,7 @@ from services.workflow.migrations import MIGRATIONS
 from services.workflow.runs.routes import ROUTES as LOG_ROUTES
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
-from services.workflow.triggers.hooks.routes import begin_flow
+from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow
 from services.workflow.wiring import Core, build_core
 
 ROUTER = Router(
@@ -50,7 +50,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 core.unbegun.run(),
                 Leader(database, "outbox", core.outbox.sweep).run(),
                 Leader(database, "recovery", core.recovery.run).run(),
-                Leader(database, "retention", core.retention.run).run(),
+                core.retention.run(),
             ),
         ):
             async with running(*core.triggers.jobs(core.engine)):
@@ -75,6 +75,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "registry": core.registry,
                 "hooks": core.triggers.hooks(core.engine),
             },
+            open_paths=OPEN_PATHS,
             lifespan=lifespan,
         )
     )

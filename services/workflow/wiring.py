@@ -106,7 +106,7 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
         engine=engine,
         recovery=Recovery(runs, replicas, engine, log.finish, (StoreError,)),
         unbegun=Unbegun(runs, replicas, engine, (StoreError,)),
-        retention=Retention(runs, settings.flow_log_days, settings.flow_log_entries),
+        retention=Retention(runs, log.grown, settings.flow_log_days, settings.flow_log_entries),
         flows=flows,
         logs=LogService(flows, runs),
         trials=TrialService(checker=deploying, runner=engine, registry=registry, next_id=run_ids),

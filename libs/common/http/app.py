@@ -42,7 +42,7 @@ class Service:
     dependencies: Mapping[str, Any] = field(default_factory=dict)
     """Collaborators by the name that handlers ask for them."""
     open_paths: frozenset[str] = frozenset()
-    """Paths that need no principal."""
+    """Paths that need no principal; one that ends with `/` stands for all below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     """Runs around the service's life."""
 

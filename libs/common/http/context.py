@@ -28,6 +28,7 @@ class RequestContext:
         self._app = app
         self._verifier = verifier
         self._open_paths = OPEN_PATHS | open_paths
+        self._open_prefixes = tuple(path for path in open_paths if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
@@ -40,7 +41,7 @@ class RequestContext:
         extra: dict[str, object] = scope  # type: ignore[assignment]
         extra[REQUEST_ID] = request_id
         value = headers.get(PRINCIPAL_HEADER.encode())
-        if value is not None or scope["path"] not in self._open_paths:
+        if value is not None or not self._is_open(scope["path"]):
             try:
                 extra[PRINCIPAL] = self._verifier.verify(value.decode("latin-1") if value else None)
             except Unauthenticated as error:
@@ -50,6 +51,9 @@ class RequestContext:
                     await _refuse(error, scope["path"], request_id, send)
                 return
         await self._traced(scope, receive, send, headers)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open_paths or path.startswith(self._open_prefixes)
 
     async def _traced(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]

@@ -77,11 +77,18 @@ class Guarded(NamedTuple):
 
 
 def guarded(app: Litestar) -> Iterator[Guarded]:
-    """All operations of a service with their guards, but for OPTIONS, which is Litestar's own."""
+    """All operations of a service with their guards, but for OPTIONS, which is Litestar's own.
+
+    By path and method: Litestar keeps the handlers of a path in a set.
+    """
+    return iter(sorted(_operations(app), key=lambda one: (one.path, one.method)))
+
+
+def _operations(app: Litestar) -> Iterator[Guarded]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for handler in route.route_handlers:
-                for method in sorted(handler.http_methods - {HttpMethod.OPTIONS}):
+                for method in handler.http_methods - {HttpMethod.OPTIONS}:
                     yield Guarded(str(method), route.path_format, _guard_of(handler))
         else:
             yield Guarded(WEBSOCKET, route.path_format, _guard_of(route.route_handler))

@@ -25,6 +25,9 @@ from services.workflow.expressions.references import (
     resolve,
 )
 
+MARGIN = 0.05
+"""Seconds that a node keeps for saying that what it asked was late."""
+
 
 class NodeFailed(Exception):
     """A node could not do its work; the text is what the log shows."""
@@ -117,8 +120,8 @@ class NodeContext:
 
     @property
     def seconds_left(self) -> float:
-        """Until the deadline, never below zero."""
-        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+        """What the node may give others, who are to be late before the node is; not below zero."""
+        return max(0.0, self.deadline - asyncio.get_running_loop().time() - MARGIN)
 
 
 class Node(ABC, Generic[P]):

@@ -44,6 +44,7 @@ class ReplicaLog:
         self._begins: Batches[Run, bool] = Batches(self._begin)
         self._seals: Batches[Run, bool] = Batches(self._seal)
         self._ends: Batches[Run, None] = Batches(self._end)
+        self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
         """Record runs that begin; give those that no replica has recorded before."""
@@ -64,11 +65,17 @@ class ReplicaLog:
         while True:
             try:
                 await self._ends.put(run)
+                self._grown.add(run.flow_id)
             except StoreError as error:
                 log.warning("run %d cannot be recorded yet: %s", run.id, error)
                 await asyncio.sleep(PAUSE)
             else:
                 return
+
+    def grown(self) -> set[int]:
+        """Flows whose logs have grown since this was asked before."""
+        found, self._grown = self._grown, set()
+        return found
 
     async def _begin(self, runs: Sequence[Run]) -> list[bool]:
         return await self._store.begin(runs, self._replica)

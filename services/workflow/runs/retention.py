@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -24,17 +25,22 @@ class Store(Protocol):
     async def forget_all(self, before: datetime) -> int:
         """Delete all runs of before a time."""
 
-    async def crowded(self, most: int) -> list[tuple[int, int]]:
-        """Flows with more than `most` runs, each with the newest of those that are too many."""
+    async def surplus(self, flow_id: int, most: int) -> int | None:
+        """The newest of the runs that a flow has beyond `most`."""
 
 
 class Retention:
-    """Deletes what is too old or too much."""
+    """Deletes what is too old or too much; each replica looks at the flows that it has run."""
 
-    def __init__(self, store: Store, days: int, most: int) -> None:
+    def __init__(
+        self, store: Store, grown: Callable[[], Iterable[int]], days: int, most: int
+    ) -> None:
+        """`grown` gives the flows whose logs have grown since it was asked before."""
         self._store = store
+        self._grown = grown
         self._age = timedelta(days=days)
         self._most = most
+        self._looked_at: set[int] = set()
 
     async def run(self) -> None:
         """Keep the bounds for ever."""
@@ -48,5 +54,10 @@ class Retention:
     async def clean(self, now: datetime) -> None:
         """Keep the bounds once."""
         await self._store.forget_all(now - self._age)
-        for flow_id, run_id in await self._store.crowded(self._most):
-            await self._store.forget(flow_id, run_id, now - FRESH)
+        self._looked_at |= set(self._grown())
+        for flow_id in sorted(self._looked_at):
+            run_id = await self._store.surplus(flow_id, self._most)
+            if run_id is None:
+                self._looked_at.discard(flow_id)
+            else:
+                await self._store.forget(flow_id, run_id, now - FRESH)

@@ -23,7 +23,6 @@ from libs.common.store.mongo import (
 )
 from services.workflow.runs.records import Cause, Run, TraceItem
 
-BY_FLOW = "flow_newest"
 _LISTED = {"trace": 0, "entered": 0}
 _traces = msgspec.json.Decoder(list[TraceItem]).decode
 
@@ -129,25 +128,18 @@ class RunStore:
         """Delete what all flows have logged before a time."""
         return int((await self._runs.delete_many(_old(before))).deleted_count)
 
-    async def crowded(self, most: int) -> list[tuple[int, int]]:
-        """Flows with more than `most` runs, each with the newest of those that are too many."""
-        pipeline = [
-            {"$group": {"_id": "$flow", "count": {"$sum": 1}}},
-            {"$match": {"count": {"$gt": most}}},
-        ]
-        found = []
-        async for group in self._runs.aggregate(pipeline, hint=BY_FLOW):
-            query = {"flow": group["_id"]}
-            rows = await self._runs.find(query, {"_id": 1}).sort("_id", -1).skip(most).to_list(1)
-            found += [(group["_id"], row["_id"]) for row in rows]
-        return found
+    async def surplus(self, flow_id: int, most: int) -> int | None:
+        """The newest of the runs that a flow has beyond `most`, None when it has no more."""
+        newest = self._runs.find({"flow": flow_id}, {"_id": 1}).sort("_id", -1)
+        rows = await newest.skip(most).to_list(1)
+        return rows[0]["_id"] if rows else None
 
 
 async def create_indexes(database: Database) -> None:
     """Make what the queries above need."""
     runs = database["runs"]
     await runs.create_index([("flow", 1), ("key", 1)], unique=True)
-    await runs.create_index([("flow", 1), ("_id", -1)], name=BY_FLOW)
+    await runs.create_index([("flow", 1), ("_id", -1)])
     await runs.create_index("startedAt")
     await runs.create_index("replica", partialFilterExpression={"status": "RUNNING"})
 

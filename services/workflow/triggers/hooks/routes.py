@@ -14,6 +14,7 @@ from services.workflow.triggers.hooks.service import HookCaller
 
 HttpRequest = Request[Any, Any, Any]
 LARGEST_BODY = 256 * 1024
+OPEN_PATHS = frozenset({"/workflow/hooks/"})
 KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that flows do not see; nor those of the gateway (`x-…`, `thingway-…`)."""
 _OURS = ("x-", "thingway-")

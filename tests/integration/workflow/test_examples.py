@@ -1,0 +1,84 @@
+"""The designs of `docs/flows.md` run, and its page tells what there is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.workflow.engine.limits import Limits
+from services.workflow.engine.runner import TEST_SECONDS
+from services.workflow.graph.design import MOST_EDGES, MOST_NODES
+from services.workflow.nodes.base import Entry
+from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
+from services.workflow.settings import WorkflowSettings
+
+PAGE = (Path(__file__).parents[3] / "docs/flows.md").read_text()
+HOT, MEAN, SERVICE = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+ONE, TWO = "direct.device.SN1.temperature", "direct.device.SN2.temperature"
+SIREN, RESULT = "direct.device.SN2.siren", "system.integration.mean"
+
+
+async def run(workflow: Any, text: str, entered: Any) -> Run:
+    """Save a design, let it run, and give the run."""
+    body = {"name": "Example", "enabled": True, "design_data": text}
+    saved = await workflow.admin().done("POST", "/workflow/flows/design", body)
+    flow = Deployed(
+        tenant="default",
+        flow_id=int(saved["id"]),
+        version=1,
+        name="Example",
+        node_id="",
+        component="",
+    )
+    found: Run = await workflow.core.engine.start(flow, entered, Cause(kind="EVENT", key="x"))
+    assert found.status == "SUCCESS", found.error
+    return found
+
+
+@pytest.mark.parametrize(("degrees", "siren"), [(30.5, True), (30, False)])
+async def test_warn_when_it_gets_hot(workflow, degrees, siren):
+    """The siren follows the temperature."""
+    await run(workflow, HOT, {ONE: degrees})
+    assert [one.exchange for one in workflow.device.updates] == [{SIREN: siren}]
+
+
+async def test_the_mean_of_two_rooms(workflow):
+    """What the code computes is written."""
+    workflow.device.has(ONE, 20)
+    workflow.device.has(TWO, 23)
+    await run(workflow, MEAN, None)
+    assert [one.exchange for one in workflow.device.updates] == [{RESULT: 21.5}]
+
+
+@pytest.mark.parametrize(
+    ("guests", "answer"),
+    [(13, {"tables": 3, "text": "It has 19.5 degrees"}), (100, {"text": "100 are too many"})],
+)
+async def test_a_service_that_answers(workflow, guests, answer):
+    """Both branches meet, and the answer is that of the output node."""
+    workflow.device.has(ONE, 19.5)
+    found = await run(workflow, SERVICE, {"guests": guests})
+    assert found.output == answer
+    assert [one.node_id for one in found.traces].count("fits") == 1
+
+
+async def test_the_page_names_every_node_type(workflow):
+    """And no other; entries are those that begin a flow."""
+    table = PAGE.partition("## Nodes")[2].partition("`GET ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+)", table, re.MULTILINE)
+    nodes = {node.name: isinstance(node, Entry) for node in workflow.core.registry}
+    assert {name: verb == "begins" for name, verb in rows} == nodes
+
+
+def test_the_limits_of_the_page_are_those_of_the_code():
+    """Numbers that stand in two places."""
+    limits, settings = Limits(), WorkflowSettings(internal_public_key="")
+    assert f"| {MOST_NODES}, {MOST_EDGES} |" in PAGE
+    assert f"| {limits.node_seconds:g} s, {limits.run_seconds:g} s, {TEST_SECONDS:g} s |" in PAGE
+    assert f"| {limits.per_flow}, {limits.per_tenant}; more wait |" in PAGE
+    assert settings.flow_node_seconds == limits.node_seconds
+    assert settings.flow_run_seconds == limits.run_seconds
+    assert f"fails {settings.flow_failures} times in a row" in PAGE
+    assert f"kept for {settings.flow_log_days} days\nand {settings.flow_log_entries:,} runs" in PAGE
+    assert MOST_HOPS == 8
