@@ -11,11 +11,9 @@ import asyncio
 import json
 import multiprocessing
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,19 +23,20 @@ from nats.aio.msg import Msg
 from paho.mqtt.enums import CallbackAPIVersion
 from pymongo import MongoClient
 
-from bench import ingest
+from bench import ingest, node_red
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, Outgoing, RpcServer
 from libs.common.bus.subjects import device_event
 from libs.common.changes import Changed, ChangedThing
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
+from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.listeners.index import ListenerIndex
 from services.workflow.triggers.listeners.service import starts_of
 
-REPORTS, ROUNDS = 3000, 3
+REPORTS, ROUNDS = 2000, 3
 RATE, SECONDS, WARM = 200, 15, 3
 """Runs in a second, how long, and how much of that is not counted."""
 FEW, MANY, EVENTS = 10, 10_000, 2000
@@ -107,6 +106,17 @@ async def _target(port: int, private_key: str) -> None:
         answer.raise_for_status()
 
 
+def _management(bus: Bus) -> RpcServer:
+    """Stands for `management`, which tells `device` of integrations every two seconds."""
+
+    async def none(_: GetIntegrations) -> KnownIntegrations:
+        return KnownIntegrations([])
+
+    rpc = RpcServer(bus, "management")
+    rpc.offer("get_integrations", GetIntegrations, none)
+    return rpc
+
+
 def _publish(port: int, topic: str, first: int, count: int) -> None:
     """Report `count` values over MQTT, as fast as they are taken."""
     client = paho.Client(CallbackAPIVersion.VERSION2)
@@ -124,10 +134,10 @@ def _publish(port: int, topic: str, first: int, count: int) -> None:
     client.loop_stop()
 
 
-async def _rate(port: int, topic: str, first: int, done: Callable[[], int]) -> float:
+async def _rate(port: int, topic: str, number: int, done: Callable[[], int]) -> float:
     """Messages per second from the first publish to the last that is `done`."""
     before = await asyncio.to_thread(done)
-    arguments = (port, topic, first, REPORTS)
+    arguments = (port, topic, number * REPORTS, REPORTS)
     publisher = multiprocessing.get_context("spawn").Process(
         target=_publish, args=arguments, daemon=True
     )
@@ -194,85 +204,22 @@ async def _ours(servers: Stack) -> tuple[list[float], list[float]]:
     await _target(device, private)
     flows = client.get_database(WORKFLOW_DATABASE)
     _prepare(flows)
+    bus = await Bus.connect(servers.nats_url, name="bench")
+    await _management(bus).start()
     await asyncio.sleep(1)  # the service follows its change stream
 
     def ended() -> int:
         return flows.runs.count_documents({"flow": FLOW, "status": {"$ne": "RUNNING"}})
 
     topic = "thing/BENCH0/up/report"
-    rates = [
-        await _rate(servers.mqtt_port, topic, number * REPORTS, ended)
-        for number in range(ROUNDS + 1)
-    ]
+    rates = [await _rate(servers.mqtt_port, topic, number, ended) for number in range(ROUNDS + 1)]
     failed = flows.runs.find_one({"status": "ERROR"})
     if failed is not None:
         raise RuntimeError(f"a run failed: {failed['error']}")
-    bus = await Bus.connect(servers.nats_url, name="bench")
     latencies = await _latencies(bus)
     await bus.drain()
     client.close()
     return rates[1:], latencies
-
-
-def _node_red_flow(port: int) -> list[dict[str, Any]]:
-    value = "payload.properties.temperature"
-    rules = [
-        {"t": "set", "p": "payload", "pt": "msg", "to": value, "tot": "msg"},
-        {"t": "set", "p": "topic", "pt": "msg", "to": "bench/out", "tot": "str"},
-    ]
-    broker = {"broker": "127.0.0.1", "port": port, "protocolVersion": "4", "autoConnect": True}
-    mqtt = {"z": "tab", "broker": "broker", "qos": "1"}
-    above = {"property": value, "rules": [{"t": "gt", "v": "0", "vt": "num"}], "outputs": 1}
-    return [
-        {"id": "tab", "type": "tab", "label": "bench"},
-        {"id": "broker", "type": "mqtt-broker", "cleansession": True, "keepalive": "60", **broker},
-        {"id": "in", "type": "mqtt in", "topic": "bench/in", "datatype": "json", **mqtt,
-         "wires": [["switch"]]},
-        {"id": "switch", "type": "switch", "z": "tab", "propertyType": "msg", **above,
-         "checkall": "true", "wires": [["change"]]},
-        {"id": "change", "type": "change", "z": "tab", "rules": rules, "wires": [["out"]]},
-        {"id": "out", "type": "mqtt out", "topic": "", "retain": "", **mqtt, "wires": []},
-    ]  # fmt: skip
-
-
-async def _theirs(servers: Stack, program: str) -> list[float]:
-    """Rates of the same rounds in Node-RED."""
-    folder: Path = servers.directory / "node-red"
-    folder.mkdir()
-    (folder / "flows.json").write_text(json.dumps(_node_red_flow(servers.mqtt_port)))
-    (folder / "settings.js").write_text(
-        "module.exports = {flowFile: 'flows.json', uiPort: 0, uiHost: '127.0.0.1',"
-        " httpAdminRoot: false, httpNodeRoot: false, logging: {console: {level: 'error'}}};"
-    )
-    arrived = 0
-
-    def count(_client: Any, _data: Any, _message: Any) -> None:
-        nonlocal arrived
-        arrived += 1
-
-    listener = paho.Client(CallbackAPIVersion.VERSION2)
-    listener.on_message = count
-    listener.connect("127.0.0.1", servers.mqtt_port)
-    listener.subscribe("bench/out", qos=1)
-    listener.loop_start()
-    command = [program, "--userDir", str(folder)]
-    servers.children.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-    probe = paho.Client(CallbackAPIVersion.VERSION2)
-    probe.connect("127.0.0.1", servers.mqtt_port)
-    probe.loop_start()
-    async with asyncio.timeout(120):
-        while not arrived:  # until it has started
-            probe.publish("bench/in", '{"properties":{"temperature":1}}', qos=1)
-            await asyncio.sleep(0.5)
-    await asyncio.sleep(2)
-    rates = [
-        await _rate(servers.mqtt_port, "bench/in", number * REPORTS, lambda: arrived)
-        for number in range(ROUNDS + 1)
-    ]
-    for client in (probe, listener):
-        client.disconnect()
-        client.loop_stop()
-    return rates[1:]
 
 
 def _cost(flows: int) -> float:
@@ -303,7 +250,7 @@ async def run() -> list[Row]:
     theirs: list[float] = []
     if program is not None:
         async with stack() as servers:
-            theirs = await _theirs(servers, program)
+            theirs = await node_red.rates(servers, program, _rate, ROUNDS)
     p50, p99 = (latencies[int(len(latencies) * part)] for part in (0.5, 0.99))
     ratio = middle(ours) / middle(theirs) if theirs else None
     few, many = _cost(FEW), _cost(MANY)

@@ -239,11 +239,12 @@ async def test_update_of_a_device_is_a_command(hall: Hall) -> None:
     }
     answer = await hall.admin.ask("POST", UPDATE, {"exchange": exchange})
     console_accepted(answer, data=False)
-    (command,) = await hall.api.commands(hall.sn, hall.secret)
-    assert (command["kind"], command["properties"]) == (
-        "SET_PROPERTIES",
-        {"reporting_interval": {"time": 30, "unit": "1"}, "led": False},
-    )
+    waiting = await hall.api.commands(hall.sn, hall.secret)
+    (command,) = (one for one in waiting if one["kind"] == "SET_PROPERTIES")
+    assert command["properties"] == {
+        "reporting_interval": {"time": 30, "unit": "1"},
+        "led": False,
+    }
     reply = {"commandId": command["commandId"], "status": "SUCCESS"}
     await hall.api.reply(hall.sn, hall.secret, reply)
     status = await hall.admin.done("GET", f"/entity/{hall.entities['led']}/status")

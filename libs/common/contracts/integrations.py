@@ -139,7 +139,8 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
 
     A property that its TSL lets people only write (`accessMode` W) is a secret: the platform
     neither stores nor shows it and says it here alone. The integration keeps it, and a refusal
-    is what people are answered.
+    is what people are answered. What comes along with a secret is stored only when the
+    integration has taken it all.
     """
 
     tenant: Tenant

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from libs.common.contracts.integrations import AddDevice, Integration, NewDevice
 from libs.common.errors import (
+    Conflict,
     Forbidden,
     InvalidInput,
     NotFound,
@@ -103,6 +104,11 @@ class DeviceAdder:
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
             raise InvalidInput(error.message, field=parameters.key("model")) from error
+        except Conflict as error:
+            for name, value in wanted.params.items():
+                if value == new.identifier:
+                    error.field = parameters.key(name)
+            raise
 
     async def _ask(self, integration: str, wanted: AddDevice, parameters: Parameters) -> NewDevice:
         try:

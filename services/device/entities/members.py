@@ -173,7 +173,7 @@ def value_type_of(spec: DataSpec) -> ValueType:
 
 def _is_whole(key: str) -> bool:
     """Whether the key of an ENUM is a number in its only spelling."""
-    return key.removeprefix("-").isdecimal() and key == str(int(key)) and len(key) < 16  # noqa: PLR2004 - below 2^53
+    return len(key) < 16 and key.removeprefix("-").isdecimal() and key == str(int(key))  # noqa: PLR2004 - below 2^53
 
 
 def attribute_of(spec: DataSpec) -> dict[str, Any]:
@@ -197,10 +197,11 @@ def shown_value(member: Member, value: Any) -> Any:
     """A stored value as its value type has it.
 
     The keys of an ENUM are stored as texts; what a device of the open product sent with
-    different types is text.
+    different types is text. What is no number, since another version of the TSL had another
+    type, stays as it is.
     """
     if member.value_type == "LONG" and isinstance(value, str):
-        return int(value)
+        return int(value) if _is_whole(value) else value
     if member.value_type == "STRING" and not isinstance(value, str):
         return msgspec.json.encode(value).decode()
     return value

@@ -19,7 +19,7 @@ from services.device.entity_values.ports import (
     Integrations,
     Replies,
 )
-from services.device.entity_values.refusals import faults_of, refused
+from services.device.entity_values.refusals import faults_of, refused, refused_by_integration
 from services.device.entity_values.schemas import CallService
 from services.device.entity_values.seen import SeenEntities
 
@@ -85,9 +85,12 @@ class EntityCaller:
         thing = one.thing
         if thing.flow is not None:
             return await self._flows.call(thing.tenant, thing.flow, inputs, principal.user_id)
-        return await self._calls.call(
-            thing.integration, thing.tenant, thing.id, one.service_id, inputs
-        )
+        try:
+            return await self._calls.call(
+                thing.integration, thing.tenant, thing.id, one.service_id, inputs
+            )
+        except InvalidInput as error:
+            raise refused_by_integration(thing, error) from error
 
     async def _drafts(self, tenant: str, wanted: list[Calling]) -> list[Draft]:
         things = await self._devices.granted(tenant, [one.thing.id for one in wanted])

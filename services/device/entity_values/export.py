@@ -20,8 +20,9 @@ from services.device.entity_values.sources import Source, Span
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000
 """Entities of one export."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that begins with one of these is a formula to spreadsheets."""
+_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+"""A cell that begins with one of these is a formula to spreadsheets, to some in full width too
+(OWASP, "CSV Injection")."""
 
 
 class Cursor(Protocol):

@@ -105,7 +105,8 @@ class EntityHistory:
                 return Aggregate() if value is None else _shown(entity, value)
             case wanted:
                 rows = await self._values.aggregate(source, span, wanted)
-                return _shown(entity, rows[0]["v"]) if rows else Aggregate()
+                value = rows[0]["v"] if rows else None
+                return Aggregate() if value is None else _shown(entity, value)
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
         """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""

@@ -35,7 +35,10 @@ def pipeline_of(source: Source, span: Span, wanted: AggregateOf) -> tuple[str, S
 
 
 def _value(source: Source, wanted: AggregateOf) -> Any:
-    """The value as it counts: the keys of an ENUM of numbers are stored as texts."""
+    """The value as it counts: the keys of an ENUM of numbers are stored as texts.
+
+    A text that is no number, of a time when the TSL had another type, does not count.
+    """
     field = f"${source.field}"
     member = source.entity.member
     if (
@@ -44,7 +47,7 @@ def _value(source: Source, wanted: AggregateOf) -> Any:
         or "enum" not in member.attribute
     ):
         return field
-    return {"$toLong": field}
+    return {"$convert": {"input": field, "to": "long", "onError": None}}
 
 
 def _fold(scan: Scan, value: Any, wanted: AggregateOf) -> Stages:

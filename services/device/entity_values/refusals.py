@@ -20,6 +20,13 @@ def refused(thing: EntityThing, above: str, faults: Iterable[Fault]) -> InvalidI
     return refuse(listed, f"exchange.{listed[0].args['entity_key']}")
 
 
+def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidInput:
+    """The same 400; the text of an integration may begin with the property at fault."""
+    name = error.message.partition(":")[0]
+    field = f"exchange.{thing.key}.{name}" if name in thing.members.by_path else "exchange"
+    return InvalidInput(error.message, field=field, code=error.code)
+
+
 def _of(thing: EntityThing, above: str, one: Fault) -> ValueFault:
     _, _, inner = one.path.partition(".")
     path = ".".join(filter(None, (above, inner)))

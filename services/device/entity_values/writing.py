@@ -14,7 +14,7 @@ from services.device.entity_values.ports import (
     IntegrationCalls,
     Speaker,
 )
-from services.device.entity_values.refusals import faults_of, refused
+from services.device.entity_values.refusals import faults_of, refused, refused_by_integration
 from services.device.entity_values.schemas import UpdateProperties
 from services.device.entity_values.seen import SeenEntities
 from services.device.things import Thing
@@ -50,17 +50,24 @@ class EntityWriter:
         wanted = writings(body.exchange, entities)
         to_devices = [one for one in wanted if one.thing.device]
         drafts = await self._drafts(principal.tenant, to_devices)
-        others = [await self._checked(one) for one in wanted if not one.thing.device]
+        others = [(one.thing, *await self._checked(one)) for one in wanted if not one.thing.device]
         if drafts:
             await self._commands.issue(principal, drafts)
-        for thing, values in others:
-            shown = _shown(thing, values)
-            if shown:
-                await self._speaker.report(thing, shown)
-            if len(shown) < len(values):
-                await self._integrations.entrust(thing.integration, thing.tenant, thing.id, values)
-            elif thing.integration != SYSTEM:
-                await self._integrations.updated(thing.integration, thing.tenant, thing.id, values)
+        for entities_of, thing, values in others:
+            try:
+                await self._set(thing, values)
+            except InvalidInput as error:
+                raise refused_by_integration(entities_of, error) from error
+
+    async def _set(self, thing: Thing, values: dict[str, Any]) -> None:
+        shown = _shown(thing, values)
+        about = (thing.integration, thing.tenant, thing.id, values)
+        if len(shown) < len(values):  # first, so that a refusal leaves what was in force
+            await self._integrations.entrust(*about)
+        if shown:
+            await self._speaker.report(thing, shown)
+        if len(shown) == len(values) and thing.integration != SYSTEM:
+            await self._integrations.updated(*about)
 
     async def _drafts(self, tenant: str, wanted: list[Writing]) -> list[Draft]:
         things = await self._devices.granted(tenant, [one.thing.id for one in wanted])

@@ -4,10 +4,10 @@ from typing import Protocol
 
 import msgspec
 
+from services.workflow.designs.collaborators import AfterWrite
 from services.workflow.designs.deploying import Deploying
 from services.workflow.designs.model import Flow
 from services.workflow.designs.ports import Session
-from services.workflow.designs.service import AfterWrite
 
 
 class Store(Protocol):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,7 @@ from libs.common.errors import Conflict, Forbidden, InvalidInput, MalformedReque
 from libs.common.http.console import Page, id_of, ids_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import Grants
+from services.workflow.designs.collaborators import Logs, People, Sharing, Store
 from services.workflow.designs.deploying import Deploying
 from services.workflow.designs.model import Flow
 from services.workflow.designs.normal import openable, storable
@@ -32,70 +32,6 @@ COLUMNS = {
     "updated_at": "updatedAt",
 }
 """What a search can be sorted by."""
-
-AfterWrite = Callable[[Session], Awaitable[None]]
-
-
-class Store(Protocol):
-    """Where flows are kept."""
-
-    async def insert(self, flow: Flow, also: AfterWrite) -> None:
-        """Add a flow, and do `also` in the same transaction."""
-
-    async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
-        """Set a flow that is still as `before`; False when it is not."""
-
-    async def get(self, tenant: str, flow_id: int) -> Flow | None:
-        """One flow."""
-
-    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
-        """A version of its design."""
-
-    async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
-        """Delete flows."""
-
-    async def search(
-        self,
-        tenant: str,
-        *,
-        ids: Sequence[int] | None,
-        name: str,
-        enabled: bool | None,
-        order: list[tuple[str, int]],
-        skip: int,
-        limit: int,
-    ) -> tuple[list[Flow], int]:
-        """One page, and how many there are."""
-
-    async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
-        """Those of `ids` that there are."""
-
-
-class Sharing(Protocol):
-    """The grants, as far as they are needed here."""
-
-    async def of(self, principal: Principal) -> Grants:
-        """What a user sees."""
-
-    async def share(self, principal: Principal, flow_id: int) -> None:
-        """Grant a flow to the roles of its creator."""
-
-    async def forget(self, tenant: str, ids: Sequence[int]) -> None:
-        """Drop the grants of flows that are gone."""
-
-
-class People(Protocol):
-    """Knows users."""
-
-    async def nicknames(self, tenant: str, ids: Sequence[int]) -> Mapping[int, str]:
-        """Nicknames by user id; who is unknown is missing."""
-
-
-class Logs(Protocol):
-    """The logs of flows."""
-
-    async def remove(self, tenant: str, flow_ids: Sequence[int]) -> None:
-        """Delete all that flows have logged."""
 
 
 class FlowService:

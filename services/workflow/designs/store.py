@@ -4,16 +4,14 @@
 with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`, older ones.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.http.console import containing
 from libs.common.store.mongo import Database, Mongo, Session
+from services.workflow.designs.collaborators import AfterWrite
 from services.workflow.designs.model import Flow
-
-AfterWrite = Callable[[Session], Awaitable[None]]
-"""What else belongs into the transaction of a write."""
 
 _WITHOUT_DESIGN = {"design": 0}
 

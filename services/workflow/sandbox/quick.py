@@ -32,22 +32,26 @@ class Quick:
             self._begin(request.decode())
             while (found := self._outcome()) is None:
                 if time.monotonic() > until:
-                    return b"Etook too long"
+                    return _failure("took too long")
                 if not self._context.execute_pending_job():
-                    return b"Ethe promise that it returned is never fulfilled"
+                    return _failure("the promise that it returned is never fulfilled")
         except quickjs.JSException as error:
             return _reason(error)
         except MemoryError:
-            return b"Eneeds too much memory"
+            return _failure("needs too much memory")
         answer = str(found).encode(errors="replace")
-        return answer if len(answer) <= self._output else b"Eits result is too large"
+        return answer if len(answer) <= self._output else _failure("its result is too large")
 
 
 def _reason(error: Exception) -> bytes:
     """What QuickJS itself says; the code's own errors are told by the prelude."""
     text = str(error).partition("\n")[0]
     if "interrupted" in text:
-        return b"Etook too long"
+        return _failure("took too long")
     if "out of memory" in text or text == "null":
-        return b"Eneeds too much memory"
+        return _failure("needs too much memory")
+    return _failure(text)
+
+
+def _failure(text: str) -> bytes:
     return b"E" + text.encode(errors="replace")

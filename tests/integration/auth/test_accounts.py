@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.contracts.users import (
+    CreateUser,
+    DescribedUsers,
+    DescribeUsers,
+    UserPassword,
+    UserRefByEmail,
+)
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.passwords.hashing import PasswordHashes
 from services.auth.sign_in.throttle import ATTEMPTS
@@ -254,6 +260,15 @@ async def test_the_operator_makes_users_and_new_passwords(auth):
     admin = await caller(auth, await signed_in(auth, "admin@example.com", reset.password))
     assert admin.super_admin
     assert (await register(auth)).status_code == 403
+
+
+async def test_services_are_told_what_people_are_called(auth):
+    """Nicknames of the tenant's users; who is unknown, or another tenant's, is left out."""
+    wanted = CreateUser(email="admin@example.com", nickname="Admin")
+    made = await auth.call("create_user", wanted, UserPassword)
+    for tenant, names in (("default", {str(made.user_id): "Admin"}), ("other", {})):
+        asked = DescribeUsers(tenant, [made.user_id, 999])
+        assert (await auth.call("describe_users", asked, DescribedUsers)).nicknames == names
 
 
 AMISS = [

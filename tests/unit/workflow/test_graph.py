@@ -191,9 +191,7 @@ def test_a_flow_of_an_entry_alone_can_run():
     assert compiled(design([trigger()])).entry.followers == ()
 
 
-@pytest.mark.parametrize(
-    "text", ["null", "5", "[]", '{"nodes": [{}]}', '{"nodes": null}', "{"]
-)
+@pytest.mark.parametrize("text", ["null", "5", "[]", '{"nodes": [{}]}', '{"nodes": null}', "{"])
 def test_what_is_no_design_is_refused(text):
     """Whatever the JSON is."""
     with pytest.raises(DesignInvalid):

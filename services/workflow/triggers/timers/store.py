@@ -45,7 +45,8 @@ class TimerStore:
             "due": due,
         }
         key = {"_id": flow.flow_id}
-        await self._timers.update_one(key, {"$set": fields}, upsert=True, session=session)
+        change = {"$set": fields, "$unset": {"claim": ""}}
+        await self._timers.update_one(key, change, upsert=True, session=session)
 
     async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
         """Drop the timer of a flow."""

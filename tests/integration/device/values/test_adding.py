@@ -52,12 +52,12 @@ async def test_adding_again_updates_the_device(world: World, lamps: Lamps):
 async def test_an_identifier_of_another_is_a_conflict(world: World, lamps: Lamps, serial: str):
     """SNs are unique on the platform: other integrations and tenants cannot take them."""
     await world.add_direct(serial)
-    await world.admin().refused(
-        409, "POST", "/device", lamp(serial), code="device_already_exists", field="integration"
-    )
+    field, code = f"param_entities.{OWN}.serial", "device_already_exists"
+    await world.admin().refused(409, "POST", "/device", lamp(serial), code=code, field=field)
     own = "direct.integration.add_device"
     body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": serial}}
-    await world.admin("other").refused(409, "POST", "/device", body)
+    field = f"param_entities.{own}.sn"
+    await world.admin("other").refused(409, "POST", "/device", body, code=code, field=field)
 
 
 @pytest.mark.parametrize(

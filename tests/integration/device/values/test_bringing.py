@@ -120,3 +120,31 @@ async def test_a_secret_for_nobody_is_an_error(world: World):
         await things(world, "vault").own_values("default")
     body = {"exchange": {"vault.integration.token": "s3cr3t"}}
     await world.admin().refused(503, "POST", "/entity/property/update", body)
+
+
+async def test_what_is_refused_with_a_secret_changes_nothing(world: World):
+    """The values beside it are in force only when the integration takes them all."""
+    vault = Lamps(manifest=VAULT)
+    async with world.hosting(vault):
+        await things(world, "vault").own_values("default")
+        exchange = {"vault.integration.url": "first", "vault.integration.token": "s3cr3t"}
+        await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
+        vault.fails = InvalidInput("is no address of ours", field="url")
+        body = {"exchange": exchange | {"vault.integration.url": "second"}}
+        await world.admin().refused(
+            400,
+            "POST",
+            "/entity/property/update",
+            body,
+            field="exchange.vault.integration.url",
+        )
+        kept = await things(world, "vault").own_values("default")
+        assert kept.properties == {"url": "first"}
+
+
+async def test_what_an_integration_refuses_is_named(world: World, lamps: Lamps):
+    """By the key of the property when the refusal names one, else by the exchange."""
+    body = {"exchange": {"lamps.integration.scan.depth": 1}}
+    for name, field in (("period", "exchange.lamps.integration.period"), ("x", "exchange")):
+        lamps.fails = InvalidInput("is not set", field=name)
+        await world.admin().refused(400, "POST", "/entity/service/call", body, field=field)

@@ -258,7 +258,7 @@ async def test_export_is_a_table_that_runs_no_formulas(world: World):
     await world.history(
         thing,
         (START, {"colour": "0", "label": "=1+1", "level": -5}),
-        (T, {"colour": "1", "label": "@x"}),
+        (T, {"colour": "1", "label": "\uff20x"}),
     )
     query = f"&ids={ids['colour']}&ids={ids['label']}&ids={ids['level']}"
     answer = await world.admin().ask(
@@ -276,10 +276,30 @@ async def test_export_is_a_table_that_runs_no_formulas(world: World):
         ["Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device"],
         ["colour", "direct.device.H-7.colour", "green", times[T], *about],
         ["colour", "direct.device.H-7.colour", "red", times[START], *about],
-        ["label", "direct.device.H-7.label", "'@x", times[T], *about],
+        ["label", "direct.device.H-7.label", "'\uff20x", times[T], *about],
         ["label", "direct.device.H-7.label", "'=1+1", times[START], *about],
         ["level", "direct.device.H-7.level", "-5", times[START], *about],
     ]
+
+
+async def test_values_from_before_a_type_changed_are_no_failure(world: World):
+    """Texts of a version in which a number was one: shown as they are, and not counted in."""
+    thing, ids = await lamp(world, "H-9")
+    await world.history(thing, (START, {"colour": "abc", "level": "old"}), (T, {"colour": "1"}))
+    admin = world.admin()
+    for name, expected in (("colour", [1, "abc"]), ("level", ["old"])):
+        found = await search(admin, ids[name])
+        assert [row["value"] for row in found] == expected
+        exported = await admin.ask("GET", f"/entity/export?ids={ids[name]}&end_timestamp={END}")
+        assert expected[-1] in exported.text
+    found = {kind: await aggregate(admin, ids["colour"], kind) for kind in ("MIN", "MAX", "SUM")}
+    assert {kind: folded["value"] for kind, folded in found.items()} == {
+        "MIN": 1,
+        "MAX": 1,
+        "SUM": 1,
+    }
+    counted = await aggregate(admin, ids["colour"], "COUNT")
+    assert {row["value"] for row in counted["count_result"]} == {1, "abc"}
 
 
 async def test_an_export_is_as_long_as_history_is(world: World):

@@ -34,25 +34,30 @@ class Web:
     heard: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """`/status/<n>`, `/to/<status>?url=`, `/circle`, `/large`, `/never`, all else an echo as JSON."""
+        """`/status/…`, `/to/…?url=`, `/circle`, `/large`, `/broken`, `/never`, or an echo."""
         self.asked.append(request)
         self.bodies.append(await request.read())
         self.headers.append(dict(request.headers))
         self.heard.put_nowait(self.bodies[-1])
         match request.path.split("/")[1:]:
             case ["status", code]:
-                return web.Response(status=int(code), text="as you wish")
+                found = web.Response(status=int(code), text="as you wish")
             case ["to", code]:
                 headers = {"Location": request.query["url"]}
-                return web.Response(status=int(code), headers=headers)
+                found = web.Response(status=int(code), headers=headers)
             case ["circle"]:
-                return web.Response(status=302, headers={"Location": "/circle"})
+                found = web.Response(status=302, headers={"Location": "/circle"})
             case ["large"]:
-                return web.Response(body=b"x" * int(request.query["size"]))
+                found = web.Response(body=b"x" * int(request.query["size"]))
             case ["broken"]:
-                return web.Response(text="{", content_type="application/json")
+                found = web.Response(text="{", content_type="application/json")
             case ["never"]:
                 return await self._never(request)
+            case _:
+                found = self._echo(request)
+        return found
+
+    def _echo(self, request: web.Request) -> web.Response:
         found = {
             "method": request.method,
             "path": request.path_qs,

@@ -7,6 +7,7 @@ import json
 import secrets
 import uuid
 from email import message_from_bytes, policy
+from itertools import pairwise
 
 import aiomqtt
 import pytest
@@ -30,7 +31,7 @@ def code(language: str = "js", text: str = CODE, **more):
 
 def chain(*nodes) -> str:
     """One node after the other."""
-    edges = [edge(one["id"], other["id"]) for one, other in zip(nodes, nodes[1:], strict=False)]
+    edges = [edge(one["id"], other["id"]) for one, other in pairwise(nodes)]
     return design(list(nodes), *edges)
 
 
@@ -336,9 +337,13 @@ async def test_a_token_that_could_be_guessed_is_refused(workflow, website):
 
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
-    [(b"{", "application/json", 400), (b"[" * 100_000, "application/json", 400), (b"x" * 262_145, "text/plain", 413)],
+    [
+        (b"{", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b"x" * 262_145, "text/plain", 413),
+    ],
     ids=["broken", "deep", "large"],
-)  # fmt: skip
+)
 async def test_what_cannot_be_read_is_refused(workflow, website, content, kind, status):
     """Broken JSON, JSON that is too deep, too much."""
     token = secrets.token_urlsafe(32)

@@ -13,9 +13,9 @@ from tests.integration.workflow.outgoing.conftest import LOCAL
 
 async def send(url: str, *, allowed=LOCAL, seconds: float = 10, **fields):
     """One request."""
+    request = HttpRequest(**{"method": "GET", **fields}, url=url)
     async with OutgoingHttp(allowed) as http:
-        return await http.send(HttpRequest(method="GET", url=url) if not fields else
-                               HttpRequest(**{"method": "GET", **fields}, url=url), seconds)  # fmt: skip
+        return await http.send(request, seconds)
 
 
 async def refused(url: str, **options) -> str:
@@ -45,10 +45,10 @@ async def test_any_status_is_an_answer(website):
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1", "172.16.9.9",
-        "192.168.0.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "[fe80::1]", "[fd00::1]",
-        "[64:ff9b::7f00:1]", "0x7f.1", "0177.0.0.1", "127.1", "127。0。0。1", "①②⑦.0.0.1",
-        "localhost.", "LOCALHOST", "2130706433",
+        "127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "10.0.0.1",
+        "172.16.9.9", "192.168.0.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "[fe80::1]",
+        "[fd00::1]", "[64:ff9b::7f00:1]", "0x7f.1", "0177.0.0.1", "127.1", "127。0。0。1",
+        "①②⑦.0.0.1", "localhost.", "LOCALHOST", "2130706433",
     ],
 )  # fmt: skip
 async def test_addresses_that_are_not_public_are_refused(website, host):

@@ -60,7 +60,7 @@ async def test_a_certificate_for_another_name_ends_it(mqtt, broker):
     if not broker.tls:
         await mqtt.publish(other, Publication(topic="a", payload=b""), 10)
         return
-    with pytest.raises(NodeFailed, match="certificate|match"):
+    with pytest.raises(NodeFailed, match="certificate"):
         await mqtt.publish(other, Publication(topic="a", payload=b""), 10)
 
 
@@ -77,5 +77,5 @@ async def test_nobody_there_is_a_reason(mqtt):
         await mqtt.publish(Broker(host="127.0.0.1", port=1, tls=False), publication, 10)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(NodeFailed, match="127.0.0.1"):
+        with pytest.raises(NodeFailed, match="did not"):
             await mqtt.publish(Broker(host="127.0.0.1", port=port, tls=False), publication, 1)

@@ -29,7 +29,7 @@ VALUES = {
         ("js", "return '" + "x" * 100_000 + "' + a", "x" * 100_000 + "2"),
         ("python", "a + b", 5),
         ("python", "c = a + b\nreturn c", 5),
-        ("python", "def main():\n    return {'sum': a + b, 'both': (a, b)}\n", {"sum": 5, "both": [2, 3]}),
+        ("python", "def main():\n  return {'s': a + b, 'two': (a, b)}\n", {"s": 5, "two": [2, 3]}),
         ("python", "def main():\n  return a\nmain()", 2),
         ("python", "import json\njson.loads('[1]')", [1]),
         ("python", "x = 1", None),

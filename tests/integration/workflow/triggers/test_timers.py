@@ -55,6 +55,21 @@ async def test_a_claim_that_nobody_comes_back_to_is_taken_over(workflow: Workflo
     assert run["startedAt"].timestamp() * 1000 >= now + 1500
 
 
+async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflow):
+    """A replica has claimed what was due before; the new time is due to all."""
+    timers = workflow.core.mongo.database["timers"]
+    text = design([timer(type="INTERVAL", intervalTimeUnit="HOURS", intervalTime=1)])
+    flow_id = await enabled(workflow.admin(), text)
+    due = int(time.time()) + 3
+    claim = {"by": "slow", "until": (due + 3600) * 1000}
+    await timers.update_one({"_id": flow_id}, {"$set": {"claim": claim}})
+    text = design([timer(type="ONCE", executionEpochSecond=due)])
+    body = {"id": str(flow_id), "version": 1, "name": "Flow", "enabled": True}
+    await workflow.admin().done("POST", f"{FLOWS}/design", body | {"design_data": text})
+    (run,) = await ended(workflow.core, [flow_id], 1)
+    assert run["key"] == f"t-{due * 1000}"
+
+
 async def test_a_timer_ends_with_its_flow(workflow: Workflow):
     """Disabled or deleted it is gone; a draft has none."""
     admin, timers = workflow.admin(), workflow.core.mongo.database["timers"]

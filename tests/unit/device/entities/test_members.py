@@ -153,3 +153,12 @@ def test_an_enum_shows_a_number_where_its_keys_are_numbers():
     member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
     assert shown_value(member, "-1") == -1
     assert shown_value(member, 5) == 5
+
+
+@pytest.mark.parametrize(
+    "stored", ["abc", "", "01", "1.5", "²", pytest.param("9" * 5000, id="long")]
+)
+def test_a_text_from_before_a_type_changed_stays_one(stored):
+    """Another version of the TSL may have had a text where this one has a number."""
+    member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
+    assert shown_value(member, stored) == stored

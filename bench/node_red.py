@@ -1,0 +1,77 @@
+"""Node-RED running in → switch → change → out, fed over MQTT."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from bench.stack import Stack
+
+Rate = Callable[[int, str, int, Callable[[], int]], Awaitable[float]]
+"""Messages per second, given port, topic, number of the round, and how many are done."""
+
+
+def _flow(port: int) -> list[dict[str, Any]]:
+    value = "payload.properties.temperature"
+    rules = [
+        {"t": "set", "p": "payload", "pt": "msg", "to": value, "tot": "msg"},
+        {"t": "set", "p": "topic", "pt": "msg", "to": "bench/out", "tot": "str"},
+    ]
+    broker = {"broker": "127.0.0.1", "port": port, "protocolVersion": "4", "autoConnect": True}
+    mqtt = {"z": "tab", "broker": "broker", "qos": "1"}
+    above = {"property": value, "rules": [{"t": "gt", "v": "0", "vt": "num"}], "outputs": 1}
+    return [
+        {"id": "tab", "type": "tab", "label": "bench"},
+        {"id": "broker", "type": "mqtt-broker", "cleansession": True, "keepalive": "60", **broker},
+        {"id": "in", "type": "mqtt in", "topic": "bench/in", "datatype": "json", **mqtt,
+         "wires": [["switch"]]},
+        {"id": "switch", "type": "switch", "z": "tab", "propertyType": "msg", **above,
+         "checkall": "true", "wires": [["change"]]},
+        {"id": "change", "type": "change", "z": "tab", "rules": rules, "wires": [["out"]]},
+        {"id": "out", "type": "mqtt out", "topic": "", "retain": "", **mqtt, "wires": []},
+    ]  # fmt: skip
+
+
+async def rates(servers: Stack, program: str, rate: Rate, rounds: int) -> list[float]:
+    """Messages per second that go through, in rounds after one that is not counted."""
+    folder: Path = servers.directory / "node-red"
+    folder.mkdir()
+    (folder / "flows.json").write_text(json.dumps(_flow(servers.mqtt_port)))
+    (folder / "settings.js").write_text(
+        "module.exports = {flowFile: 'flows.json', uiPort: 0, uiHost: '127.0.0.1',"
+        " httpAdminRoot: false, httpNodeRoot: false, logging: {console: {level: 'error'}}};"
+    )
+    arrived = 0
+
+    def count(_client: Any, _data: Any, _message: Any) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    listener = paho.Client(CallbackAPIVersion.VERSION2)
+    listener.on_message = count
+    listener.connect("127.0.0.1", servers.mqtt_port)
+    listener.subscribe("bench/out", qos=1)
+    listener.loop_start()
+    command = [program, "--userDir", str(folder)]
+    servers.children.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+    probe = paho.Client(CallbackAPIVersion.VERSION2)
+    probe.connect("127.0.0.1", servers.mqtt_port)
+    probe.loop_start()
+    async with asyncio.timeout(120):
+        while not arrived:  # until it has started
+            probe.publish("bench/in", '{"properties":{"temperature":1}}', qos=1)
+            await asyncio.sleep(0.5)
+    await asyncio.sleep(2)
+    found = [
+        await rate(servers.mqtt_port, "bench/in", number, lambda: arrived)
+        for number in range(rounds + 1)
+    ]
+    for client in (probe, listener):
+        client.disconnect()
+        client.loop_stop()
+    return found[1:]
