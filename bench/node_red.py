@@ -23,16 +23,17 @@ def _flow(port: int) -> list[dict[str, Any]]:
         {"t": "set", "p": "topic", "pt": "msg", "to": "bench/out", "tot": "str"},
     ]
     broker = {"broker": "127.0.0.1", "port": port, "protocolVersion": "4", "autoConnect": True}
-    mqtt = {"z": "tab", "broker": "broker", "qos": "1"}
+    place = {"z": "tab", "x": 1, "y": 1}  # a node without one would be taken for settings
+    mqtt = {**place, "broker": "broker", "qos": "1"}
     above = {"property": value, "rules": [{"t": "gt", "v": "0", "vt": "num"}], "outputs": 1}
     return [
         {"id": "tab", "type": "tab", "label": "bench"},
         {"id": "broker", "type": "mqtt-broker", "cleansession": True, "keepalive": "60", **broker},
         {"id": "in", "type": "mqtt in", "topic": "bench/in", "datatype": "json", **mqtt,
          "wires": [["switch"]]},
-        {"id": "switch", "type": "switch", "z": "tab", "propertyType": "msg", **above,
+        {"id": "switch", "type": "switch", **place, "propertyType": "msg", **above,
          "checkall": "true", "wires": [["change"]]},
-        {"id": "change", "type": "change", "z": "tab", "rules": rules, "wires": [["out"]]},
+        {"id": "change", "type": "change", **place, "rules": rules, "wires": [["out"]]},
         {"id": "out", "type": "mqtt out", "topic": "", "retain": "", **mqtt, "wires": []},
     ]  # fmt: skip
 

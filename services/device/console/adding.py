@@ -107,7 +107,8 @@ class DeviceAdder:
         except Conflict as error:
             for name, value in wanted.params.items():
                 if value == new.identifier:
-                    error.field = parameters.key(name)
+                    text = error.message.removeprefix(f"{FIELD}: ")
+                    raise Conflict(text, field=parameters.key(name), code=error.code) from error
             raise
 
     async def _ask(self, integration: str, wanted: AddDevice, parameters: Parameters) -> NewDevice:
