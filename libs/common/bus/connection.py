@@ -75,7 +75,7 @@ class Bus:
                             servers=url.split(","),
                             name=name,
                             max_reconnect_attempts=-1,
-                            reconnect_time_wait=0,
+                            reconnect_time_wait=RETRY_PAUSE,
                             connect_timeout=3,
                             ping_interval=10,
                             max_outstanding_pings=2,

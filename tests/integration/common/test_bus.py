@@ -1,6 +1,7 @@
 """Publishing, atomic batches, the outbox and rpc, on a real NATS."""
 
 import asyncio
+import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
 
+from deploy.local import ports, programs
 from libs.common.bus import (
     EVENTS,
     Bus,
@@ -30,7 +32,7 @@ from libs.common.errors import (
     UpstreamFailed,
 )
 from libs.common.store.mongo import Mongo, Session, StoreUnavailable
-from tests.servers import Servers
+from tests.servers import Servers, _wait_for_nats
 
 
 def events(*numbers: int, prefix: str = "") -> list[Outgoing]:
@@ -307,3 +309,25 @@ async def test_nobody_there_is_unavailable_at_once(rpc: RpcClient):
     async with asyncio.timeout(2):
         with pytest.raises(Unavailable):
             await rpc.call("rpc.test.nothing", Ask("x"), Answer)
+
+
+async def test_a_wrong_login_ends_and_does_not_storm(tmp_path):
+    """Who may not come in is told so when the wait is over, after a few attempts a second."""
+    port = ports.choose_free(set())
+    config = tmp_path / "nats.conf"
+    config.write_text(f"listen: 127.0.0.1:{port}\nauthorization {{ user: a, password: b }}\n")
+    log = tmp_path / "nats.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [programs.find(programs.NATS).path, "-c", config], stdout=output, stderr=output
+        )
+    try:
+        _wait_for_nats(port)
+        with pytest.raises(TimeoutError):
+            await Bus.connect(
+                f"nats://127.0.0.1:{port}", user="a", password="wrong", name="x", wait=1.0
+            )
+        assert 1 <= log.read_text().count("authentication error") <= 10
+    finally:
+        server.terminate()
+        server.wait()
