@@ -217,7 +217,7 @@ async def settled(platform: Platform) -> dict[str, int]:
         await asyncio.sleep(1.2)
         return None
 
-    return await until(same_twice, 60) or {}
+    return await until(same_twice, 240) or {}
 
 
 def _attempt(properties: dict[str, int]) -> Attempt:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from nats.js.errors import NotFoundError
 
 from libs.common.bus.hops import HOPS
 from libs.common.contracts.entities import (
@@ -73,7 +74,10 @@ async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
 
     async def told() -> bool:
         subject = f"event.default.device.{thing}.reported"
-        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        try:
+            event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        except NotFoundError:
+            return False
         return bool((event.headers or {}).get(HOPS) == "2")
 
     await world.until(told)
