@@ -62,9 +62,10 @@ class Bus:
         With `streams`, create the streams that are missing. Replies come to an inbox
         that only this user may read.
         """
-        options: dict[str, Any] = {"user": user, "password": password} if user else {}
+        options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
-            options["inbox_prefix"] = f"_INBOX.{user}".encode()
+            inboxes = f"_INBOX.{user}".encode()
+            options |= {"user": user, "password": password, "inbox_prefix": inboxes}
         client = Client()
         deadline = asyncio.get_running_loop().time() + wait
         while True:
@@ -75,7 +76,6 @@ class Bus:
                             servers=url.split(","),
                             name=name,
                             max_reconnect_attempts=-1,
-                            reconnect_time_wait=RETRY_PAUSE,
                             connect_timeout=3,
                             ping_interval=10,
                             max_outstanding_pings=2,
