@@ -58,6 +58,7 @@ class ReplyHandler:
         if found is not None and found[0].status in OPEN:
             command, _ = found
             _answer(command, reply, thing, uplink.received)
+            await self._show(command, thing, uplink)
             if await self._close(command, thing, uplink):
                 return None
             found = await self._mongo.transaction(
@@ -65,12 +66,10 @@ class ReplyHandler:
             )  # as the failed attempt saw it: a plain majority read may lag behind it
         if found is None:
             return f"commandId {command_id} is not a command of this device"
-        command, closed_by = found
+        _, closed_by = found
         if closed_by is None:
             return f"command {command_id} expired before this answer"
-        if closed_by == uplink.key:
-            await self._show(command, thing, uplink)
-        else:
+        if closed_by != uplink.key:
             await self._count_repetition(uplink)
         return None
 
@@ -100,11 +99,9 @@ class ReplyHandler:
 
         with self._ledger.page() as page:
             closed = await self._mongo.transaction(work)
-        if not closed:
-            return False
-        await self._show(command, thing, uplink)
-        await self._outbox.relay(written)
-        return True
+        if closed:
+            await self._outbox.relay(written)
+        return closed
 
     async def _provisioned(self, thing: Thing, session: Session) -> None:
         """A device that was added with a first configuration has taken one."""
@@ -124,6 +121,7 @@ class ReplyHandler:
         await history.insert_one({"_id": key, "p": command.payload["properties"]}, session=session)
 
     async def _show(self, command: Command, thing: Thing, uplink: Uplink) -> None:
+        """Who sees the command closed finds the values that the device confirmed."""
         if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
             await self._latest.apply([(thing.id, uplink.received, command.payload["properties"])])
 

@@ -68,6 +68,23 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
     assert await world.database["outbox"].count_documents({}) == 0
 
 
+async def test_who_sees_an_update_succeed_finds_its_values(world: World, sn: str, monkeypatch):
+    """The latest values are written before the command shows its SUCCESS."""
+    apply, seen = world.latest.apply, []
+
+    async def applied(reports: Any) -> None:
+        seen.append((await state(world, 5)).status)
+        await apply(reports)
+
+    monkeypatch.setattr(world.latest, "apply", applied)
+    await issue(world, command(5))
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+    assert seen[0] != "SUCCESS"
+    assert (await state(world, 5)).status == "SUCCESS"
+    assert await world.latest_of(7) == {"interval": 5}
+
+
 async def test_one_reply_in_two_processes_at_once_is_counted_once(world: World, sn: str):
     """A redelivered reply that overlaps with its first delivery closes and counts once."""
     other = world.process()
