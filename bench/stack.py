@@ -82,7 +82,8 @@ async def stack() -> AsyncIterator[Stack]:
         children,
     )
     try:
-        await mongo_server.initiate(mongo_port)
+        async with asyncio.timeout(60):
+            await mongo_server.initiate(mongo_port)
         yield running
     finally:
         for child in reversed(children):

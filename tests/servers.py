@@ -186,7 +186,8 @@ async def _serve(kind: str, directory: Path) -> None:
     redis_port = ports.choose_free({mongo_port})
     run = containers.host if kind == "containers" else _embedded
     async with run(directory, mongo_port, redis_port):
-        await mongo_server.initiate(mongo_port)
+        async with asyncio.timeout(60):
+            await mongo_server.initiate(mongo_port)
         redis_url = f"redis://127.0.0.1:{redis_port}"
         await redis_server.wait_ready(redis_url)
         mongo_url = f"mongodb://127.0.0.1:{mongo_port}/?replicaSet=rs0&directConnection=true"

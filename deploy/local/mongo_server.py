@@ -1,6 +1,7 @@
 """The embedded MongoDB: a replica set of one, with a user per service."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,13 @@ async def set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> N
     passwords. Begins again when the server is restarted meanwhile; the caller bounds the
     time.
     """
+    await _patiently(lambda: _set_up(port, admin_password, users))
+
+
+async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
-            await _set_up(port, admin_password, users)
+            await work()
         except ConnectionFailure:
             await asyncio.sleep(_PAUSE_SECONDS)
         else:
@@ -96,7 +101,7 @@ async def set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> N
 
 async def _set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> None:
     if not await _has_admin(port, admin_password):
-        await initiate(port)
+        await _initiate(port)
         async with _connect(port) as client:
             roles = [{"role": "root", "db": "admin"}]
             await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
@@ -108,7 +113,14 @@ async def _set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> 
 
 
 async def initiate(port: int) -> None:
-    """Make the server the only member of its replica set and wait until it takes writes."""
+    """Make the server the only member of its replica set and wait until it takes writes.
+
+    The caller bounds the time.
+    """
+    await _patiently(lambda: _initiate(port))
+
+
+async def _initiate(port: int) -> None:
     async with _connect(port) as client:
         if "setName" not in await client.admin.command("hello"):
             await client.admin.command("replSetInitiate", _members(port, version=1))

@@ -142,7 +142,7 @@ class Platform:
             cwd=PROJECT_ROOT,
             capture_output=True,
             check=True,
-            timeout=30,
+            timeout=120,
         )
         return json.loads(done.stdout)
 

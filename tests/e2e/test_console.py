@@ -66,7 +66,7 @@ def test_an_unknown_user_is_one_line_and_exit_code_1(platform: Platform):
         [THINGWAY, "user", "reset-password", "x@example.com", "--data", platform.directory],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
 
     assert done.returncode == 1

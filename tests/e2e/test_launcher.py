@@ -66,7 +66,7 @@ def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path):
             [THINGWAY, "up", "--data", tmp_path / "data", "--port", str(port)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
         )
     assert done.returncode == 2
     lines = (done.stdout + done.stderr).strip().splitlines()

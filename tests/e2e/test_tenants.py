@@ -57,7 +57,7 @@ async def test_a_name_that_is_taken_or_wrong_is_told(platform: Platform):
             cwd=PROJECT_ROOT,
             capture_output=True,
             check=False,
-            timeout=30,
+            timeout=120,
         )
         assert done.returncode == 1
         assert b"name" in done.stderr or b"default" in done.stderr
@@ -68,12 +68,12 @@ async def test_people_are_told_how_to_begin(platform: Platform):
     """The client with its secret, and how the first user registers."""
     name = f"t-{uuid4().hex[:8]}"
     words = [THINGWAY, "tenant", "create", name, "--data", platform.directory]
-    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
 
     told = done.stdout.decode()
     assert "client secret" in told
     assert f"TENANT_ID: {name}" in told
     assert f"{platform.base_url}/user/register" in told
     words = [THINGWAY, "tenant", "list", "--data", platform.directory]
-    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
     assert name in done.stdout.decode()

@@ -1,0 +1,21 @@
+"""The WebSocket protocol of `/websocket`: uvicorn's, which hears a faulty peer out."""
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+
+class PatientProtocol(WebSocketsSansIOProtocol):
+    """Closes after the peer, or after `close_timeout` seconds, when a frame is refused.
+
+    A connection that is closed while the peer still sends is reset, and a reset may overtake
+    the close frame that says why (RFC 6455, 7.1.1).
+    """
+
+    def handle_parser_exception(self) -> None:
+        """Say why once; whatever else arrives is dropped by the parser."""
+        if self.close_timer is not None or self.conn.close_sent is None:
+            return
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(self.close_timeout, self.transport.close)
