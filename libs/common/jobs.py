@@ -64,6 +64,30 @@ class Beside:
             log.error("%s failed", name, exc_info=task.exception())
 
 
+class Bounded:
+    """Tasks beside each other, at most `most` at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._slots = asyncio.Semaphore(most)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def begin(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin `job`, once there is a slot for it."""
+        await self._slots.acquire()
+        task = asyncio.ensure_future(job())
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def finish(self) -> None:
+        """Wait until those that are running have ended."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
+        self._slots.release()
+
+
 def _end_process(job: "asyncio.Task[None]") -> None:
     if not job.cancelled() and job.exception() is not None:
         log.critical("a job failed, the process ends", exc_info=job.exception())

@@ -27,6 +27,8 @@ LAST_MEMBER = MEMBERS - 1
 
 DIRECT = "direct"
 """The integration of devices that connect to the platform themselves."""
+GENERIC = "generic"
+"""The open product: its TSL declares nothing, its devices may report anything."""
 SYSTEM = "system"
 """The hidden integration that custom entities belong to."""
 
@@ -109,6 +111,11 @@ def split_key(key: str) -> KeyParts | None:
     if kind != _DEVICE or not identifier or not path:
         return None
     return KeyParts(integration, identifier, path)
+
+
+def is_custom(key: str) -> bool:
+    """Whether an entity key is that of a custom entity, or of a part of one."""
+    return key.startswith(f"{SYSTEM}.{_INTEGRATION}.")
 
 
 def flattened(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The wiring of `auth`, and nothing else."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -9,22 +8,21 @@ from litestar import Litestar
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.bus.nkeys import KeyPair
-from libs.common.errors import Unavailable
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.tokens import TokenWriter
-from libs.common.jobs import ended
+from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
-from libs.common.store.redis import Redis, connect_redis
+from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.auth.applications.messages import offer_applications
-from services.auth.applications.routes import ROUTES as APPLICATION_ROUTES
+from services.auth.applications.routes import ROUTER as APPLICATION_ROUTES
 from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
 from services.auth.audit.refused import RefusedSessions
@@ -108,25 +106,21 @@ def build_app(
     async def lifespan() -> AsyncIterator[None]:
         await keep_audit(mongo.database, settings.audit_retention_days)
         await permissions.tenants.ensure_default()
-        jobs = [*(leader.run() for leader in leaders), refused.run()]
-        sweeps = [asyncio.ensure_future(job) for job in jobs]
-        sweeps.append(asyncio.ensure_future(permissions.deletions.run()))
-        await rpc.start()
-        await callout.start()
-        try:
+        jobs = (leader.run() for leader in leaders)
+        async with running(*jobs, refused.run(), permissions.deletions.run()):
+            await rpc.start()
+            await callout.start()
             yield
-        finally:
             await callout.stop()
             await rpc.stop()
-            await ended(*sweeps)
-            people.hashes.close()
+        people.hashes.close()
 
     return create_app(
         Service(
             name="auth",
             title="Thingway authentication",
             routes=[
-                *APPLICATION_ROUTES,
+                APPLICATION_ROUTES,
                 search_audit,
                 issue_token,
                 *PEOPLE_ROUTES,
@@ -134,7 +128,7 @@ def build_app(
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
-            checks={"mongo": mongo.ping, "redis": _redis_check(redis), "nats": _bus_check(bus)},
+            checks={"mongo": mongo.ping, "redis": partial(check_redis, redis), "nats": bus.check},
             dependencies={
                 **people.dependencies,
                 **permissions.dependencies,
@@ -169,18 +163,3 @@ async def main() -> None:
         await redis.aclose()
         mongo.close()
         telemetry.shutdown()
-
-
-def _redis_check(redis: Redis) -> Callable[[], Awaitable[None]]:
-    async def check() -> None:
-        await redis.ping()
-
-    return check
-
-
-def _bus_check(bus: Bus) -> Callable[[], Awaitable[None]]:
-    async def check() -> None:
-        if not bus.connected:
-            raise Unavailable("NATS is not connected")
-
-    return check

@@ -20,7 +20,7 @@ from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
 from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Mongo, Session
-from services.auth.audit.schemas import Deed
+from services.auth.audit.schemas import Deed, Subject
 from services.auth.audit.store import AuditStore
 from services.auth.revocations.service import Revocation, Revoker
 from services.auth.revocations.store import RevocationStore
@@ -53,6 +53,17 @@ class Change:
     def revoke(self, kind: Kind, subject: str, generation: int) -> None:
         """End every token of a subject that is older than `generation`."""
         self.revocations.append(Revocation(kind, subject, generation))
+
+    def record_access(
+        self,
+        action: str,
+        subject: Subject,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Tell what was done, which may change what users may."""
+        self.record(Deed(action=action, subject=subject, before=before, after=after))
+        self.changes_access()
 
     def changes_access(self) -> None:
         """Let the next request of every user of the tenant be judged anew."""

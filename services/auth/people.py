@@ -19,18 +19,18 @@ from services.auth.sign_in.routes import sign_in
 from services.auth.sign_in.service import SignIn
 from services.auth.sign_in.throttle import Throttle
 from services.auth.users.account import AccountService
-from services.auth.users.account_routes import ROUTES as ACCOUNT_ROUTES
+from services.auth.users.account_routes import ROUTER as ACCOUNT_ROUTES
 from services.auth.users.directory import UserDirectory
 from services.auth.users.messages import DeviceNames, offer_users
 from services.auth.users.permissions import Permissions
-from services.auth.users.routes import ROUTES as USER_ROUTES
+from services.auth.users.routes import ROUTER as USER_ROUTES
 from services.auth.users.service import UserService
 from services.auth.users.store import UserStore
 from services.auth.users.views import HeldRoles
 
 ID_BLOCK = 10
 """Ids of users are taken rarely; a restart wastes at most this many."""
-ROUTES = (sign_in, *ACCOUNT_ROUTES, *USER_ROUTES)
+ROUTES = (sign_in, ACCOUNT_ROUTES, USER_ROUTES)
 OPEN_PATHS = frozenset({"/oauth2/token", "/user/register", "/user/status"})
 
 

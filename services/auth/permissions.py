@@ -15,16 +15,16 @@ from services.auth.grants.access import AccessService
 from services.auth.grants.listings import Listings
 from services.auth.grants.messages import consumer_of_deletions, offer_access, offer_grants
 from services.auth.grants.owners import Owners
-from services.auth.grants.routes import ROUTES as GRANT_ROUTES
+from services.auth.grants.routes import ROUTER as GRANT_ROUTES
 from services.auth.grants.service import GrantService
 from services.auth.grants.snapshot import AccessSnapshots
 from services.auth.grants.store import GrantStore
-from services.auth.menus.routes import ROUTES as MENU_ROUTES
+from services.auth.menus.routes import ROUTER as MENU_ROUTES
 from services.auth.menus.service import MenuService
 from services.auth.menus.store import MenuStore
 from services.auth.roles.members import MemberService
 from services.auth.roles.people import RolePeople
-from services.auth.roles.routes import ROUTES as ROLE_ROUTES
+from services.auth.roles.routes import ROUTER as ROLE_ROUTES
 from services.auth.roles.service import RoleService
 from services.auth.roles.store import RoleStore
 from services.auth.tenants.messages import offer_tenants
@@ -66,7 +66,7 @@ def build_permissions(
     return Permissions(
         tenants=tenants,
         deletions=consumer_of_deletions(bus, grants),
-        routes=(*ROLE_ROUTES, *MENU_ROUTES, *GRANT_ROUTES),
+        routes=(ROLE_ROUTES, MENU_ROUTES, GRANT_ROUTES),
         dependencies={
             "menus": MenuService(changes, menus, next_menu),
             "roles": roles,

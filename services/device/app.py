@@ -24,8 +24,6 @@ from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
-from services.device.entities.values import EntityValues
-from services.device.entity_rpc.wiring import entity_rpc
 from services.device.entity_values.wiring import Parts, build_values
 from services.device.history.routes import property_history
 from services.device.history.service import HistoryService
@@ -114,25 +112,15 @@ def build_app(base: Base, system: Bus) -> Litestar:
         )
     )
 
-    entities = entity_rpc(
-        base.bus,
-        console.shared.directory,
-        EntityValues(database),
-        values.dependencies["entity_writer"],
-        values.dependencies["entity_caller"],
-    )
-
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        await entities.start()
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),
             Leader(database, "presence", watch.run, life=5.0).run(),
         ):
             yield
-        await entities.stop()
         await rpc.stop()
 
     return create_app(

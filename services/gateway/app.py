@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from aiohttp import ClientSession, DummyCookieJar
 from litestar import Litestar
@@ -10,7 +11,7 @@ from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
-from libs.common.store.redis import Redis, connect_redis
+from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
@@ -19,7 +20,7 @@ from services.gateway.door import Door
 from services.gateway.limits import RateLimiter
 from services.gateway.metrics import Metrics
 from services.gateway.pages.app import Pages, create_pages
-from services.gateway.pages.readiness import Readiness, redis_check, service_check
+from services.gateway.pages.readiness import Readiness, service_check
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
@@ -60,7 +61,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             rpc.start()
             yield
 
-    checks = {"redis": redis_check(redis)} | {
+    checks = {"redis": partial(check_redis, redis)} | {
         name: service_check(session, base) for name, base in addresses.items()
     }
     gatekeeper = Gatekeeper(

@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.contracts.access import ResourceType
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import Seal
+from libs.common.identity.sharing import Sharing
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
 from libs.common.settings import load
@@ -34,13 +36,13 @@ from services.management.integrations.store import IntegrationStore
 from services.management.live.hub import Hub
 from services.management.live.keys import Subscriptions
 from services.management.live.messages import EntitiesOverRpc, RightsOverRpc, hear
+from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
 from services.management.live.state import TokenStates
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
 from services.management.settings import ManagementSettings
-from services.management.sharing import DashboardSharing
 
 ID_BLOCK = 100
 """Ids of dashboards and widgets; a restart wastes at most this many."""
@@ -54,7 +56,7 @@ def build_app(
     grants = GrantReader(rpc_client)
     dashboards = DashboardService(
         DashboardStore(mongo.database),
-        DashboardSharing(rpc_client, grants),
+        Sharing(rpc_client, grants, ResourceType.DASHBOARD),
         IdAllocator(mongo.database, "dashboards", ID_BLOCK).take,
     )
     registry = Registry(IntegrationStore(mongo.database))
@@ -122,7 +124,7 @@ async def main() -> None:
     try:
         await migrate(mongo.database, MIGRATIONS)
         app = build_app(settings, mongo, redis, bus, telemetry)
-        await serve(app, settings, websocket="websockets-sansio")
+        await serve(app, settings, websocket=PatientProtocol)
     finally:
         await bus.drain()
         await redis.aclose()

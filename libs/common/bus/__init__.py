@@ -4,7 +4,7 @@ from libs.common.bus.atomic import publish_all
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.outbox import Outbox, OutboxEntry
-from libs.common.bus.rpc import NobodyAnswers, PlainRpcServer, RpcClient, RpcServer
+from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
 from libs.common.bus.wire import acknowledge
 
@@ -19,7 +19,6 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "Outgoing",
-    "PlainRpcServer",
     "RpcClient",
     "RpcServer",
     "acknowledge",

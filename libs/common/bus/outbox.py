@@ -17,6 +17,7 @@ from typing import Any
 from bson import ObjectId
 from opentelemetry import metrics
 
+from libs.common.bus.atomic import publish_all
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
@@ -24,6 +25,8 @@ from libs.common.telemetry import inject_context
 
 log = logging.getLogger(__name__)
 
+EVENTS = "event"
+"""What subjects of `EVENTS` begin with: that stream takes many messages as one."""
 SWEEP = 2.0
 """Seconds between sweeps, and the age at which an entry counts as left behind."""
 CHUNK = 500
@@ -109,18 +112,22 @@ class Outbox:
         for entry in documents:
             groups[entry["subject"].partition(".")[0]].append(entry)
         outcomes = await asyncio.gather(
-            *map(self._publish_group, groups.values()), return_exceptions=True
+            *map(self._publish_group, groups, groups.values()), return_exceptions=True
         )
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
-    async def _publish_group(self, documents: list[dict[str, Any]]) -> None:
-        await self._bus.publish(
+    async def _publish_group(self, name: str, documents: list[dict[str, Any]]) -> None:
+        streamed = [
             Outgoing(entry["subject"], entry["payload"], str(entry["_id"]), entry["headers"])
             for entry in documents
             if entry["stream"]
-        )
+        ]
+        if name == EVENTS:
+            await publish_all(self._bus, streamed)
+        else:
+            await self._bus.publish(streamed)
         for entry in documents:
             if not entry["stream"]:
                 await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])

@@ -4,19 +4,15 @@ A service answers `rpc.{service}.{operation}` with a typed struct; an error of o
 travels as a micro service error and is raised again at the caller.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
-from nats.micro import add_service
-from nats.micro.request import Request
+from nats.micro.request import Handler, Request
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
 
 from libs.common.bus.connection import Bus
@@ -27,6 +23,7 @@ from libs.common.errors import (
     Unavailable,
     UpstreamFailed,
 )
+from libs.common.jobs import Bounded
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -36,11 +33,10 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT = 5.0
-QUEUE = "q"
-"""The queue group of nats.micro: replicas share the requests."""
+VERSION = "1.0.0"
+"""Of every service, as nats.micro tells it."""
 AT_ONCE = 64
-"""Requests that a `PlainRpcServer` has in hand; the others wait in the subscriptions."""
-
+"""Requests of an operation in hand; the others wait in the subscription."""
 
 _TOO_LARGE = "larger than a message of the bus may be"
 
@@ -50,15 +46,22 @@ class NobodyAnswers(Unavailable):
 
 
 class RpcServer:
-    """The operations that a service offers to the others."""
+    """The operations that a service offers to the others.
 
-    def __init__(self, bus: Bus, service: str, version: str = "1.0.0") -> None:
-        """`service` is the word, or the words, after `rpc.`."""
+    Requests are handled beside each other, so that a slow one keeps nobody waiting.
+    """
+
+    def __init__(self, bus: Bus, service: str, *, discovered: bool = True) -> None:
+        """`service` is the word, or the words, after `rpc.`.
+
+        Without `discovered` it does not answer `$SRV.>`, to which integrations have no right.
+        """
         self._bus = bus
         self._service = service
-        self._version = version
+        self._discovered = discovered
         self._micro: Service | None = None
         self._endpoints: list[EndpointConfig] = []
+        self._in_hand: list[Bounded] = []
 
     def offer(
         self, operation: str, request: type[Q], answer: Callable[[Q], Awaitable[Any]]
@@ -89,7 +92,8 @@ class RpcServer:
         async def handle(message: Request) -> None:
             who = message.subject.rpartition(".")[2]
             try:
-                result = await answer(who, msgspec.json.decode(message.data or b"{}", type=request))
+                decoded = msgspec.json.decode(message.data or b"{}", type=request)
+                result = msgspec.json.encode(await answer(who, decoded))
             except msgspec.DecodeError as error:
                 await message.respond_error("400", str(error))
             except (StoreUnavailable, RedisConnectionError, RedisTimeoutError) as error:
@@ -103,73 +107,42 @@ class RpcServer:
                 log.exception("rpc.%s.%s failed", self._service, operation)
                 await message.respond_error("500", "the service failed; its log says why")
             else:
-                await _respond(message, msgspec.json.encode(result))
+                await _respond(message, result)
 
-        self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=handle))
+        taking = self._beside(handle)
+        self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=taking))
+
+    def _beside(self, handle: Handler) -> Handler:
+        """Make a handler that does not wait for `handle`, as nats.micro waits for handlers."""
+        in_hand = Bounded(AT_ONCE)
+        self._in_hand.append(in_hand)
+
+        async def answer(message: Request) -> None:
+            try:
+                await handle(message)
+            except (NatsError, ValueError) as error:  # of which the last: nobody wants an answer
+                log.warning("%s: the answer could not be sent: %r", message.subject, error)
+
+        async def take(message: Request) -> None:
+            await in_hand.begin(partial(answer, message))
+
+        return take
 
     async def start(self) -> None:
         """Begin to answer."""
-        self._micro = await add_service(
-            self._bus.client,
-            ServiceConfig(
-                name=f"thingway-{self._service.replace('.', '-')}", version=self._version
-            ),
-        )
+        name = f"thingway-{self._service.replace('.', '-')}"
+        self._micro = Service(self._bus.client, ServiceConfig(name=name, version=VERSION))
+        if self._discovered:
+            await self._micro.start()
         for endpoint in self._endpoints:
             await self._micro.add_endpoint(endpoint)
 
     async def stop(self) -> None:
-        """Stop answering; requests in hand are finished."""
-        if self._micro:
-            await self._micro.stop()
-
-
-class PlainRpcServer(RpcServer):
-    """The same for a caller, without the discovery of nats.micro, which needs rights of its own.
-
-    Requests are handled beside each other, so that a slow one keeps nobody waiting.
-    """
-
-    def __init__(self, bus: Bus, service: str) -> None:
-        super().__init__(bus, service)
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._running: set[asyncio.Task[None]] = set()
-        self._subscriptions: list[Subscription] = []
-
-    async def start(self) -> None:
-        """Begin to answer."""
-        for endpoint in self._endpoints:
-            take = partial(self._take, endpoint)
-            subject = endpoint.subject or endpoint.name
-            subscribed = await self._bus.client.subscribe(subject, queue=QUEUE, cb=take)
-            self._subscriptions.append(subscribed)
-
-    async def stop(self) -> None:
         """Stop taking requests and finish those in hand."""
-        if self._bus.connected:
-            for subscription in self._subscriptions:
-                await subscription.unsubscribe()
-        self._subscriptions.clear()
-        if self._running:
-            await asyncio.wait(self._running)
-
-    async def _take(self, endpoint: EndpointConfig, message: Msg) -> None:
-        await self._slots.acquire()
-        task = asyncio.ensure_future(self._answer(endpoint, message))
-        self._running.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
-        self._slots.release()
-
-    async def _answer(self, endpoint: EndpointConfig, message: Msg) -> None:
-        if not message.reply:
-            return
-        try:
-            await endpoint.handler(Request(message))
-        except NatsError as error:
-            log.warning("%s: the answer could not be sent: %r", endpoint.subject, error)
+        if self._micro and self._bus.connected:
+            await self._micro.stop()
+        for in_hand in self._in_hand:
+            await in_hand.finish()
 
 
 class RpcClient:
@@ -194,7 +167,8 @@ class RpcClient:
             raise Unavailable(f"{subject} did not answer: {error!r}") from error
         headers = message.headers or {}
         if "Nats-Service-Error-Code" in headers:
-            raise _error(headers, message.data)
+            status = int(headers["Nats-Service-Error-Code"])
+            raise error_of(status, message.data.decode(), headers.get("Nats-Service-Error", ""))
         try:
             return msgspec.json.decode(message.data, type=answer)
         except msgspec.DecodeError as error:
@@ -210,10 +184,9 @@ async def _respond(message: Request, answer: bytes) -> None:
         )
 
 
-def _error(headers: dict[str, str], data: bytes) -> ThingwayError:
-    status = int(headers["Nats-Service-Error-Code"])
-    text = headers.get("Nats-Service-Error", "")
+def error_of(status: int, code: str, text: str) -> ThingwayError:
+    """The error that the other side has told of."""
     if status == Unavailable.status:
         return Unavailable(text)
     kind = BY_STATUS.get(status, ThingwayError)
-    return kind(text, code=data.decode() or kind.code)
+    return kind(text, code=code or kind.code)

@@ -83,6 +83,16 @@ class DeviceIdentity(msgspec.Struct, rename="camel"):
     tenant: str
 
 
+DISCONNECT = "rpc.device.disconnect"
+
+
+class Disconnect(msgspec.Struct, frozen=True):
+    """What `auth` asks of `device`: to close the live connections of a user of the bus."""
+
+    sn: str
+    """An SN, or the name of another user."""
+
+
 class Done(msgspec.Struct):
     """An answer that says only that it is done."""
 

@@ -104,8 +104,8 @@ class EntityValues(msgspec.Struct):
     values: dict[str, Any]
 
 
-class UpdateEntities(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """`update_entities`: set properties, by key; what is no writable property is passed over."""
+class EntityUpdate(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Properties to set, by key; what is no writable property is passed over."""
 
     tenant: str
     exchange: dict[str, Any]
@@ -113,10 +113,27 @@ class UpdateEntities(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of what the values lead to (`libs.common.bus.hops`)."""
 
 
-class UpdatedEntities(msgspec.Struct):
-    """Answer of `update_entities`: the keys that were set; a device's when it answers."""
+class UpdateEntities(msgspec.Struct):
+    """`update_entities`: each of them by itself, beside each other and in no order."""
 
-    keys: list[str]
+    updates: list[EntityUpdate]
+
+
+class UpdateOutcome(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What became of one update."""
+
+    keys: list[str] = []
+    """Those that were set; a device's when it answers."""
+    status: int = 0
+    """Of the error (`libs.common.errors`), 0 when there was none."""
+    code: str = ""
+    error: str = ""
+
+
+class UpdatedEntities(msgspec.Struct):
+    """Answer of `update_entities`: an outcome for each, in their order."""
+
+    outcomes: list[UpdateOutcome]
 
 
 class CallServices(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from libs.common.tsl import TslDocument, parse_document
+
 GET_INTEGRATIONS = "rpc.management.get_integrations"
 LEASE = 15.0
 """Seconds after its last announcement for which an integration counts as there."""
@@ -44,6 +46,9 @@ def announce_subject(integration: str) -> str:
     return f"rpc.management.announce_integration.{integration}"
 
 
+_NO_TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
+
+
 class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """What an integration is.
 
@@ -67,6 +72,10 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     carries_commands: bool = False
     """Whether commands to its devices go to `rpc.integration.{id}.command` instead of to
     `thing.{sn}.down.command`."""
+
+    def document(self) -> TslDocument:
+        """`tsl` as a document, an empty one without it; raise `TslInvalid`."""
+        return parse_document(self.tsl or _NO_TSL)
 
 
 class Integration(msgspec.Struct, frozen=True, rename="camel"):

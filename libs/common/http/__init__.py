@@ -2,12 +2,13 @@
 
 from libs.common.http.app import Check, Service, create_app
 from libs.common.http.documented import REFUSALS
-from libs.common.http.request import ok, principal_of, request_id_of
+from libs.common.http.request import HttpRequest, ok, principal_of, request_id_of
 from libs.common.http.server import run_service, serve
 
 __all__ = [
     "REFUSALS",
     "Check",
+    "HttpRequest",
     "Service",
     "create_app",
     "ok",

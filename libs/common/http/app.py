@@ -93,7 +93,7 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
         states = dict(
             zip(
                 service.checks,
-                await asyncio.gather(*(_state(check) for check in service.checks.values())),
+                await asyncio.gather(*(state_of(check) for check in service.checks.values())),
                 strict=True,
             )
         )
@@ -107,7 +107,8 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
     return [healthz, readyz, metrics]
 
 
-async def _state(check: Check) -> str:
+async def state_of(check: Check) -> str:
+    """`ok`, or why what is checked is not ready; it gets two seconds to say so."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
             await check()

@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
+import litestar
 import msgspec
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter
 
 from libs.common.envelope import ConsoleFailure
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.documented import SENTENCES
 from libs.common.http.request import Connection, request_id_of
-from libs.common.store.mongo import pattern_of
 
 T = TypeVar("T")
 
@@ -31,12 +32,29 @@ Id = (
 )
 """An id in a body: a decimal string, or a number (Decision 7)."""
 
+OptionalId = (
+    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
+    | Annotated[str, msgspec.Meta(pattern="^[0-9]{0,16}$")]
+    | None
+)
+"""An id in a body that may be missing or empty: what it names is new then."""
+
 Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
 
 
 def id_of(value: int | str) -> int:
     """The number of an id that was sent in either spelling."""
     return int(value)
+
+
+def name_of(text: str) -> str:
+    """A name without the blanks around it; raise `MalformedRequest` or `InvalidInput`."""
+    name = text.strip()
+    if not name:
+        raise MalformedRequest("name is empty", field="name")
+    if not name.isprintable():
+        raise InvalidInput("must not have control characters", field="name")
+    return name
 
 
 def ids_of(values: Sequence[int | str]) -> list[int]:
@@ -153,11 +171,6 @@ def answer(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) 
     return Answer(data=data, request_id=request_id_of(connection))
 
 
-def containing(text: str) -> dict[str, str]:
-    """The MongoDB condition "contains `text`", without regard to case."""
-    return {"$regex": pattern_of(text), "$options": "i"}
-
-
 def _snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower().lstrip("_")
 
@@ -171,3 +184,9 @@ CONSOLE_REFUSALS: dict[int, Any] = {
     for status, sentence in SENTENCES.items()
 }
 """The refusals that every operation of the management API documents."""
+
+get = partial(litestar.get, responses=CONSOLE_REFUSALS)
+post = partial(litestar.post, responses=CONSOLE_REFUSALS, status_code=200)
+put = partial(litestar.put, responses=CONSOLE_REFUSALS)
+delete = partial(litestar.delete, responses=CONSOLE_REFUSALS, status_code=200)
+"""Litestar's, for operations of the management API: whatever they do, a success is a 200."""

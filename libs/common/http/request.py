@@ -4,6 +4,7 @@ import os
 from typing import Any, TypeVar
 
 import msgspec
+from litestar import Request
 from litestar.connection import ASGIConnection
 
 from libs.common.envelope import Success
@@ -13,6 +14,7 @@ from libs.common.identity import Caller, Principal
 T = TypeVar("T")
 
 Connection = ASGIConnection[Any, Any, Any, Any]
+HttpRequest = Request[Any, Any, Any]
 
 REQUEST_ID_HEADER = "x-request-id"
 CLIENT_ADDRESS_HEADER = "x-real-ip"

@@ -1,13 +1,13 @@
 """Which resources a user sees: asked of `auth` once for every version, then from memory."""
 
-import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.access import GRANTS, GrantedResources, UserRef
+from libs.common.contracts.access import GRANTS, GrantedResources
 from libs.common.errors import Forbidden
+from libs.common.identity.asking import Asked
 from libs.common.identity.principal import Kind, Principal
+from libs.common.things import SYSTEM
 
 KEPT = 1000
 """Most users whose grants are kept in a process."""
@@ -46,6 +46,12 @@ class Grants:
             or integration in self.resources.integrations
         )
 
+    def thing(self, thing_id: int, integration: str, *, device: bool) -> bool:
+        """Tell whether all entities of a thing are visible; custom ones are everybody's."""
+        if device:
+            return self.device(thing_id, integration)
+        return integration == SYSTEM or self.integration(integration)
+
     def entity(self, entity_id: int) -> bool:
         """Tell whether an entity is granted by itself (its thing may grant it too)."""
         return self.everything or entity_id in self.resources.entities
@@ -67,9 +73,7 @@ class GrantReader:
     """Answers what the caller of a request sees; one per process."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._rpc = rpc
-        self._known: OrderedDict[tuple[str, str], Grants] = OrderedDict()
-        self._asking: dict[tuple[str, str, int], asyncio.Task[Grants]] = {}
+        self._asked = Asked(rpc, GRANTS, GrantedResources, KEPT)
 
     async def of(self, principal: Principal) -> Grants:
         """The grants of a user, never older than `principal.access`.
@@ -81,28 +85,4 @@ class GrantReader:
             raise Forbidden("this operation is for users")
         if principal.super_admin:
             return ALL
-        known = self._known.get((principal.tenant, principal.subject))
-        if known is not None and known.resources.version >= principal.access:
-            return known
-        return await self._ask_once(principal)
-
-    async def _ask_once(self, principal: Principal) -> Grants:
-        """Ask; requests that come meanwhile wait for the same answer."""
-        key = (principal.tenant, principal.subject, principal.access)
-        task = self._asking.get(key)
-        if task is None:
-            task = self._asking[key] = asyncio.ensure_future(self._ask(principal))
-            task.add_done_callback(lambda _: self._asking.pop(key, None))
-        return await asyncio.shield(task)
-
-    async def _ask(self, principal: Principal) -> Grants:
-        wanted = UserRef(principal.tenant, principal.user_id)
-        found = Grants(
-            everything=False, resources=await self._rpc.call(GRANTS, wanted, GrantedResources)
-        )
-        who = (principal.tenant, principal.subject)
-        self._known[who] = found
-        self._known.move_to_end(who)
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
-        return found
+        return Grants(everything=False, resources=await self._asked.about(principal))

@@ -19,6 +19,8 @@ from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Principal
 
 PRINCIPAL_HEADER = "x-thingway-principal"
+TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
+"""With a WebSocket: the SHA-256 of the token, under which its state stands in Redis."""
 LIFETIME = 30.0
 """Seconds for which a signed header is accepted."""
 REUSE = 10.0

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Self
 
-from libs.common.bus import Bus, PlainRpcServer, RpcClient
+from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.integrations import (
     ANNOUNCE_EVERY,
     Acknowledged,
@@ -31,7 +31,7 @@ class IntegrationHost:
         manifest = integration.manifest
         self._integration = integration
         self._client = RpcClient(bus)
-        self._rpc = PlainRpcServer(bus, f"integration.{manifest.id}")
+        self._rpc = RpcServer(bus, f"integration.{manifest.id}", discovered=False)
         self._rpc.offer("add_device", AddDevice, integration.add_device)
         self._rpc.offer("delete_device", DeviceRef, self._delete_device)
         self._rpc.offer("call", CallService, integration.call)

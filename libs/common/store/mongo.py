@@ -58,6 +58,11 @@ def pattern_of(text: str) -> str:
     return re.escape(text).replace("\0", r"\x00")
 
 
+def containing(text: str) -> dict[str, str]:
+    """The condition "contains `text`", without regard to case."""
+    return {"$regex": pattern_of(text), "$options": "i"}
+
+
 async def create_missing(database: Database, name: str, **options: Any) -> None:
     """Create a collection unless it is there; another process may do the same just now."""
     try:

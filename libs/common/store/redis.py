@@ -7,7 +7,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-__all__ = ["Redis", "RedisConnectionError", "RedisError", "RedisTimeoutError", "connect_redis"]
+__all__ = [
+    "Redis",
+    "RedisConnectionError",
+    "RedisError",
+    "RedisTimeoutError",
+    "check_redis",
+    "connect_redis",
+]
 
 CONNECTIONS = 64
 """Most connections of one process."""
@@ -32,3 +39,8 @@ def connect_redis(url: str) -> Redis:
         max_connections=CONNECTIONS,
     )
     return Redis.from_pool(pool)
+
+
+async def check_redis(redis: Redis) -> None:
+    """Raise `RedisError` while Redis does not answer (a readiness check)."""
+    await redis.ping()

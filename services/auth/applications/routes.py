@@ -1,13 +1,12 @@
 """`/application`: applications of the device open API, for super-admins."""
 
-from typing import Any
-
-from litestar import Request, delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.auth import ApplicationSecret
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, Page, PathId, answer, delete, get, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
 from services.auth.applications.schemas import (
@@ -20,18 +19,10 @@ from services.auth.applications.schemas import (
 )
 from services.auth.applications.service import ApplicationService
 
-HttpRequest = Request[Any, Any, Any]
 Applications = NamedDependency[ApplicationService]
 
-_SHARED: dict[str, Any] = {
-    "guards": [super_admins],
-    "responses": CONSOLE_REFUSALS,
-    "status_code": 200,
-    "tags": ["Applications"],
-}
 
-
-@post("/application", **_SHARED)
+@post()
 async def create_application(
     request: HttpRequest, applications: Applications, data: JSONBody[NewApplication]
 ) -> Answer[ShownSecret]:
@@ -39,7 +30,7 @@ async def create_application(
     return answer(request, _secret(await applications.create(caller_of(request), data)))
 
 
-@post("/application/search", **_SHARED)
+@post("/search")
 async def search_applications(
     request: HttpRequest, applications: Applications, data: JSONBody[ApplicationSearch]
 ) -> Answer[list[ShownApplication] | Page[ShownApplication]]:
@@ -48,7 +39,7 @@ async def search_applications(
     return answer(request, data.listed([application.shown for application in found], total))
 
 
-@get("/application/{application_id:str}", **_SHARED)
+@get("/{application_id:str}")
 async def get_application(
     request: HttpRequest, applications: Applications, application_id: PathId
 ) -> Answer[ShownApplication]:
@@ -56,7 +47,7 @@ async def get_application(
     return answer(request, (await applications.get(caller_of(request), application_id)).shown)
 
 
-@put("/application/{application_id:str}", **_SHARED)
+@put("/{application_id:str}")
 async def update_application(
     request: HttpRequest,
     applications: Applications,
@@ -68,7 +59,7 @@ async def update_application(
     return answer(request)
 
 
-@delete("/application/{application_id:str}", **_SHARED)
+@delete("/{application_id:str}")
 async def delete_application(
     request: HttpRequest, applications: Applications, application_id: PathId
 ) -> Answer[None]:
@@ -77,7 +68,7 @@ async def delete_application(
     return answer(request)
 
 
-@post("/application/{application_id:str}/secret", **_SHARED)
+@post("/{application_id:str}/secret")
 async def regenerate_secret(
     request: HttpRequest, applications: Applications, application_id: PathId
 ) -> Answer[ShownSecret]:
@@ -85,7 +76,7 @@ async def regenerate_secret(
     return answer(request, _secret(await applications.rotate(caller_of(request), application_id)))
 
 
-@put("/application/{application_id:str}/allowed-addresses", **_SHARED)
+@put("/{application_id:str}/allowed-addresses")
 async def set_allowed_addresses(
     request: HttpRequest,
     applications: Applications,
@@ -106,12 +97,17 @@ def _secret(made: ApplicationSecret) -> ShownSecret:
     )
 
 
-ROUTES = (
-    create_application,
-    search_applications,
-    get_application,
-    update_application,
-    delete_application,
-    regenerate_secret,
-    set_allowed_addresses,
+ROUTER = Router(
+    "/application",
+    guards=[super_admins],
+    route_handlers=[
+        create_application,
+        search_applications,
+        get_application,
+        update_application,
+        delete_application,
+        regenerate_secret,
+        set_allowed_addresses,
+    ],
+    tags=["Applications"],
 )

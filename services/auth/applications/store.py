@@ -3,8 +3,7 @@
 from typing import Any
 
 from libs.common.errors import Conflict
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, containing
 from services.auth.applications.schemas import ApplicationSearch, StoredApplication
 from services.auth.changes import Change
 

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from libs.common.contracts.events import AccountChanged
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, Session
+from libs.common.store.mongo import Database, Session, containing
 from services.auth.audit.schemas import AuditSearch, ShownActor, ShownEntry, ShownObject
 
 _FILTERS = {

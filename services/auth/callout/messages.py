@@ -1,7 +1,7 @@
 """Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, a bounded number at a time."""
 
-import asyncio
 import logging
+from functools import partial
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -9,6 +9,7 @@ from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyPair
+from libs.common.jobs import Bounded
 from services.auth.callout.jwt import (
     AuthorizationRequest,
     InvalidRequestError,
@@ -35,8 +36,7 @@ class Callout:
         self._bus = bus
         self._doorkeeper = doorkeeper
         self._key = key
-        self._slots = asyncio.Semaphore(CONCURRENCY)
-        self._running: set[asyncio.Task[None]] = set()
+        self._in_hand = Bounded(CONCURRENCY)
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -47,18 +47,10 @@ class Callout:
         """Stop taking requests and finish those in hand."""
         if self._subscription and self._bus.connected:
             await self._subscription.unsubscribe()
-        if self._running:
-            await asyncio.wait(self._running)
+        await self._in_hand.finish()
 
     async def _take(self, message: Msg) -> None:
-        await self._slots.acquire()
-        task = asyncio.ensure_future(self._answer(message))
-        self._running.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
-        self._slots.release()
+        await self._in_hand.begin(partial(self._answer, message))
 
     async def _answer(self, message: Msg) -> None:
         try:

@@ -5,21 +5,14 @@ import logging
 import msgspec
 
 from libs.common.bus import RpcClient, RpcServer
-from libs.common.contracts.auth import DeviceLogin, DeviceRef, Done
+from libs.common.contracts.auth import DISCONNECT, DeviceLogin, DeviceRef, Disconnect, Done
 from libs.common.errors import ThingwayError
 from services.auth.devices.service import DeviceService
 
 log = logging.getLogger(__name__)
 
-DISCONNECT = "rpc.device.disconnect"
 TIMEOUT = 2.0
 """Seconds that the device service gets to hang up."""
-
-
-class Disconnect(msgspec.Struct):
-    """`rpc.device.disconnect`: the bus user whose live connections are to be closed."""
-
-    sn: str
 
 
 class Disconnector:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from libs.common.contracts.access import ResourceRef, ResourceType
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.console import MAX_ID
 from services.auth.grants.schemas import Resource, SentResource
 
@@ -15,7 +15,7 @@ MAX_DIGITS = 16
 def resources_of(sent: Sequence[SentResource | ResourceRef]) -> list[Resource]:
     """The resources, each once, in the order they came; raise `InvalidInput` that names one."""
     if not sent:
-        raise InvalidInput("resources is empty", field="resources", code="parameter_syntax_error")
+        raise MalformedRequest("resources is empty", field="resources")
     found = (
         Resource(each.type, _id(each.type, each.id, f"resources[{at}].id"))
         for at, each in enumerate(sent)

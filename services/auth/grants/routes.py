@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from litestar import Request, post
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.names import DescribedDashboard
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, Page, PathId, answer, post
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
 from services.auth.grants.listings import DeviceRow, Listings
@@ -24,24 +25,14 @@ from services.auth.grants.schemas import (
     ShownResource,
 )
 from services.auth.grants.service import GrantService
+from services.auth.roles.routes import SearchBody
 from services.auth.roles.schemas import Person, Search
 
-HttpRequest = Request[Any, Any, Any]
 Grants = NamedDependency[GrantService]
 Lists = NamedDependency[Listings]
-SearchBody = JSONBody[Search | None]
-"""Lists of everything come without a body as well."""
-
-_SHARED: dict[str, Any] = {
-    "guards": [super_admins],
-    "responses": CONSOLE_REFUSALS,
-    "status_code": 200,
-    "tags": ["Roles"],
-}
-_ONE = "/user/roles/{role_id:str}"
 
 
-@post(f"{_ONE}/resources", **_SHARED)
+@post("/resources")
 async def list_resources(
     request: HttpRequest,
     grants: Grants,
@@ -55,7 +46,7 @@ async def list_resources(
     return answer(request, wanted.listed(shown, total))
 
 
-@post(f"{_ONE}/associate-resource", **_SHARED)
+@post("/associate-resource")
 async def add_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> Answer[dict[str, str]]:
@@ -64,7 +55,7 @@ async def add_resources(
     return answer(request, {})
 
 
-@post(f"{_ONE}/disassociate-resource", **_SHARED)
+@post("/disassociate-resource")
 async def remove_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> Answer[dict[str, str]]:
@@ -73,7 +64,7 @@ async def remove_resources(
     return answer(request, {})
 
 
-@post(f"{_ONE}/integrations", **_SHARED)
+@post("/integrations")
 async def list_role_integrations(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
@@ -92,7 +83,7 @@ async def list_role_integrations(
     return answer(request, wanted.cut(shown))
 
 
-@post(f"{_ONE}/undistributed-integrations", **_SHARED)
+@post("/undistributed-integrations")
 async def list_other_integrations(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[CandidateIntegration] | Page[CandidateIntegration]]:
@@ -105,7 +96,7 @@ async def list_other_integrations(
     return answer(request, wanted.cut(shown))
 
 
-@post(f"{_ONE}/devices", **_SHARED)
+@post("/devices")
 async def list_role_devices(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownDevice] | Page[ShownDevice]]:
@@ -116,7 +107,7 @@ async def list_role_devices(
     return answer(request, wanted.listed(shown, total))
 
 
-@post(f"{_ONE}/undistributed-devices", **_SHARED)
+@post("/undistributed-devices")
 async def list_other_devices(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[CandidateDevice] | Page[CandidateDevice]]:
@@ -126,7 +117,7 @@ async def list_other_devices(
     return answer(request, wanted.listed([CandidateDevice(**_device(row)) for row in rows], total))
 
 
-@post(f"{_ONE}/dashboards", **_SHARED)
+@post("/dashboards")
 async def list_role_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
@@ -136,7 +127,7 @@ async def list_role_dashboards(
     return answer(request, wanted.cut([_dashboard(each, makers) for each in found]))
 
 
-@post(f"{_ONE}/undistributed-dashboards", **_SHARED)
+@post("/undistributed-dashboards")
 async def list_other_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
@@ -175,14 +166,19 @@ def _maker(user_id: int | None, person: Person | None) -> dict[str, str | None]:
     }
 
 
-ROUTES = (
-    list_resources,
-    add_resources,
-    remove_resources,
-    list_role_integrations,
-    list_other_integrations,
-    list_role_devices,
-    list_other_devices,
-    list_role_dashboards,
-    list_other_dashboards,
+ROUTER = Router(
+    "/user/roles/{role_id:str}",
+    guards=[super_admins],
+    route_handlers=[
+        list_resources,
+        add_resources,
+        remove_resources,
+        list_role_integrations,
+        list_other_integrations,
+        list_role_devices,
+        list_other_devices,
+        list_role_dashboards,
+        list_other_dashboards,
+    ],
+    tags=["Roles"],
 )

@@ -7,11 +7,11 @@ from libs.common.contracts.access import ForgetResources, ShareWithRoles
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.audit.schemas import Deed, Subject
+from services.auth.audit.schemas import Subject
 from services.auth.changes import Change, Changes, operator
 from services.auth.grants.resources import resources_of, shown_ids
 from services.auth.grants.schemas import Resource, ResourceSearch
-from services.auth.roles.service import RoleService, listed, record
+from services.auth.roles.service import RoleService, listed
 
 MAX_GRANTS = 20_000
 """Most resources of one role. A user's grants have to fit into one message of the bus; a role
@@ -80,7 +80,7 @@ class GrantService:
                 return
             await self._bound(tenant, role_id, change)
             told = {"resources": listed(shown_ids(added))}
-            record(change, "resources_added", role, after=told)
+            change.record_access("resources_added", role.subject, after=told)
 
         await self._changes.run(caller, work)
 
@@ -93,7 +93,7 @@ class GrantService:
             removed = await self._store.remove(tenant, role_id, resources, change)
             if removed:
                 told = {"resources": listed(shown_ids(removed))}
-                record(change, "resources_removed", role, before=told)
+                change.record_access("resources_removed", role.subject, before=told)
 
         await self._changes.run(caller, work)
 
@@ -153,12 +153,9 @@ def _record(
 ) -> None:
     if not before and not after:
         return
-    change.record(
-        Deed(
-            action=action,
-            subject=Subject("role", str(role_id)),
-            before={"resources": listed(shown_ids(before))} if before else None,
-            after={"resources": listed(shown_ids(after))} if after else None,
-        )
+    change.record_access(
+        action,
+        Subject("role", str(role_id)),
+        before={"resources": listed(shown_ids(before))} if before else None,
+        after={"resources": listed(shown_ids(after))} if after else None,
     )
-    change.changes_access()

@@ -12,6 +12,7 @@ from typing import Any
 
 from libs.common.contracts.access import ResourceType
 from libs.common.store.mongo import Mongo, Session, SyncDatabase
+from services.auth.grants.store import plain_id
 from services.auth.tenants.seed import SUPER_ADMIN
 
 _BY_TYPE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
@@ -99,10 +100,5 @@ def _version(database: SyncDatabase, session: Session, tenant: str) -> int:
 
 
 def _by_type(found: Iterable[dict[str, Any]]) -> dict[ResourceType, frozenset[Any]]:
-    held = {row["_id"]: frozenset(map(_plain, row["ids"])) for row in found}
+    held = {row["_id"]: frozenset(map(plain_id, row["ids"])) for row in found}
     return {kind: held.get(kind.value, frozenset()) for kind in ResourceType}
-
-
-def _plain(resource: int | str) -> int | str:
-    """Large numbers come as BSON's own kind of int, which nothing else encodes."""
-    return resource if isinstance(resource, str) else int(resource)

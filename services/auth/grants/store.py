@@ -136,6 +136,9 @@ def _gone(resources: Sequence[Resource]) -> dict[str, Any]:
 
 
 def _resource(document: dict[str, Any]) -> Resource:
+    return Resource(ResourceType(document["type"]), plain_id(document["id"]))
+
+
+def plain_id(stored: int | str) -> int | str:
     """Large numbers come as BSON's own kind of int, which nothing else encodes."""
-    held = document["id"]
-    return Resource(ResourceType(document["type"]), held if isinstance(held, str) else int(held))
+    return stored if isinstance(stored, str) else int(stored)

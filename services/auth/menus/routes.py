@@ -1,36 +1,27 @@
 """`/user/menus`: the tree of pages and functions, for super-admins."""
 
-from typing import Any
-
-from litestar import Request, delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, PathId, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, PathId, answer, delete, get, post, put
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
 from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu
 from services.auth.menus.service import MenuService
 from services.auth.menus.tree import tree
 
-HttpRequest = Request[Any, Any, Any]
 Menus = NamedDependency[MenuService]
 
-_SHARED: dict[str, Any] = {
-    "guards": [super_admins],
-    "responses": CONSOLE_REFUSALS,
-    "status_code": 200,
-    "tags": ["Menus"],
-}
 
-
-@get("/user/menus", **_SHARED)
+@get()
 async def list_menus(request: HttpRequest, menus: Menus) -> Answer[list[MenuNode]]:
     """The whole tree."""
     return answer(request, tree(await menus.all(caller_of(request))))
 
 
-@post("/user/menus", **_SHARED)
+@post()
 async def create_menu(
     request: HttpRequest, menus: Menus, data: JSONBody[NewMenu]
 ) -> Answer[MenuMade]:
@@ -38,7 +29,7 @@ async def create_menu(
     return answer(request, MenuMade(str(await menus.create(caller_of(request), data))))
 
 
-@put("/user/menus/{menu_id:str}", **_SHARED)
+@put("/{menu_id:str}")
 async def update_menu(
     request: HttpRequest, menus: Menus, menu_id: PathId, data: JSONBody[MenuUpdate]
 ) -> Answer[dict[str, str]]:
@@ -47,7 +38,7 @@ async def update_menu(
     return answer(request, {})
 
 
-@delete("/user/menus/{menu_id:str}", **_SHARED)
+@delete("/{menu_id:str}")
 async def delete_menu(
     request: HttpRequest, menus: Menus, menu_id: PathId
 ) -> Answer[dict[str, str]]:
@@ -56,4 +47,9 @@ async def delete_menu(
     return answer(request, {})
 
 
-ROUTES = (list_menus, create_menu, update_menu, delete_menu)
+ROUTER = Router(
+    "/user/menus",
+    guards=[super_admins],
+    route_handlers=[list_menus, create_menu, update_menu, delete_menu],
+    tags=["Menus"],
+)

@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from libs.common.http.console import Id, Shown
+from services.auth.audit.schemas import Subject
 
 
 class MenuType(StrEnum):
@@ -22,6 +23,11 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: MenuType
     parent_id: int | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The entry in the audit log."""
+        return Subject("menu", str(self.id), self.name)
 
 
 class NewMenu(msgspec.Struct, kw_only=True):

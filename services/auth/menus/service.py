@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.errors import Conflict, MalformedRequest, NotFound
 from libs.common.identity import Caller
-from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes
 from services.auth.menus.schemas import Menu, MenuType, MenuUpdate, NewMenu
 from services.auth.names import checked_name
@@ -73,7 +72,7 @@ class MenuService:
             if menu.parent_id is not None:
                 await self._check_parent(tenant, menu.parent_id, change)
             await self._store.insert(tenant, menu, change)
-            _record(change, "created", menu, after=_told(menu))
+            change.record_access("created", menu.subject, after=_told(menu))
 
         await self._changes.run(caller, work)
         return menu.id
@@ -90,7 +89,7 @@ class MenuService:
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
                 await self._check_leaf(tenant, menu_id, "type", change)
             await self._store.update(tenant, after, change)
-            _record(change, "updated", after, _told(before), _told(after))
+            change.record_access("updated", after.subject, _told(before), _told(after))
 
         await self._changes.run(caller, work)
 
@@ -102,7 +101,7 @@ class MenuService:
             menu = await self._found(tenant, menu_id, change)
             await self._check_leaf(tenant, menu_id, "menu_id", change)
             await self._store.delete(tenant, menu_id, change)
-            _record(change, "deleted", menu, before=_told(menu))
+            change.record_access("deleted", menu.subject, before=_told(menu))
 
         await self._changes.run(caller, work)
 
@@ -117,12 +116,12 @@ class MenuService:
         if parent is None:
             raise NotFound(f"there is no menu {parent_id}", field="parent_id")
         if parent.type is not MenuType.MENU:
-            raise _refused("a function has no children", "parent_id")
+            raise MalformedRequest("a function has no children", field="parent_id")
         depth = 1
         while parent is not None and parent.parent_id is not None:
             parent, depth = await self._store.get(tenant, parent.parent_id, change), depth + 1
         if depth >= DEEPEST:
-            raise _refused(f"the tree is at most {DEEPEST} entries deep", "parent_id")
+            raise MalformedRequest(f"the tree is at most {DEEPEST} entries deep", field="parent_id")
 
     async def _check_leaf(self, tenant: str, menu_id: int, field: str, change: Change) -> None:
         if await self._store.has_children(tenant, menu_id, change):
@@ -131,26 +130,10 @@ class MenuService:
 
 def _check_root(menu: Menu) -> None:
     if menu.type is MenuType.FUNCTION and menu.parent_id is None:
-        raise _refused("function can not be root", "parent_id")
-
-
-def _refused(message: str, field: str) -> InvalidInput:
-    return InvalidInput(message, field=field, code="parameter_syntax_error")
+        raise MalformedRequest("function can not be root", field="parent_id")
 
 
 def _told(menu: Menu) -> dict[str, Any]:
     """The entry as the audit log has it."""
     told: dict[str, Any] = msgspec.to_builtins(menu)
     return told
-
-
-def _record(
-    change: Change,
-    action: str,
-    menu: Menu,
-    before: dict[str, Any] | None = None,
-    after: dict[str, Any] | None = None,
-) -> None:
-    subject = Subject("menu", str(menu.id), menu.name)
-    change.record(Deed(action=action, subject=subject, before=before, after=after))
-    change.changes_access()

@@ -7,7 +7,7 @@ from libs.common.errors import Conflict
 from libs.common.identity import Caller
 from services.auth.changes import Change, Changes
 from services.auth.roles.schemas import Person, Search
-from services.auth.roles.service import RoleService, listed, record
+from services.auth.roles.service import RoleService, listed
 from services.auth.tenants.seed import SUPER_ADMIN
 
 
@@ -66,7 +66,9 @@ class MemberService:
             role = await self._roles.get(caller, role_id, change)
             added = await self._people.add(tenant, role_id, ids, change)
             if added:
-                record(change, "members_added", role, after={"userIds": listed(added)})
+                change.record_access(
+                    "members_added", role.subject, after={"userIds": listed(added)}
+                )
 
         await self._changes.run(caller, work)
 
@@ -86,6 +88,8 @@ class MemberService:
                 tenant, role_id, change
             ):
                 raise Conflict("the last super-admin cannot be taken out", field="user_ids")
-            record(change, "members_removed", role, before={"userIds": listed(removed)})
+            change.record_access(
+                "members_removed", role.subject, before={"userIds": listed(removed)}
+            )
 
         await self._changes.run(caller, work)

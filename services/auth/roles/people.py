@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, containing
 from services.auth.changes import Change
 from services.auth.roles.schemas import Person, Search
 

@@ -1,19 +1,23 @@
 """`/user/roles`: roles, their menus and their users, for super-admins."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
+from libs.common.http import HttpRequest
 from libs.common.http.console import (
-    CONSOLE_REFUSALS,
     LARGEST_PAGE,
     Answer,
     Page,
     PathId,
     answer,
+    delete,
+    get,
     ids_of,
+    post,
+    put,
 )
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
@@ -35,7 +39,6 @@ from services.auth.roles.schemas import (
 )
 from services.auth.roles.service import RoleService
 
-HttpRequest = Request[Any, Any, Any]
 Roles = NamedDependency[RoleService]
 Members = NamedDependency[MemberService]
 SearchBody = JSONBody[Search | None]
@@ -45,16 +48,8 @@ Keyword = Annotated[str | None, QueryParameter(max_length=255)]
 PageSize = Annotated[int | None, QueryParameter(ge=1, le=LARGEST_PAGE)]
 PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
-_SHARED: dict[str, Any] = {
-    "guards": [super_admins],
-    "responses": CONSOLE_REFUSALS,
-    "status_code": 200,
-    "tags": ["Roles"],
-}
-_ONE = "/user/roles/{role_id:str}"
 
-
-@post("/user/roles", **_SHARED)
+@post()
 async def create_role(
     request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]
 ) -> Answer[RoleMade]:
@@ -62,7 +57,7 @@ async def create_role(
     return answer(request, RoleMade(str(await roles.create(caller_of(request), data))))
 
 
-@put(_ONE, **_SHARED)
+@put("/{role_id:str}")
 async def update_role(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
 ) -> Answer[dict[str, str]]:
@@ -71,7 +66,7 @@ async def update_role(
     return answer(request, {})
 
 
-@delete(_ONE, **_SHARED)
+@delete("/{role_id:str}")
 async def delete_role(
     request: HttpRequest, roles: Roles, role_id: PathId
 ) -> Answer[dict[str, str]]:
@@ -80,7 +75,7 @@ async def delete_role(
     return answer(request, {})
 
 
-@post("/user/roles/search", **_SHARED)
+@post("/search")
 async def search_roles(
     request: HttpRequest, roles: Roles, data: SearchBody = None
 ) -> Answer[list[ShownRole] | Page[ShownRole]]:
@@ -90,7 +85,7 @@ async def search_roles(
     return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
 
 
-@get("/user/roles/search", **_SHARED)
+@get("/search")
 async def search_roles_by_get(
     request: HttpRequest,
     roles: Roles,
@@ -104,7 +99,7 @@ async def search_roles_by_get(
     return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
 
 
-@get(f"{_ONE}/menus", **_SHARED)
+@get("/{role_id:str}/menus")
 async def list_role_menus(
     request: HttpRequest, roles: Roles, role_id: PathId
 ) -> Answer[list[ShownMenu]]:
@@ -112,7 +107,7 @@ async def list_role_menus(
     return answer(request, flat(await roles.menus(caller_of(request), role_id)))
 
 
-@post(f"{_ONE}/associate-menu", **_SHARED)
+@post("/{role_id:str}/associate-menu")
 async def set_role_menus(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
 ) -> Answer[dict[str, str]]:
@@ -121,7 +116,7 @@ async def set_role_menus(
     return answer(request, {})
 
 
-@post(f"{_ONE}/members", **_SHARED)
+@post("/{role_id:str}/members")
 async def list_role_members(
     request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownMember] | Page[ShownMember]]:
@@ -131,7 +126,7 @@ async def list_role_members(
     return answer(request, wanted.listed(_shown_members(role_id, found), total))
 
 
-@get(f"{_ONE}/members", **_SHARED)
+@get("/{role_id:str}/members")
 async def list_role_members_by_get(
     request: HttpRequest,
     members: Members,
@@ -146,7 +141,7 @@ async def list_role_members_by_get(
     return answer(request, wanted.listed(_shown_members(role_id, found), total))
 
 
-@post(f"{_ONE}/undistributed-users", **_SHARED)
+@post("/{role_id:str}/undistributed-users")
 async def list_candidates(
     request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownCandidate] | Page[ShownCandidate]]:
@@ -160,7 +155,7 @@ async def list_candidates(
     return answer(request, wanted.listed(shown, total))
 
 
-@post(f"{_ONE}/associate-user", **_SHARED)
+@post("/{role_id:str}/associate-user")
 async def add_members(
     request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
@@ -169,7 +164,7 @@ async def add_members(
     return answer(request, {})
 
 
-@post(f"{_ONE}/disassociate-user", **_SHARED)
+@post("/{role_id:str}/disassociate-user")
 async def remove_members(
     request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
@@ -201,17 +196,22 @@ def _shown_members(role_id: int, found: list[Person]) -> list[ShownMember]:
     ]
 
 
-ROUTES = (
-    create_role,
-    update_role,
-    delete_role,
-    search_roles,
-    search_roles_by_get,
-    list_role_menus,
-    set_role_menus,
-    list_role_members,
-    list_role_members_by_get,
-    list_candidates,
-    add_members,
-    remove_members,
+ROUTER = Router(
+    "/user/roles",
+    guards=[super_admins],
+    route_handlers=[
+        create_role,
+        update_role,
+        delete_role,
+        search_roles,
+        search_roles_by_get,
+        list_role_menus,
+        set_role_menus,
+        list_role_members,
+        list_role_members_by_get,
+        list_candidates,
+        add_members,
+        remove_members,
+    ],
+    tags=["Roles"],
 )

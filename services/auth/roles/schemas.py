@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from libs.common.http.console import Ids, PageRequest, Shown
+from services.auth.audit.schemas import Subject
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 """Part of a name, in any case."""
@@ -19,6 +20,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     menus: tuple[int, ...] = ()
     created_at: datetime
+
+    @property
+    def subject(self) -> Subject:
+        """The role in the audit log."""
+        return Subject("role", str(self.id), self.name)
 
 
 class RoleCounts(msgspec.Struct, frozen=True):

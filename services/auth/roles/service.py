@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.errors import Conflict, InvalidInput, MalformedRequest, NotFound
 from libs.common.identity import Caller
-from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes
 from services.auth.menus.schemas import Menu
 from services.auth.names import checked_name
@@ -100,7 +99,7 @@ class RoleService:
 
         async def work(change: Change) -> None:
             await self._store.insert(caller.principal.tenant, role, change)
-            record(change, "created", role, after=_told(role))
+            change.record_access("created", role.subject, after=_told(role))
 
         await self._changes.run(caller, work)
         return role.id
@@ -113,14 +112,14 @@ class RoleService:
         async def work(change: Change) -> None:
             before = await self.get(caller, role_id, change)
             if before.name == SUPER_ADMIN != name:
-                raise _refused("super admin not allowed to rename", "name")
+                raise MalformedRequest("super admin not allowed to rename", field="name")
             after = msgspec.structs.replace(
                 before,
                 name=name,
                 description=before.description if description is None else description,
             )
             await self._store.update(caller.principal.tenant, after, change)
-            record(change, "updated", after, _told(before), _told(after))
+            change.record_access("updated", after.subject, _told(before), _told(after))
 
         await self._changes.run(caller, work)
 
@@ -131,13 +130,13 @@ class RoleService:
         async def work(change: Change) -> None:
             role = await self.get(caller, role_id, change)
             if role.name == SUPER_ADMIN:
-                raise _refused("super admin not allowed to delete", "role_id")
+                raise MalformedRequest("super admin not allowed to delete", field="role_id")
             if await self._store.has_users(tenant, role_id, change):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
             await self._store.delete(tenant, role_id, change)
-            record(change, "deleted", role, before=_told(role))
+            change.record_access("deleted", role.subject, before=_told(role))
 
         await self._changes.run(caller, work)
 
@@ -155,28 +154,14 @@ class RoleService:
             known = await self._menus.of_ids(tenant, ids, change)
             after = msgspec.structs.replace(before, menus=tuple(menu.id for menu in known))
             await self._store.update(tenant, after, change)
-            record(
-                change,
+            change.record_access(
                 "menus_set",
-                after,
+                after.subject,
                 {"menuIds": listed(before.menus)},
                 {"menuIds": listed(after.menus)},
             )
 
         await self._changes.run(caller, work)
-
-
-def record(
-    change: Change,
-    action: str,
-    role: Role,
-    before: dict[str, Any] | None = None,
-    after: dict[str, Any] | None = None,
-) -> None:
-    """Tell what was done to a role; whatever it was, it may change what users may."""
-    subject = Subject("role", str(role.id), role.name)
-    change.record(Deed(action=action, subject=subject, before=before, after=after))
-    change.changes_access()
 
 
 def listed(ids: Sequence[Any]) -> dict[str, Any]:
@@ -188,10 +173,6 @@ def _description(text: str) -> str:
     if len(text) > MAX_DESCRIPTION:
         raise InvalidInput(f"must have at most {MAX_DESCRIPTION} characters", field="description")
     return text
-
-
-def _refused(message: str, field: str) -> InvalidInput:
-    return InvalidInput(message, field=field, code="parameter_syntax_error")
 
 
 def _told(role: Role) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.errors import Conflict
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, containing
 from services.auth.changes import Change
 from services.auth.roles.schemas import Role, RoleCounts, Search
 

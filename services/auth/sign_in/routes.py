@@ -1,57 +1,25 @@
 """`POST /oauth2/token`."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from litestar import Request, post
+from litestar import post
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
-from litestar.openapi.spec import (
-    Example,
-    OpenAPIMediaType,
-    OpenAPIType,
-    Operation,
-    Parameter,
-    RequestBody,
-    Schema,
-)
+from litestar.openapi.spec import OpenAPIType, Operation, Parameter, Schema
 
+from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_REFUSALS
-from libs.common.http.request import CLIENT_ADDRESS_HEADER, request_id_of
+from libs.common.http.request import address_of, request_id_of
 from services.auth.sign_in.form import read_grant
 from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
 from services.auth.sign_in.service import SignIn
 from services.auth.sign_in.tenants import HEADER, named_tenant
-from services.auth.tokens.form import FORM_TYPES, JSON_TYPE
+from services.auth.tokens.documented import grant, request_body
 
-
-def _text(description: str) -> Schema:
-    return Schema(type=OpenAPIType.STRING, pattern=r"\S", description=description)
-
-
-def _grant(title: str, **fields: str) -> Schema:
-    texts = {
-        **fields,
-        "client_id": "The console's client id",
-        "client_secret": "The console's client secret",
-    }
-    return Schema(
-        type=OpenAPIType.OBJECT,
-        title=title,
-        required=["grant_type", *texts],
-        properties={
-            "grant_type": Schema(type=OpenAPIType.STRING, const=title),
-            **{name: _text(description) for name, description in texts.items()},
-        },
-    )
-
-
-_GRANT = Schema(
-    one_of=[
-        _grant("password", username="The e-mail address", password="The password"),  # noqa: S106
-        _grant("refresh_token", refresh_token="The latest refresh token; it is used up"),  # noqa: S106
-    ]
-)
+_CLIENT = {
+    "client_id": "The console's client id",
+    "client_secret": "The console's client secret",
+}
 
 
 @dataclass
@@ -59,18 +27,20 @@ class SignInOperation(Operation):
     """The operation with its body and header: the handler reads them itself."""
 
     def __post_init__(self) -> None:
-        example = Example(
-            value={
-                "grant_type": "password",
-                "username": "admin@example.com",
-                "password": "…",
-                "client_id": "…",
-                "client_secret": "…",
-            }
-        )
-        media = OpenAPIMediaType(schema=_GRANT, examples={"password": example})
-        self.request_body = RequestBody(
-            required=True, content={FORM_TYPES[0]: media, JSON_TYPE: media}
+        self.request_body = request_body(
+            grant(
+                "password",
+                {"username": "The e-mail address", "password": "The password", **_CLIENT},
+            ),
+            grant(
+                "refresh_token",
+                {"refresh_token": "The latest refresh token; it is used up", **_CLIENT},
+            ),
+            grant_type="password",
+            username="admin@example.com",
+            password="…",  # noqa: S106 - an example
+            client_id="…",
+            client_secret="…",  # noqa: S106 - an example
         )
         self.parameters = [tenant_parameter()]
 
@@ -98,13 +68,11 @@ def tenant_parameter() -> Parameter:
     tags=["Authentication and current user"],
     security=[{}],
 )
-async def sign_in(
-    request: Request[Any, Any, Any], sign_in: NamedDependency[SignIn]
-) -> ConsoleTokenAnswer:
+async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
     origin = Origin(
         tenant=named_tenant(request),
-        address=request.headers.get(CLIENT_ADDRESS_HEADER, ""),
+        address=address_of(request),
         request_id=request_id_of(request),
     )
     content_type = request.headers.get("content-type")

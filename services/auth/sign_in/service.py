@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Kind
 from libs.common.identity.tokens import Refusal, TokenPair
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes
@@ -27,6 +27,7 @@ from services.auth.sign_in.schemas import (
 )
 from services.auth.sign_in.tenants import HEADER
 from services.auth.tenants.seed import DEFAULT_TENANT
+from services.auth.tokens.service import Tokens, remaining
 from services.auth.users.account import CheckedHashes, Throttle
 from services.auth.users.schemas import StoredUser
 
@@ -58,21 +59,6 @@ class Hashes(CheckedHashes, Protocol):
 
     def outdated(self, stored: str) -> bool:
         """Tell whether a hash was made with other parameters than those of now."""
-
-
-class Tokens(Protocol):
-    """The token state, as far as it is needed here."""
-
-    async def issue(self, principal: Principal, generation: int) -> TokenPair | Refusal:
-        """Start a family."""
-
-    async def holder(self, refresh_token: str) -> Principal | None:
-        """Whose refresh token this is."""
-
-    async def rotate(
-        self, refresh_token: str, principal: Principal, generation: int
-    ) -> TokenPair | Refusal:
-        """Use a refresh token up and issue the next pair of its family."""
 
 
 class SignIn:
@@ -125,7 +111,7 @@ class SignIn:
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=max(0, self._access_life - 1),
+            expires_in=remaining(self._access_life),
         )
 
     async def _tenant(self, credentials: ConsoleCredentials, origin: Origin) -> str | None:

@@ -15,7 +15,7 @@ from libs.common.contracts.tenants import (
     Tenants,
 )
 from libs.common.errors import Conflict, InvalidInput
-from services.auth.audit.schemas import Deed, Subject
+from services.auth.audit.schemas import Subject
 from services.auth.changes import Change, Changes, operator
 from services.auth.secret_hash import new_secret, secret_hash
 from services.auth.tenants.seed import DEFAULT_TENANT, MENUS, SUPER_ADMIN_ID, SeedMenu
@@ -91,10 +91,7 @@ class TenantService:
     async def _add(self, seeds: Seeds) -> None:
         async def work(change: Change) -> None:
             await self._store.insert(seeds, change)
-            change.record(
-                Deed(action="created", subject=Subject("tenant", seeds.tenant, seeds.tenant))
-            )
-            change.changes_access()
+            change.record_access("created", Subject("tenant", seeds.tenant, seeds.tenant))
 
         await self._changes.run(operator(seeds.tenant), work)
 

@@ -141,11 +141,11 @@ class TokenService:
         return TokenDetails(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=_remaining(self._access_life),
-            refresh_token_expires_in=_remaining(self._refresh_life),
+            expires_in=remaining(self._access_life),
+            refresh_token_expires_in=remaining(self._refresh_life),
         )
 
 
-def _remaining(life: int) -> int:
+def remaining(life: int) -> int:
     """The whole seconds that are surely left when the answer arrives, as samples show them."""
     return max(0, life - 1)

@@ -1,17 +1,17 @@
 """`/user`: one's own account, and the first user of a tenant."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from litestar import Request, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 from litestar.params import JSONBody
 
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, answer, get, post, put
 from libs.common.http.guards import users
 from libs.common.http.request import (
-    CLIENT_ADDRESS_HEADER,
+    address_of,
     caller_of,
     principal_of,
     request_id_of,
@@ -28,7 +28,6 @@ from services.auth.users.schemas import (
     TenantStatus,
 )
 
-HttpRequest = Request[Any, Any, Any]
 Accounts = NamedDependency[AccountService]
 Directory = NamedDependency[UserDirectory]
 
@@ -41,39 +40,31 @@ class OfTenant(Operation):
         self.parameters = [tenant_parameter()]
 
 
-_SHARED: dict[str, Any] = {
-    "responses": CONSOLE_REFUSALS,
-    "status_code": 200,
-    "tags": ["Authentication and current user"],
-}
-_OPEN: dict[str, Any] = {**_SHARED, "security": [{}], "operation_class": OfTenant}
-
-
-@post("/user/register", **_OPEN)
+@post("/register", operation_class=OfTenant, security=[{}])
 async def register(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
 ) -> Answer[None]:
     """Become a tenant's first user and super-admin; afterwards registration is closed (403)."""
-    address = request.headers.get(CLIENT_ADDRESS_HEADER, "")
+    address = address_of(request)
     tenant = named_tenant(request) or DEFAULT_TENANT
     await accounts.register(tenant, data, address, request_id_of(request))
     return answer(request)
 
 
-@get("/user/status", **_OPEN)
+@get("/status", operation_class=OfTenant, security=[{}])
 async def get_status(request: HttpRequest, accounts: Accounts) -> Answer[TenantStatus]:
     """Tell whether a tenant has its first user."""
     tenant = named_tenant(request) or DEFAULT_TENANT
     return answer(request, TenantStatus(init=await accounts.has_users(tenant)))
 
 
-@get("/user", guards=[users], **_SHARED)
+@get(guards=[users])
 async def get_profile(request: HttpRequest, directory: Directory) -> Answer[Profile]:
     """Who is logged in, and the pages and functions that are open to it."""
     return answer(request, await directory.profile(principal_of(request)))
 
 
-@put("/user/password", guards=[users], **_SHARED)
+@put("/password", guards=[users])
 async def change_own_password(
     request: HttpRequest, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
 ) -> Answer[None]:
@@ -82,4 +73,8 @@ async def change_own_password(
     return answer(request)
 
 
-ROUTES = (register, get_status, get_profile, change_own_password)
+ROUTER = Router(
+    "/user",
+    route_handlers=[register, get_status, get_profile, change_own_password],
+    tags=["Authentication and current user"],
+)

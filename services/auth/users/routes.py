@@ -1,12 +1,21 @@
 """`/user/members`: the users of the caller's tenant."""
 
-from typing import Any
-
-from litestar import Request, delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer, ids_of
+from libs.common.http import HttpRequest
+from libs.common.http.console import (
+    Answer,
+    Page,
+    PathId,
+    answer,
+    delete,
+    get,
+    ids_of,
+    post,
+    put,
+)
 from libs.common.http.guards import super_admins, users
 from libs.common.http.request import caller_of, principal_of, request_id_of
 from services.auth.menus.schemas import ShownMenu
@@ -26,16 +35,11 @@ from services.auth.users.schemas import (
 )
 from services.auth.users.service import UserService
 
-HttpRequest = Request[Any, Any, Any]
 Directory = NamedDependency[UserDirectory]
 People = NamedDependency[UserService]
 
-_SHARED: dict[str, Any] = {"responses": CONSOLE_REFUSALS, "status_code": 200, "tags": ["Users"]}
-_ADMIN: dict[str, Any] = {**_SHARED, "guards": [super_admins]}
-_USER: dict[str, Any] = {**_SHARED, "guards": [users]}
 
-
-@post("/user/members/search", **_USER)
+@post("/members/search")
 async def search_users(
     request: HttpRequest, directory: Directory, data: JSONBody[UserSearch]
 ) -> Answer[list[ShownUser] | Page[ShownUser]]:
@@ -44,7 +48,7 @@ async def search_users(
     return answer(request, data.listed(found, total))
 
 
-@post("/user/members", **_ADMIN)
+@post("/members", guards=[super_admins])
 async def create_user(
     request: HttpRequest, people: People, data: JSONBody[RegisterUser]
 ) -> Answer[None]:
@@ -53,7 +57,7 @@ async def create_user(
     return answer(request)
 
 
-@put("/user/members/{user_id:str}", **_ADMIN)
+@put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[EditUser]
 ) -> Answer[None]:
@@ -62,7 +66,7 @@ async def update_user(
     return answer(request)
 
 
-@put("/user/members/{user_id:str}/change-password", **_ADMIN)
+@put("/members/{user_id:str}/change-password", guards=[super_admins])
 async def change_password(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> Answer[None]:
@@ -71,7 +75,7 @@ async def change_password(
     return answer(request)
 
 
-@put("/user/members/{user_id:str}/status", **_ADMIN)
+@put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_status(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[SetStatus]
 ) -> Answer[None]:
@@ -80,7 +84,7 @@ async def set_status(
     return answer(request)
 
 
-@delete("/user/members/{user_id:str}", **_ADMIN)
+@delete("/members/{user_id:str}", guards=[super_admins])
 async def delete_user(
     request: HttpRequest, people: People, user_id: PathId
 ) -> Answer[dict[str, str]]:
@@ -89,7 +93,7 @@ async def delete_user(
     return answer(request, {})
 
 
-@post("/user/batch-delete", **_ADMIN)
+@post("/batch-delete", guards=[super_admins])
 async def delete_users(
     request: HttpRequest, people: People, data: JSONBody[DeleteUsers]
 ) -> Answer[dict[str, str]]:
@@ -98,7 +102,7 @@ async def delete_users(
     return answer(request, {})
 
 
-@get("/user/members/{user_id:str}/menus", **_USER)
+@get("/members/{user_id:str}/menus")
 async def list_user_menus(
     request: HttpRequest, directory: Directory, user_id: PathId
 ) -> Answer[list[ShownMenu]]:
@@ -106,7 +110,7 @@ async def list_user_menus(
     return answer(request, flat(await directory.menus(principal_of(request).tenant, user_id)))
 
 
-@post("/user/members/{user_id:str}/permission", **_USER)
+@post("/members/{user_id:str}/permission")
 async def ask_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
 ) -> PermissionAnswer:
@@ -117,14 +121,19 @@ async def ask_permission(
     )
 
 
-ROUTES = (
-    search_users,
-    create_user,
-    update_user,
-    change_password,
-    set_status,
-    delete_user,
-    delete_users,
-    list_user_menus,
-    ask_permission,
+ROUTER = Router(
+    "/user",
+    guards=[users],
+    route_handlers=[
+        search_users,
+        create_user,
+        update_user,
+        change_password,
+        set_status,
+        delete_user,
+        delete_users,
+        list_user_menus,
+        ask_permission,
+    ],
+    tags=["Users"],
 )

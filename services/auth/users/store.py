@@ -7,8 +7,7 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from libs.common.errors import Conflict
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, DuplicateKey, Session
+from libs.common.store.mongo import Database, DuplicateKey, Session, containing
 from services.auth.tenants.seed import SUPER_ADMIN
 from services.auth.users.rules import email_key
 from services.auth.users.schemas import StoredUser

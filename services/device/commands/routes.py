@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok
+from libs.common.http import REFUSALS, ok, principal_of
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -18,7 +18,6 @@ from services.device.commands.schemas import (
     UpdateProperties,
 )
 from services.device.commands.service import CommandService
-from services.device.devices.caller import application_of
 from services.device.things.access import MAX_ID, DeviceId
 
 HttpRequest = Request[Any, Any, Any]
@@ -40,7 +39,7 @@ async def update_properties(
     data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
     """Update device properties incrementally; `Location` names the task."""
-    command = await commands.update_properties(application_of(request), device_id, data.properties)
+    command = await commands.update_properties(principal_of(request), device_id, data.properties)
     answer = ok(request, UpdatedProperties(data.properties))
     return Response(answer, headers=task_address(command.id))
 
@@ -50,7 +49,7 @@ async def get_config(
     request: HttpRequest, commands: NamedDependency[CommandService], device_id: DeviceId
 ) -> Success[Config]:
     """Get device configuration, in the shape that a task takes."""
-    return ok(request, await commands.config(application_of(request), device_id))
+    return ok(request, await commands.config(principal_of(request), device_id))
 
 
 @post(
@@ -67,7 +66,7 @@ async def call_service(
 ) -> Response[Success[None]]:
     """Invoke a service asynchronously; `Location` names the task."""
     command = await commands.call_service(
-        application_of(request), device_id, data.service_id, data.inputs
+        principal_of(request), device_id, data.service_id, data.inputs
     )
     answer: Success[None] = ok(request)
     return Response(answer, headers=task_address(command.id))
@@ -78,7 +77,7 @@ async def create_tasks(
     request: HttpRequest, commands: NamedDependency[CommandService], data: JSONBody[CreateTasks]
 ) -> Success[CreatedTasks]:
     """Create configuration tasks for one or many devices."""
-    relations = await commands.create_tasks(application_of(request), data)
+    relations = await commands.create_tasks(principal_of(request), data)
     return ok(request, CreatedTasks(relations))
 
 
@@ -87,7 +86,7 @@ async def get_task(
     request: HttpRequest, commands: NamedDependency[CommandService], task_id: TaskId
 ) -> Success[Task]:
     """The state of a configuration task or of a call."""
-    return ok(request, await commands.task(application_of(request), task_id))
+    return ok(request, await commands.task(principal_of(request), task_id))
 
 
 ROUTER = Router(

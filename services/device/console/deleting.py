@@ -1,7 +1,7 @@
 """Deletes devices: their integrations let them go first (notes, section 3.7)."""
 
-import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from libs.common.contracts.integrations import DeviceRef
@@ -11,10 +11,9 @@ from libs.common.identity import Principal
 from services.device.console.adding import Integrations
 from services.device.console.schemas import DeleteDevices
 from services.device.console.service import GrantsOf
+from services.device.devices.keys import delete_with_key
 from services.device.devices.ports import CredentialsGateway, Device
 from services.device.integrations.tells import ref_of
-
-log = logging.getLogger(__name__)
 
 
 class Devices(Protocol):
@@ -81,7 +80,7 @@ class DeviceDeleter:
                 await self._delete(device, asks=asked[device["integration"]])
                 gone.append(device["_id"])
         finally:
-            await self._forget(principal.tenant, gone)
+            await self._forgetting.forget_devices(principal.tenant, gone)
 
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
@@ -103,19 +102,5 @@ class DeviceDeleter:
             except ThingwayError as error:
                 error.field = error.field or f"device_id_list.{device['_id']}"
                 raise
-        who: tuple[str, int, str] = (device["sn"], device["_id"], device["tenant"])
-        await self._credentials.revoke(*who)
-        await self._devices.delete_of(device["tenant"], device["_id"])
-        try:
-            await self._credentials.revoke(*who)  # one that was issued meanwhile
-        except ThingwayError as error:
-            log.warning("device %d: a second revocation failed: %s", device["_id"], error)
-
-    async def _forget(self, tenant: str, gone: Sequence[int]) -> None:
-        """Ids are never given again, so a grant that is left behind opens nothing."""
-        if not gone:
-            return
-        try:
-            await self._forgetting.forget_devices(tenant, gone)
-        except ThingwayError as error:
-            log.warning("grants of %d deleted devices are left: %s", len(gone), error)
+        delete = partial(self._devices.delete_of, device["tenant"], device["_id"])
+        await delete_with_key(self._credentials, device, delete)

@@ -1,13 +1,11 @@
 """`/device`: devices on the console."""
 
-from typing import Any
-
-from litestar import Request, Router, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.device.console.adding import DeviceAdder
@@ -24,15 +22,9 @@ from services.device.console.schemas import (
 from services.device.console.service import ConsoleDevices
 
 
-@post(
-    "/search",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DEVICE_VIEW)],
-    status_code=200,
-    summary="Search devices",
-)
+@post("/search", guards=[holders(Function.DEVICE_VIEW)], summary="Search devices")
 async def search_devices(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     console_devices: NamedDependency[ConsoleDevices],
     data: JSONBody[SearchDevices],
 ) -> Answer[Page[ShownDevice]]:
@@ -40,32 +32,18 @@ async def search_devices(
     return answer(request, await console_devices.search(principal_of(request), data))
 
 
-@post(
-    "/",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DEVICE_ADD)],
-    status_code=200,
-    summary="Add a device",
-)
+@post("/", guards=[holders(Function.DEVICE_ADD)], summary="Add a device")
 async def add_device(
-    request: Request[Any, Any, Any],
-    device_adder: NamedDependency[DeviceAdder],
-    data: JSONBody[CreateDevice],
+    request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
 ) -> Answer[None]:
     """Add a device through its integration; adding it again updates it."""
     await device_adder.add(principal_of(request), data)
     return answer(request)
 
 
-@post(
-    "/batch-delete",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DEVICE_DELETE)],
-    status_code=200,
-    summary="Delete devices",
-)
+@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], summary="Delete devices")
 async def delete_devices(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     device_deleter: NamedDependency[DeviceDeleter],
     data: JSONBody[DeleteDevices],
 ) -> Answer[None]:
@@ -74,29 +52,17 @@ async def delete_devices(
     return answer(request)
 
 
-@get(
-    "/{device_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DEVICE_VIEW)],
-    summary="Get a device",
-)
+@get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
 async def get_device(
-    request: Request[Any, Any, Any],
-    console_devices: NamedDependency[ConsoleDevices],
-    device_id: PathId,
+    request: HttpRequest, console_devices: NamedDependency[ConsoleDevices], device_id: PathId
 ) -> Answer[DeviceDetail]:
     """A device with its entities."""
     return answer(request, await console_devices.get(principal_of(request), device_id))
 
 
-@put(
-    "/{device_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Rename a device",
-)
+@put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")
 async def rename_device(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     console_devices: NamedDependency[ConsoleDevices],
     device_id: PathId,
     data: JSONBody[RenameDevice],
@@ -108,15 +74,11 @@ async def rename_device(
 
 @post(
     "/{device_id:str}/credentials",
-    responses=CONSOLE_REFUSALS,
     guards=[holders(Function.DEVICE_EDIT)],
-    status_code=200,
     summary="Issue device credentials",
 )
 async def issue_device_credentials(
-    request: Request[Any, Any, Any],
-    console_devices: NamedDependency[ConsoleDevices],
-    device_id: PathId,
+    request: HttpRequest, console_devices: NamedDependency[ConsoleDevices], device_id: PathId
 ) -> Answer[ShownCredentials]:
     """Make a new key for a device, shown only here; the old one dies."""
     return answer(

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from libs.common.http.console import containing
 from libs.common.identity.grants import Grants
-from libs.common.store.mongo import pattern_of
+from libs.common.store.mongo import containing, pattern_of
 from services.device.console.schemas import SearchDevices
 from services.device.devices.search import Query
 from services.device.things.seen import hint, seen, seen_in_parts

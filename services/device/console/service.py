@@ -1,9 +1,10 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from libs.common.errors import Forbidden, NotFound, ThingwayError
+from libs.common.errors import Forbidden, NotFound
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
@@ -17,6 +18,7 @@ from services.device.console.schemas import (
     ShownDevice,
 )
 from services.device.console.search import Wanted, wanted_of
+from services.device.devices.keys import issue_key
 from services.device.devices.ports import CredentialsGateway, Device
 from services.device.things.directory import thing_key_of
 
@@ -92,13 +94,8 @@ class ConsoleDevices:
     async def issue_credentials(self, principal: Principal, device_id: int) -> ShownCredentials:
         """Make a new key for a device; the old one dies."""
         device = await self._find(principal, device_id)
-        who = (device["sn"], device_id, device["tenant"])
-        issued = await self._credentials.issue(*who)
-        try:
-            await self._find(principal, device_id)
-        except ThingwayError:  # deleted meanwhile: no key may be left
-            await self._credentials.revoke(*who)
-            raise
+        look = partial(self._find, principal, device_id)
+        issued = await issue_key(self._credentials, device, look)
         return ShownCredentials(issued.sn, issued.key)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:

@@ -1,7 +1,6 @@
 """Reads a tenant's devices for consoles."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from libs.common.store.mongo import Database
@@ -23,15 +22,6 @@ class ConsoleStore:
         device: Device | None = await self._collection.find_one(query)
         return device
 
-    async def find_all(self, tenant: str, ids: Sequence[int]) -> list[Device]:
-        """Devices of the tenant, in the order of ids."""
-        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        return list(await self._collection.find(query, sort=[("_id", 1)]).to_list(None))
-
-    async def delete_of(self, tenant: str, device_id: int) -> Device | None:
-        """Delete a device of the tenant; None when it is gone."""
-        return await self._devices.delete_of(tenant, device_id)
-
     async def search(self, wanted: Wanted) -> tuple[list[Device], int]:
         """The page, and how many devices match in all."""
         page, counts = await asyncio.gather(
@@ -46,4 +36,4 @@ class ConsoleStore:
 
     async def rename(self, tenant: str, device_id: int, name: str) -> Device | None:
         """Give a device another name; None when it is gone."""
-        return await self._devices.rename(tenant, device_id, name)
+        return await self._devices.change(tenant, device_id, {"name": name})

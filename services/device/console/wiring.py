@@ -89,7 +89,7 @@ def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServe
     deleter = DeviceDeleter(
         integrations=integrations,
         removers=calls,
-        devices=ConsoleStore(database, store),
+        devices=store,
         credentials=CredentialsOverRpc(client),
         forgetting=GrantsOverRpc(client),
         grants=grants,

@@ -64,22 +64,16 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
         raise _wrong(name, f"must be {kind}")
     try:
         number = float(value)
-        exact = int(str(value)) if isinstance(value, int | str) and whole else None
-    except (ValueError, OverflowError):
-        number, exact = _inexact(name, value, kind), None
-    if not math.isfinite(number) or abs(number) > 2**63 or (whole and not number.is_integer()):
-        raise _wrong(name, f"must be {kind}")
-    if exact is not None:
-        return exact
-    return int(number) if whole else number
-
-
-def _inexact(name: str, value: Any, kind: str) -> float:
-    """`"1.0"` for an integer, which is one."""
-    try:
-        return float(value)
     except (ValueError, OverflowError):
         raise _wrong(name, f"must be {kind}") from None
+    if not math.isfinite(number) or abs(number) > 2**63 or (whole and not number.is_integer()):
+        raise _wrong(name, f"must be {kind}")
+    if not whole:
+        return number
+    try:
+        return int(value)  # exactly, where a float is not
+    except ValueError:  # "1.0", which is an integer, too
+        return int(number)
 
 
 def _size(name: str, given: Mapping[str, Any], most: int) -> int:

@@ -4,11 +4,8 @@ Its TSL is made from its members, so that its values are checked, stored and tol
 any other thing. No I/O.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import msgspec
 
 from libs.common.errors import InvalidInput
 from libs.common.tsl import TslDocument, TslInvalid, parse_document
@@ -46,13 +43,8 @@ def member_of(body: CreateEntity, number: int) -> Member:
     )
 
 
-def tsl_fields(identifier: str, members: Sequence[Member]) -> dict[str, Any]:
-    """`tsl`, the JSON of the TSL that such members make, and the `hash` of its content."""
-    content = msgspec.json.encode(_document(identifier, members))
-    return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}
-
-
-def _document(identifier: str, members: Sequence[Member]) -> TslDocument:
+def document_of(identifier: str, members: Sequence[Member]) -> TslDocument:
+    """The TSL that such members make; raise `InvalidInput` when they make none."""
     root = next(member for member in members if not member.path)
     children = [member for member in members if member.path]
     raw: dict[str, Any] = {"version": "v1.0", "properties": [], "events": [], "services": []}

@@ -1,29 +1,19 @@
 """`/entity`: what people make themselves."""
 
-from typing import Any
-
-from litestar import Request, Router, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, PathId, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, PathId, answer, post, put
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.device.custom_entities.schemas import CreateEntity, DeleteEntities, RenameEntity
 from services.device.custom_entities.service import CustomEntities
 from services.device.entities.schemas import EntityMeta
 
-HttpRequest = Request[Any, Any, Any]
 
-
-@post(
-    "/",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.ENTITY_CUSTOM_ADD)],
-    status_code=200,
-    summary="Create a custom entity",
-)
+@post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)], summary="Create a custom entity")
 async def create_entity(
     request: HttpRequest,
     custom_entities: NamedDependency[CustomEntities],
@@ -35,7 +25,6 @@ async def create_entity(
 
 @put(
     "/{entity_id:str}",
-    responses=CONSOLE_REFUSALS,
     guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)],
     summary="Rename a custom entity",
 )
@@ -50,13 +39,7 @@ async def rename_entity(
     return answer(request)
 
 
-@post(
-    "/delete",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.ENTITY_CUSTOM_DELETE)],
-    status_code=200,
-    summary="Delete custom entities",
-)
+@post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)], summary="Delete custom entities")
 async def delete_entities(
     request: HttpRequest,
     custom_entities: NamedDependency[CustomEntities],

@@ -1,25 +1,23 @@
 """What people may do with entities of their own making; every user of the tenant sees them."""
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.things import number_of, thing_of
 from services.device.custom_entities.model import member_of
 from services.device.custom_entities.schemas import CreateEntity, DeleteEntities, RenameEntity
 from services.device.custom_entities.store import Change, Document
+from services.device.devices.ports import Ids
 from services.device.entities.members import Member
 from services.device.entities.schemas import EntityMeta
 from services.device.entities.shown import meta_of
 from services.device.entities.things import Entity, of_thing
-
-log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
@@ -52,13 +50,6 @@ class Directory(Protocol):
 
     async def by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         """The entities of `ids`; what is unknown is missing."""
-
-
-class Ids(Protocol):
-    """The allocator of thing ids."""
-
-    async def take(self) -> int:
-        """A new id."""
 
 
 class Grants(Protocol):
@@ -139,16 +130,7 @@ class CustomEntities:
         for one in custom.values():
             if not one.member.path:
                 gone |= {Entity(one.thing, member).id for member in one.thing.members.members}
-        await self._forget(principal.tenant, sorted(gone))
-
-    async def _forget(self, tenant: str, gone: Sequence[int]) -> None:
-        """Their ids are never given again, so a grant that is left behind opens nothing."""
-        if not gone:
-            return
-        try:
-            await self._grants.forget_entities(tenant, gone)
-        except ThingwayError as error:
-            log.warning("grants of %d deleted entities are left: %s", len(gone), error)
+        await self._grants.forget_entities(principal.tenant, sorted(gone))
 
 
 def _without(numbers: set[int]) -> Change:

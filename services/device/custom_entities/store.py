@@ -13,8 +13,9 @@ import msgspec
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.things import LAST_MEMBER, SYSTEM
-from services.device.custom_entities.model import tsl_fields
+from services.device.custom_entities.model import document_of
 from services.device.entities.members import Member
+from services.device.entities.things import tsl_fields
 
 Document = dict[str, Any]
 
@@ -32,17 +33,15 @@ class CustomEntityStore:
 
     async def add(self, thing_id: int, tenant: str, identifier: str, root: Member) -> Document:
         """Write a new entity; raise `Conflict` when the identifier is taken."""
-        now = datetime.now(UTC)
+        fields = fields_of(identifier, [root])
         document = {
             "_id": thing_id,
             "tenant": tenant,
             "integration": SYSTEM,
             "identifier": identifier,
-            "members": [msgspec.to_builtins(root)],
             "last": 0,
-            "createdAt": now,
-            "updatedAt": now,
-            **tsl_fields(identifier, [root]),
+            "createdAt": fields["updatedAt"],
+            **fields,
         }
         try:
             await self._things.insert_one(document)
@@ -111,7 +110,7 @@ def fields_of(identifier: str, members: Sequence[Member]) -> Document:
     return {
         "members": msgspec.to_builtins(members),
         "updatedAt": datetime.now(UTC),
-        **tsl_fields(identifier, members),
+        **tsl_fields(document_of(identifier, members)),
     }
 
 

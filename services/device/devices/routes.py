@@ -7,9 +7,8 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok
+from libs.common.http import REFUSALS, ok, principal_of
 from libs.common.tsl import TslDocument
-from services.device.devices.caller import application_of
 from services.device.devices.schemas import (
     AddDevice,
     Credentials,
@@ -34,7 +33,7 @@ async def add_device(
     data: JSONBody[AddDevice],
 ) -> Success[DeviceRef]:
     """Add a device to the application; its TSL can be read right after."""
-    return ok(request, await device_service.add(application_of(request), data))
+    return ok(request, await device_service.add(principal_of(request), data))
 
 
 @post(f"{_PATH}/search", responses=REFUSALS, status_code=200, summary="Search devices", tags=_TAGS)
@@ -44,7 +43,7 @@ async def search_devices(
     data: JSONBody[SearchDevices],
 ) -> Success[DevicePage]:
     """Devices of the application, filtered, sorted and paged."""
-    return ok(request, await device_service.search(application_of(request), data))
+    return ok(request, await device_service.search(principal_of(request), data))
 
 
 @get(_ONE, responses=REFUSALS, summary="Get a device", tags=_TAGS)
@@ -54,7 +53,7 @@ async def get_device(
     device_id: DeviceId,
 ) -> Success[DeviceRecord]:
     """The whole record of a device."""
-    return ok(request, await device_service.get(application_of(request), device_id))
+    return ok(request, await device_service.get(principal_of(request), device_id))
 
 
 @put(_PATH, responses=REFUSALS, summary="Update a device", tags=_TAGS)
@@ -64,7 +63,7 @@ async def update_device(
     data: JSONBody[UpdateDevice],
 ) -> Success[DeviceRef]:
     """Change what people say of a device, and the TSL version it follows."""
-    return ok(request, await device_service.update(application_of(request), data))
+    return ok(request, await device_service.update(principal_of(request), data))
 
 
 @delete(_ONE, responses=REFUSALS, status_code=200, summary="Delete a device", tags=_TAGS)
@@ -74,7 +73,7 @@ async def delete_device(
     device_id: DeviceId,
 ) -> Success[str]:
     """Delete a device and its key; answers its SN."""
-    return ok(request, await device_service.delete(application_of(request), device_id))
+    return ok(request, await device_service.delete(principal_of(request), device_id))
 
 
 @put(
@@ -89,7 +88,7 @@ async def remove_device(
     device_id: DeviceId,
 ) -> Success[None]:
     """Take a device from the application; it keeps its id and history."""
-    await device_service.remove(application_of(request), device_id)
+    await device_service.remove(principal_of(request), device_id)
     return ok(request)
 
 
@@ -100,7 +99,7 @@ async def thing_specification(
     device_id: DeviceId,
 ) -> Success[TslDocument]:
     """The TSL of a device."""
-    tsl = await device_service.thing_specification(application_of(request), device_id)
+    tsl = await device_service.thing_specification(principal_of(request), device_id)
     return ok(request, tsl)
 
 
@@ -117,7 +116,7 @@ async def issue_credentials(
     device_id: DeviceId,
 ) -> Success[Credentials]:
     """Make a new key for a device, shown only here; the old one dies."""
-    issued = await device_service.issue_credentials(application_of(request), device_id)
+    issued = await device_service.issue_credentials(principal_of(request), device_id)
     return ok(request, issued)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import pattern_of
+from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.paging import order_of
 from services.device.devices.schemas import SearchDevices
 from services.device.devices.serials import key_of
@@ -98,9 +98,7 @@ def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
 def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
     if search.keyword:
         serial = {"$regex": pattern_of(search.keyword.upper())}
-        yield {
-            "$or": [{"name": _containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]
-        }
+        yield {"$or": [{"name": containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]}
     for name, text in (
         ("name", search.name),
         ("model", search.model),
@@ -108,7 +106,7 @@ def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
         ("firmwareVersion", search.firmware_version),
     ):
         if text:
-            yield {name: _containing(text)}
+            yield {name: containing(text)}
 
 
 def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
@@ -122,7 +120,3 @@ def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
     ):
         if values:
             yield {name: {"$in": list(dict.fromkeys(values))}}
-
-
-def _containing(text: str) -> dict[str, str]:
-    return {"$regex": pattern_of(text), "$options": "i"}

@@ -1,12 +1,14 @@
 """What may be done with devices. Every caller sees those of its application only."""
 
 import logging
+from functools import partial
 from typing import Any
 
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.tsl import TslDocument
 from services.device.devices.errors import device_exists, rps_record_exists, unknown_version
+from services.device.devices.keys import delete_with_key, issue_key
 from services.device.devices.ports import (
     Catalogue,
     CredentialsGateway,
@@ -161,21 +163,16 @@ class DeviceService:
         _found(removed, device_id)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
-        """Delete a device and its key; return its SN.
-
-        The key ends before the device does, so that a crash in between leaves no key
-        without a device; and once more after it, for one that was issued meanwhile.
-        """
+        """Delete a device and its key; return its SN."""
         device = await self._find(principal, device_id)
-        who: tuple[str, int, str] = (device["sn"], device_id, device["tenant"])
-        await self._credentials.revoke(*who)
-        deleted = await self._store.delete(principal.tenant, principal.application_id, device_id)
-        _found(deleted, device_id)
-        try:
-            await self._credentials.revoke(*who)
-        except ThingwayError as error:
-            log.warning("device %d: a second revocation failed: %s", device_id, error)
-        return who[0]
+        serial: str = device["sn"]
+
+        async def delete() -> None:
+            owner = principal.tenant, principal.application_id
+            _found(await self._store.delete(*owner, device_id), device_id)
+
+        await delete_with_key(self._credentials, device, delete)
+        return serial
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL of a device, as it was imported and normalised."""
@@ -185,13 +182,8 @@ class DeviceService:
     async def issue_credentials(self, principal: Principal, device_id: int) -> Credentials:
         """Make a new key for a device; the old one dies."""
         device = await self._find(principal, device_id)
-        issued = await self._credentials.issue(device["sn"], device_id, device["tenant"])
-        try:
-            await self._find(principal, device_id)
-        except ThingwayError:
-            await self._credentials.revoke(device["sn"], device_id, device["tenant"])
-            raise
-        return issued
+        look = partial(self._find, principal, device_id)
+        return await issue_key(self._credentials, device, look)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         found = await self._store.find(principal.tenant, principal.application_id, device_id)

@@ -8,7 +8,7 @@ lastUpdateTime?, dataStorage, createdAt, updatedAt}`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,12 +16,12 @@ from pymongo import ReturnDocument
 
 from libs.common.bus import Outbox
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from libs.common.things import GENERIC
 from services.device.devices.messages import Change, changed
 from services.device.devices.search import Query
 from services.device.devices.serials import Holder, Serials, SerialTaken
 from services.device.products.errors import unknown_model
 from services.device.products.usage import ProductUsage
-from services.device.things.directory import GENERIC
 
 Device = dict[str, Any]
 
@@ -50,6 +50,11 @@ class DeviceStore:
             _of_application(tenant, application_id, device_id)
         )
         return device
+
+    async def find_all(self, tenant: str, ids: Sequence[int]) -> list[Device]:
+        """Devices of the tenant, whoever they belong to, in the order of ids."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        return list(await self._devices.find(query, sort=[("_id", 1)]).to_list(None))
 
     async def search(self, query: Query) -> tuple[list[Device], int]:
         """The page that `query` describes, and how many devices match in all."""
@@ -102,10 +107,6 @@ class DeviceStore:
         """Change fields of a device; None when the application has no such device."""
         query = _of_application(tenant, application_id, device_id)
         return await self._set(query, changes, "updated")
-
-    async def rename(self, tenant: str, device_id: int, name: str) -> Device | None:
-        """Give a device of the tenant another name; None when there is none."""
-        return await self.change(tenant, device_id, {"name": name})
 
     async def change(self, tenant: str, device_id: int, changes: dict[str, Any]) -> Device | None:
         """Change fields of a device of the tenant; None when there is none."""

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from pymongo import UpdateOne
 
 from libs.common.store.mongo import Database
+from libs.common.things import GENERIC
 from services.device.entities.shapes import Shape, grown, hash_of, reported_types
-from services.device.things.directory import GENERIC, Thing
+from services.device.things.directory import Thing
 
 KEPT = 100_000
 """Most devices whose shapes are kept in a process; what they share is kept once."""

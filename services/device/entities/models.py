@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from libs.common.store.mongo import Database
+from libs.common.things import GENERIC
 from libs.common.tsl import TslDocument
 from services.device.entities.members import MemberSet, marks_of, members_of
 from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.entities.shapes import members_of_shape
-from services.device.things.directory import GENERIC
 
 ModelKey = tuple[str, str, str]
 """Product, TSL version, and the shape of devices of the open product."""

@@ -1,13 +1,11 @@
 """`/entity`: entities on the console."""
 
-from typing import Any
-
-from litestar import Request, Router, get, post
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, get, post
 from libs.common.http.guards import holders, users
 from libs.common.identity.functions import Function
 from services.device.entities.schemas import (
@@ -22,15 +20,13 @@ from services.device.entities.service import EntityService
 
 @post(
     "/search",
-    responses=CONSOLE_REFUSALS,
     guards=[
         holders(Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW)
     ],
-    status_code=200,
     summary="Search entities",
 )
 async def search_entities(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities],
 ) -> Answer[list[ShownEntity] | Page[ShownEntity]]:
@@ -40,29 +36,19 @@ async def search_entities(
 
 @get(
     "/{entity_id:str}/children",
-    responses=CONSOLE_REFUSALS,
     guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.INTEGRATION_VIEW)],
     summary="List the children of an entity",
 )
 async def entity_children(
-    request: Request[Any, Any, Any],
-    entities: NamedDependency[EntityService],
-    entity_id: PathId,
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[list[ShownEntity]]:
     """The members of an OBJECT, the inputs of a service, the outputs of an event."""
     return answer(request, await entities.children(principal_of(request), entity_id))
 
 
-@get(
-    "/{entity_id:str}/meta",
-    responses=CONSOLE_REFUSALS,
-    guards=[users],
-    summary="Get the metadata of an entity",
-)
+@get("/{entity_id:str}/meta", guards=[users], summary="Get the metadata of an entity")
 async def entity_meta(
-    request: Request[Any, Any, Any],
-    entities: NamedDependency[EntityService],
-    entity_id: PathId,
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[EntityMeta]:
     """What is known of an entity besides its value."""
     return answer(request, await entities.meta(principal_of(request), entity_id))
@@ -70,14 +56,11 @@ async def entity_meta(
 
 @get(
     "/{entity_id:str}/status",
-    responses=CONSOLE_REFUSALS,
     guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)],
     summary="Get the latest value of an entity",
 )
 async def entity_status(
-    request: Request[Any, Any, Any],
-    entities: NamedDependency[EntityService],
-    entity_id: PathId,
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[EntityStatus]:
     """The latest value of a property; empty when there is none."""
     return answer(request, await entities.status(principal_of(request), entity_id))

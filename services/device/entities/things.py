@@ -1,5 +1,6 @@
 """Things with their members: what an entity is an entity of."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from libs.common.things import (
     integration_key,
     member_key,
 )
+from libs.common.tsl import TslDocument
 from services.device.entities.members import Member, MemberSet, shown_value
 
 Document = dict[str, Any]
@@ -64,9 +66,7 @@ class EntityThing:
 
     def seen_with(self, grants: Grants) -> bool:
         """Whether all of its entities are visible."""
-        if self.device:
-            return grants.device(self.id, self.integration)
-        return grants.integration(self.integration) or self.integration == SYSTEM
+        return grants.thing(self.id, self.integration, device=self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +155,9 @@ def of_thing(document: Document) -> EntityThing:
         members=MemberSet(msgspec.convert(document["members"], list[Member])),
         flow=document.get("flow"),
     )
+
+
+def tsl_fields(document: TslDocument) -> Document:
+    """What a document of `things` has of a TSL: `tsl`, its JSON, and `hash`, that of this."""
+    content = msgspec.json.encode(document)
+    return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}

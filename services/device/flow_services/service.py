@@ -1,13 +1,9 @@
 """Keeps the service entities of flows, on behalf of `workflow`."""
 
-import logging
 from collections.abc import Sequence
 from typing import Protocol
 
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
-from libs.common.errors import ThingwayError
-
-log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
@@ -40,11 +36,7 @@ class FlowServices:
         return Settled()
 
     async def remove(self, wanted: RemoveFlowService) -> Settled:
-        """Remove the service of a flow; grants that are left behind open nothing."""
+        """Remove the service of a flow."""
         gone = await self._store.remove(wanted.tenant, wanted.flow_id)
-        if gone:
-            try:
-                await self._grants.forget_entities(wanted.tenant, gone)
-            except ThingwayError as error:
-                log.warning("grants of %d deleted entities are left: %s", len(gone), error)
+        await self._grants.forget_entities(wanted.tenant, gone)
         return Settled()

@@ -3,8 +3,7 @@
 `flow` tells them from what people make: its id, which is the identifier, too.
 """
 
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from libs.common.contracts.flows import FlowInput, PutFlowService
 from libs.common.errors import Conflict
@@ -13,15 +12,9 @@ from libs.common.things import SYSTEM
 from services.device.custom_entities.model import member_of
 from services.device.custom_entities.schemas import CreateEntity
 from services.device.custom_entities.store import Document, fields_of, members_of
+from services.device.devices.ports import Ids
 from services.device.entities.members import Member
 from services.device.entities.things import Entity, of_thing
-
-
-class Ids(Protocol):
-    """The allocator of thing ids."""
-
-    async def take(self) -> int:
-        """A new id."""
 
 
 class FlowServiceStore:
@@ -82,13 +75,7 @@ def _fields(wanted: PutFlowService, known: Document | None) -> dict[str, Any]:
             last += 1
             number = last
         members.append(_input(wanted, entry, number))
-    now = datetime.now(UTC)
-    return {
-        **fields_of(str(wanted.flow_id), members),
-        "last": last,
-        "flow": wanted.flow_id,
-        "updatedAt": now,
-    }
+    return fields_of(str(wanted.flow_id), members) | {"last": last, "flow": wanted.flow_id}
 
 
 def _root(wanted: PutFlowService) -> Member:

@@ -7,8 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok
-from services.device.devices.caller import application_of
+from libs.common.http import REFUSALS, ok, principal_of
 from services.device.history.schemas import HistoryPage
 from services.device.history.service import LATEST_TIME, HistoryService
 from services.device.things.access import DeviceId
@@ -34,7 +33,7 @@ async def property_history(
 ) -> Success[HistoryPage]:
     """Reported properties, newest first; none of a device whose data storage is off."""
     page = await history.page(
-        application_of(request),
+        principal_of(request),
         device_id,
         start=start_time,
         end=end_time,

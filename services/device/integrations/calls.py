@@ -38,9 +38,8 @@ class IntegrationCallsOverRpc:
 
         They are stored already: one that is away reads them when it is back.
         """
-        change = PropertiesUpdated(tenant=tenant, thing_id=thing_id, properties=properties)
         try:
-            await self._client.ask(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
+            await self.entrust(integration, tenant, thing_id, properties)
         except (Unavailable, UpstreamTimeout) as error:
             log.warning("integration %s has not heard of an update: %s", integration, error)
 

@@ -19,8 +19,9 @@ from libs.common.contracts.integrations import (
     TellReply,
     TellReport,
 )
+from services.device.console.adding import Integrations
 from services.device.entities.things import Entity, of_thing
-from services.device.integrations.tells import Integrations, IntegrationTells, Latest, OwnThings
+from services.device.integrations.tells import IntegrationTells, Latest, OwnThings
 
 
 class IntegrationEntities(Protocol):

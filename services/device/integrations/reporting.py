@@ -1,15 +1,17 @@
 """Puts on `UPLINK` what things say that are not connected themselves."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from libs.common.bus import Bus, Outgoing
+from libs.common.bus import Bus, Outgoing, publish_all
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry import inject_context
 from services.device.edge.service import STORED_WAIT
+from services.device.entity_values.ports import Said
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.things import Thing
 
@@ -25,7 +27,10 @@ class Reporter:
     ) -> None:
         """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
-        await self._publish(thing, channel, payload, {}, known_as)
+        headers: dict[str, str] = {}
+        inject_context(headers)
+        headers |= hops_header(current_hops())
+        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, known_as, headers)])
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties as of now; they are stored and in force when this returns.
@@ -33,21 +38,36 @@ class Reporter:
         Raises `InvalidInput` when they are refused, `UpstreamTimeout` when nobody says what
         became of them.
         """
-        payload = msgspec.json.encode({"properties": properties})
-        async with StoredWaiter(self._bus, 1) as waiter:
-            await self._publish(thing, "report", payload, {HEADER: waiter.subject})
-            (outcome,) = await waiter.wait(STORED_WAIT)
-        if outcome.refused:
-            raise InvalidInput(outcome.refused, field="properties")
+        (refused,) = await self.report_all([Said(thing, properties, current_hops())])
+        if refused is not None:
+            raise InvalidInput(refused, field="properties")
 
-    async def _publish(
-        self,
-        thing: Thing,
-        channel: str,
-        payload: bytes,
-        headers: dict[str, str],
-        message_id: str | None = None,
-    ) -> None:
-        inject_context(headers)
-        headers |= hops_header(current_hops())
-        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, message_id, headers)])
+    async def report_all(self, said: Sequence[Said]) -> list[str | None]:
+        """Report for several things at once; tell of each why it was refused, or None.
+
+        All that is not refused is stored and in force when this returns. Raises
+        `UpstreamTimeout` when nobody says what became of some.
+        """
+        if not said:
+            return []
+        trace: dict[str, str] = {}
+        inject_context(trace)
+        async with StoredWaiter(self._bus, len(said)) as waiter:
+            await publish_all(
+                self._bus,
+                [
+                    Outgoing(
+                        up(one.thing.sn, "report"),
+                        msgspec.json.encode({"properties": one.properties}),
+                        headers={
+                            **trace,
+                            **hops_header(one.hops),
+                            HEADER: f"{waiter.subject}.{number}",
+                        },
+                    )
+                    for number, one in enumerate(said)
+                ],
+            )
+            outcomes = await waiter.wait(STORED_WAIT)
+        reasons = {one.number: one.refused for one in outcomes}
+        return [reasons.get(number) for number in range(len(said))]

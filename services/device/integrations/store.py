@@ -4,9 +4,8 @@ Beside what `services.device.entities.things.of_thing` names a document has `tsl
 the normalised TSL, and `hash`, that of its content.
 """
 
-import hashlib
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from pymongo import ReturnDocument
@@ -14,18 +13,11 @@ from pymongo import ReturnDocument
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import UpstreamFailed
 from libs.common.store.mongo import Database, DuplicateKey
-from libs.common.tsl import TslDocument, TslInvalid, parse_document
+from libs.common.tsl import TslDocument, TslInvalid
+from services.device.devices.ports import Ids
 from services.device.entities.members import marks_of, members_of
 from services.device.entities.registry import MemberRegistry
-
-_NO_TSL: dict[str, Any] = {"version": "v1.0", "properties": [], "events": [], "services": []}
-
-
-class Ids(Protocol):
-    """The allocator of thing ids."""
-
-    async def take(self) -> int:
-        """A new id."""
+from services.device.entities.things import tsl_fields
 
 
 class IntegrationThings:
@@ -39,21 +31,15 @@ class IntegrationThings:
     async def ensure(self, tenant: str, manifest: Manifest) -> dict[str, Any]:
         """The document of the integration's thing in a tenant, with its current TSL."""
         document = tsl_of(manifest)
-        content = msgspec.json.encode(document)
-        digest = hashlib.sha256(content).hexdigest()
+        fields = tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
         known: dict[str, Any] | None = await self._things.find_one(key)
-        if known is not None and known.get("hash") == digest:
+        if known is not None and known.get("hash") == fields["hash"]:
             return known
         numbers = await self._registry.numbers({"integration": manifest.id}, marks_of(document))
         members = members_of(document, numbers).members
         now = datetime.now(UTC)
-        fields = {
-            "tsl": content,
-            "hash": digest,
-            "members": msgspec.to_builtins(members),
-            "updatedAt": now,
-        }
+        fields |= {"members": msgspec.to_builtins(members), "updatedAt": now}
         try:
             return await self._write(key, fields, now)
         except DuplicateKey:  # another process made it this moment
@@ -74,6 +60,6 @@ class IntegrationThings:
 def tsl_of(manifest: Manifest) -> TslDocument:
     """The manifest's TSL; `management` takes none that is broken."""
     try:
-        return parse_document(manifest.tsl or _NO_TSL)
+        return manifest.document()
     except TslInvalid as error:
         raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error

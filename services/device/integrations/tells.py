@@ -12,7 +12,6 @@ from libs.common.contracts.integrations import (
     GetOwnValues,
     GetTsl,
     GotTsl,
-    Integration,
     ListDevices,
     ListedDevices,
     OwnValues,
@@ -25,6 +24,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
+from services.device.console.adding import Bringer, Integrations
 from services.device.console.bringing import Brought
 from services.device.devices.ports import Device
 from services.device.edge.checking import Check, check_event, check_reply, check_report
@@ -32,13 +32,6 @@ from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
 
 _CHECKS: dict[str, Check] = {"report": check_report, "event": check_event, "reply": check_reply}
-
-
-class Integrations(Protocol):
-    """Knows the integrations."""
-
-    async def find(self, integration: str) -> Integration | None:
-        """One of them."""
 
 
 class OwnThings(Protocol):
@@ -83,13 +76,6 @@ class Presence(Protocol):
 
     async def heard(self, thing: Thing) -> None:
         """A device has spoken."""
-
-
-class Bringer(Protocol):
-    """Writes devices of integrations."""
-
-    async def bring(self, wanted: Brought) -> Device:
-        """Write a device, whole or not at all."""
 
 
 class Catalogue(Protocol):

@@ -14,9 +14,7 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 from libs.common.errors import InvalidInput
-
-ModelKey = tuple[str, str, str]
-"""What devices with the same entities have in common."""
+from services.device.entities.models import ModelKey
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""

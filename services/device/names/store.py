@@ -3,8 +3,7 @@
 from typing import Any
 
 from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, containing
 from libs.common.things import DIRECT
 from services.device.entities.models import model_of
 from services.device.names.service import Group

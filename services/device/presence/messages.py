@@ -1,16 +1,8 @@
 """`rpc.device.disconnect`: close the connections of a device whose key has ended."""
 
-import msgspec
-
 from libs.common.bus import RpcServer
-from libs.common.contracts.auth import Done
+from libs.common.contracts.auth import Disconnect, Done
 from services.device.presence.connections import SystemAccount
-
-
-class Disconnect(msgspec.Struct):
-    """The request: an SN."""
-
-    sn: str
 
 
 def offer_disconnect(rpc: RpcServer, account: SystemAccount) -> None:

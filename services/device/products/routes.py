@@ -7,8 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok
-from services.device.devices.caller import application_of
+from libs.common.http import REFUSALS, ok, principal_of
 from services.device.devices.paging import LARGEST_NUMBER, LARGEST_PAGE
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
@@ -25,7 +24,7 @@ async def list_products(
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
 ) -> Success[ProductPage]:
     """The products of the tenant, without their TSL."""
-    page = await product_service.page(application_of(request), page_number, page_size)
+    page = await product_service.page(principal_of(request), page_number, page_size)
     return ok(request, page)
 
 
@@ -36,7 +35,7 @@ async def get_product(
     model: FromPath[str],
 ) -> Success[ProductWithTsl]:
     """A product with its current TSL."""
-    return ok(request, await product_service.get(application_of(request), model))
+    return ok(request, await product_service.get(principal_of(request), model))
 
 
 @put(
@@ -52,7 +51,7 @@ async def put_product(
     data: JSONBody[PutProduct],
 ) -> Success[Product]:
     """Create or update a product; its TSL is checked whole and becomes the current version."""
-    return ok(request, await product_service.put(application_of(request), model, data))
+    return ok(request, await product_service.put(principal_of(request), model, data))
 
 
 @delete(
@@ -68,7 +67,7 @@ async def delete_product(
     model: FromPath[str],
 ) -> Success[str]:
     """Delete a product that has no devices; answers its model."""
-    return ok(request, await product_service.delete(application_of(request), model))
+    return ok(request, await product_service.delete(principal_of(request), model))
 
 
 ROUTES = [list_products, get_product, put_product, delete_product]

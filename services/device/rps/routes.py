@@ -7,8 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok
-from services.device.devices.caller import application_of
+from libs.common.http import REFUSALS, ok, principal_of
 from services.device.rps.schemas import RpsPage, SearchProfiles, SetProfile
 from services.device.rps.service import RpsService
 
@@ -29,7 +28,7 @@ async def set_profile(
     data: JSONBody[SetProfile],
 ) -> Success[str]:
     """Set the profile URL of an SN that is not a device yet."""
-    return ok(request, await rps_service.set_profile(application_of(request), data))
+    return ok(request, await rps_service.set_profile(principal_of(request), data))
 
 
 @post(
@@ -45,7 +44,7 @@ async def search_profiles(
     data: JSONBody[SearchProfiles],
 ) -> Success[RpsPage]:
     """The application's RPS records, sorted and paged."""
-    return ok(request, await rps_service.search(application_of(request), data))
+    return ok(request, await rps_service.search(principal_of(request), data))
 
 
 @delete(
@@ -59,7 +58,7 @@ async def delete_profile(
     request: Request[Any, Any, Any], rps_service: NamedDependency[RpsService], sn: FromPath[str]
 ) -> Success[str]:
     """Delete the RPS record of an SN, so that the device can be added."""
-    return ok(request, await rps_service.delete(application_of(request), sn))
+    return ok(request, await rps_service.delete(principal_of(request), sn))
 
 
 ROUTES = [set_profile, search_profiles, delete_profile]

@@ -15,12 +15,11 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.store.mongo import Database
-from libs.common.things import DIRECT, device_key, integration_key, own_sn, own_thing
+from libs.common.things import DIRECT, GENERIC, device_key, integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
 from services.device.things.own import OwnThing, OwnThings
 
 LIFE = 60.0
-GENERIC = "generic"
 
 
 @dataclass(slots=True, frozen=True)

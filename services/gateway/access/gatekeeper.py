@@ -86,15 +86,13 @@ class Gatekeeper:
             raise no_store() from error
 
     async def _limit_address(self, address: str, *, signs_in: bool) -> None:
-        if not self._limits.address.take_leased(address):
-            await self._limits.address.take(address)
-        if signs_in and not self._limits.sign_in.take_leased(address):
+        await self._limits.address.take(address)
+        if signs_in:
             await self._limits.sign_in.take(address)
 
     async def _limit_principal(self, principal: Principal) -> None:
         key = f"{principal.kind}:{principal.tenant}:{principal.subject}"
-        if not self._limits.principal.take_leased(key):
-            await self._limits.principal.take(key)
+        await self._limits.principal.take(key)
 
     async def _principal(
         self, route: Route, path: bytes, authorization: bytes | None, query_token: str | None

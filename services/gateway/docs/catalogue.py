@@ -10,7 +10,8 @@ import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
-from services.gateway.docs.merge import Document, merge
+from services.gateway.docs.merge import merge
+from services.gateway.docs.names import Document
 from services.gateway.routes import Route
 
 log = logging.getLogger(__name__)

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
 
-from services.gateway.docs.names import apart
+from services.gateway.docs.names import Document, apart
 from services.gateway.docs.refusals import COMPONENTS, documented
 from services.gateway.docs.security import SCHEMES, security
 from services.gateway.routes import Route
-
-Document = dict[str, Any]
 
 METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 

@@ -42,7 +42,7 @@ class RateLimiter:
         self._buckets = TokenBuckets(redis, "gateway")
         self._leases: dict[str, _Lease] = {}
 
-    def take_leased(self, key: str) -> bool:
+    def _take_leased(self, key: str) -> bool:
         """Take a permit that is here already; False when there is none."""
         if self._rate <= 0:
             return True
@@ -54,7 +54,7 @@ class RateLimiter:
 
     async def take(self, key: str) -> None:
         """Take a permit; raise `TooManyRequests` when there is none, and what Redis raises."""
-        while not self.take_leased(key):
+        while not self._take_leased(key):
             lease = self._lease(key)
             wait = lease.refused_until - time.monotonic()
             if wait > 0:

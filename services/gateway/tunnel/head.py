@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from libs.common.http.request import REQUEST_ID_HEADER
-from libs.common.identity import PRINCIPAL_HEADER
+from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER
 from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import LONGEST, bearer_token
 from services.gateway.proxy.headers import to_service
@@ -12,8 +11,6 @@ from services.gateway.upstream.answer import Field
 
 PARAMETERS = frozenset({"authorization", "access_token"})
 """Query parameters that carry the token; browsers cannot set a header field here."""
-TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
-"""Carries the SHA-256 of the token, under which its state stands in Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +65,7 @@ def to_upstream(
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
-        *((name, value) for name, value in kept if name not in _REPLACED),
-        (REQUEST_ID_HEADER.encode(), request_id.encode()),
+        *(field for field in kept if field[0] not in _DROPPED),
         (PRINCIPAL_HEADER.encode(), principal.encode()),
         (TOKEN_HEADER.encode(), token_hash.encode()),
     ]
@@ -77,10 +73,5 @@ def to_upstream(
     return b"GET /websocket HTTP/1.1\r\n" + lines + b"\r\n"
 
 
-_REPLACED = frozenset(
-    {
-        REQUEST_ID_HEADER.encode(),
-        b"cookie",
-        b"sec-websocket-extensions",  # compression would cost each idle socket its buffers
-    }
-)
+_DROPPED = frozenset({b"cookie", b"sec-websocket-extensions"})
+"""Of the last: compression would cost each idle socket its buffers."""

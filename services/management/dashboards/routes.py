@@ -1,13 +1,11 @@
 """`/dashboard`: dashboards and their widgets."""
 
-from typing import Any
-
-from litestar import Request, Router, delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, PathId, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, PathId, answer, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.management.dashboards.schemas import (
@@ -19,15 +17,9 @@ from services.management.dashboards.schemas import (
 from services.management.dashboards.service import DashboardService
 
 
-@post(
-    "/",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DASHBOARD_ADD)],
-    status_code=200,
-    summary="Create a dashboard",
-)
+@post("/", guards=[holders(Function.DASHBOARD_ADD)], summary="Create a dashboard")
 async def create_dashboard(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     dashboards: NamedDependency[DashboardService],
     data: JSONBody[CreateDashboard],
 ) -> Answer[DashboardRef]:
@@ -35,14 +27,9 @@ async def create_dashboard(
     return answer(request, await dashboards.create(principal_of(request), data))
 
 
-@put(
-    "/{dashboard_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DASHBOARD_EDIT)],
-    summary="Update a dashboard",
-)
+@put("/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)], summary="Update a dashboard")
 async def update_dashboard(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     dashboards: NamedDependency[DashboardService],
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
@@ -53,30 +40,19 @@ async def update_dashboard(
 
 
 @delete(
-    "/{dashboard_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DASHBOARD_EDIT)],
-    status_code=200,
-    summary="Delete a dashboard",
+    "/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)], summary="Delete a dashboard"
 )
 async def delete_dashboard(
-    request: Request[Any, Any, Any],
-    dashboards: NamedDependency[DashboardService],
-    dashboard_id: PathId,
+    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
 ) -> Answer[dict[str, str]]:
     """Delete a dashboard with its widgets and grants."""
     await dashboards.delete(principal_of(request), dashboard_id)
     return answer(request, {})
 
 
-@get(
-    "/dashboards",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.DASHBOARD_VIEW)],
-    summary="List dashboards",
-)
+@get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)], summary="List dashboards")
 async def list_dashboards(
-    request: Request[Any, Any, Any], dashboards: NamedDependency[DashboardService]
+    request: HttpRequest, dashboards: NamedDependency[DashboardService]
 ) -> Answer[list[ShownDashboard]]:
     """The dashboards that the caller sees, with their widgets, the oldest first."""
     return answer(request, await dashboards.seen_by(principal_of(request)))

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.http.console import MAX_ID, Shown
+from libs.common.http.console import OptionalId, Shown
 
 Name = Annotated[str, msgspec.Meta(max_length=127)]
 
@@ -12,13 +12,6 @@ MAX_WIDGETS = 200
 """Most widgets of a dashboard; consoles draw some dozens."""
 MAX_BYTES = 4 * 1024 * 1024
 """Most bytes of a dashboard's widgets together: existing consoles keep icons in them."""
-
-
-WidgetId = (
-    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
-    | Annotated[str, msgspec.Meta(pattern="^[0-9]{0,16}$")]
-    | None
-)
 
 
 class CreateDashboard(msgspec.Struct):
@@ -31,7 +24,7 @@ class Widget(msgspec.Struct):
     """One widget; without an id, or with an empty one, it is new. `data` is opaque."""
 
     data: dict[str, Any]
-    widget_id: WidgetId = None
+    widget_id: OptionalId = None
 
 
 class UpdateDashboard(msgspec.Struct):

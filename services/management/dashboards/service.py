@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import msgspec
 
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
-from libs.common.errors import Forbidden, InvalidInput, MalformedRequest, NotFound, TooLarge
-from libs.common.http.console import id_of
+from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
+from libs.common.http.console import id_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from services.management.dashboards.schemas import (
@@ -73,8 +73,8 @@ class Sharing(Protocol):
     async def share(self, principal: Principal, dashboard_id: int) -> None:
         """Grant a dashboard to the roles of its creator."""
 
-    async def forget(self, tenant: str, dashboard_id: int) -> None:
-        """Drop the grants of a dashboard that is gone."""
+    async def forget(self, tenant: str, ids: Sequence[int]) -> None:
+        """Drop the grants of dashboards that are gone."""
 
 
 class DashboardService:
@@ -96,7 +96,7 @@ class DashboardService:
         dashboard = Dashboard(
             id=await self._next_id(),
             tenant=user.tenant,
-            name=_name(wanted.name),
+            name=name_of(wanted.name),
             user_id=user.user_id,
             created_at=int(time.time() * 1000),
         )
@@ -104,13 +104,13 @@ class DashboardService:
         try:
             await self._store.insert(dashboard)
         except Exception:
-            await self._sharing.forget(user.tenant, dashboard.id)
+            await self._sharing.forget(user.tenant, [dashboard.id])
             raise
         return DashboardRef(str(dashboard.id))
 
     async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
         """Set the name and the whole set of widgets; an unknown widget id is passed over."""
-        name = _name(wanted.name)
+        name = name_of(wanted.name)
         dashboard = await self._visible(user, dashboard_id)
         widgets = await self._widgets(dashboard, wanted.widgets)
         if len(msgspec.json.encode(widgets)) > MAX_BYTES:
@@ -123,7 +123,7 @@ class DashboardService:
         await self._visible(user, dashboard_id)
         if not await self._store.remove(user.tenant, dashboard_id):
             raise _gone(dashboard_id)
-        await self._sharing.forget(user.tenant, dashboard_id)
+        await self._sharing.forget(user.tenant, [dashboard_id])
 
     async def seen_by(self, user: Principal) -> list[ShownDashboard]:
         """The dashboards that a user sees, the oldest first."""
@@ -164,15 +164,6 @@ class DashboardService:
             if widget_id in known or not widget.widget_id:
                 kept[widget_id] = StoredWidget(widget_id, widget.data)
         return list(kept.values())
-
-
-def _name(text: str) -> str:
-    name = text.strip()
-    if not name:
-        raise MalformedRequest("name is empty", field="name")
-    if not name.isprintable():
-        raise InvalidInput("must not have control characters", field="name")
-    return name
 
 
 def _gone(dashboard_id: int) -> NotFound:

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from libs.common.errors import Conflict
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, containing
 from services.management.dashboards.service import Dashboard, StoredWidget
 
 

@@ -11,9 +11,7 @@ from libs.common.contracts.integrations import (
     Manifest,
 )
 from libs.common.errors import Forbidden, InvalidInput
-from libs.common.tsl import TslDocument, TslInvalid, parse_document
-
-_NO_TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
+from libs.common.tsl import TslDocument, TslInvalid
 
 
 class Store(Protocol):
@@ -29,7 +27,7 @@ class Store(Protocol):
 def tsl_of(manifest: Manifest) -> TslDocument:
     """The manifest's TSL; raise `InvalidInput` naming every fault."""
     try:
-        return parse_document(manifest.tsl or _NO_TSL)
+        return manifest.document()
     except TslInvalid as error:
         raise InvalidInput(f"tsl: {error}", field="tsl") from error
 

@@ -1,13 +1,11 @@
 """`/integration`: which integrations there are."""
 
-from typing import Any
-
-from litestar import Request, Router, get, post
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, answer, get, post
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.management.integrations.schemas import (
@@ -20,15 +18,9 @@ from services.management.integrations.service import IntegrationService
 _SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
-@post(
-    "/search",
-    responses=CONSOLE_REFUSALS,
-    guards=[_SEES],
-    status_code=200,
-    summary="Search integrations",
-)
+@post("/search", guards=[_SEES], summary="Search integrations")
 async def search_integrations(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     integrations: NamedDependency[IntegrationService],
     data: JSONBody[SearchIntegrations],
 ) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
@@ -36,14 +28,9 @@ async def search_integrations(
     return answer(request, await integrations.search(principal_of(request), data))
 
 
-@get(
-    "/{integration_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[_SEES],
-    summary="Get an integration",
-)
+@get("/{integration_id:str}", guards=[_SEES], summary="Get an integration")
 async def get_integration(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     integrations: NamedDependency[IntegrationService],
     integration_id: FromPath[str],
 ) -> Answer[IntegrationDetail]:

@@ -11,14 +11,13 @@ from litestar.exceptions import WebSocketDisconnect
 from libs.common.errors import ThingwayError
 from libs.common.http import principal_of
 from libs.common.http.guards import users
+from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from services.management.live.frames import BadFrame, read_frame
 from services.management.live.hub import Hub
 from services.management.live.keys import Subscriptions
 from services.management.live.subscriber import Subscriber
 
-TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - the name of a field
-"""The SHA-256 of the caller's token; the gateway sets it."""
 MALFORMED = 1007
 TRY_AGAIN = 1013
 LONGEST_REASON = 120

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
-from libs.common.things import SYSTEM
 from services.management.live.frames import Value, push_frame
 
 TOO_SLOW = 1013
@@ -47,12 +46,8 @@ class Subscriber:
 
     def sees(self, thing: ChangedThing, key: str) -> bool:
         """Tell whether a change of `key` may be told."""
-        if thing.device:
-            if self.grants.device(thing.id, thing.integration):
-                return True
-        elif thing.integration == SYSTEM or self.grants.integration(thing.integration):
-            return True
-        return key in self.granted_keys
+        whole = self.grants.thing(thing.id, thing.integration, device=thing.device)
+        return whole or key in self.granted_keys
 
     def push(self, values: dict[str, Value]) -> None:
         """Send new values; a slow reader gets the latest of each key instead of every one."""

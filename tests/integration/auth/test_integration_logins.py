@@ -10,7 +10,7 @@ import pytest_asyncio
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from libs.common.bus import Bus, PlainRpcServer, RpcClient
+from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
 from libs.common.contracts.integrations import (
     Acknowledged,
@@ -120,7 +120,7 @@ async def test_what_has_no_login_is_not_found(auth: Auth, operation):
 async def test_the_sdk_runs_with_the_login(auth: Auth, login):
     """It announces itself and answers; a service that asks gets the answer."""
     heard: list[str] = []
-    rpc = PlainRpcServer(auth.bus, "management")
+    rpc = RpcServer(auth.bus, "management")
 
     async def announce(who: str, manifest: Manifest) -> Acknowledged:
         heard.append(f"{who} {manifest.name}")

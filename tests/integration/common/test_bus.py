@@ -17,7 +17,6 @@ from libs.common.bus import (
     Outbox,
     OutboxEntry,
     Outgoing,
-    PlainRpcServer,
     RpcClient,
     RpcServer,
 )
@@ -234,9 +233,9 @@ class Answer(msgspec.Struct):
     length: int
 
 
-@pytest.fixture(params=[RpcServer, PlainRpcServer])
+@pytest.fixture(params=[True, False], ids=["discovered", "undiscovered"])
 async def rpc(bus: Bus, request: pytest.FixtureRequest) -> Any:
-    server = request.param(bus, "test")
+    server = RpcServer(bus, "test", discovered=request.param)
 
     async def measure(request: Ask) -> Any:
         match request.what:
@@ -282,9 +281,9 @@ async def test_errors_travel(rpc: RpcClient, request_: Any, kind: type[ThingwayE
     assert (type(caught.value), caught.value.code) == (kind, code)
 
 
-async def test_a_plain_server_handles_requests_beside_each_other(bus: Bus):
+async def test_requests_are_handled_beside_each_other(bus: Bus):
     """A slow one keeps nobody waiting, and is finished before the server has stopped."""
-    server, go_on, answered = PlainRpcServer(bus, "beside"), asyncio.Event(), []
+    server, go_on, answered = RpcServer(bus, "beside"), asyncio.Event(), []
 
     async def measure(request: Ask) -> Answer:
         if request.what == "slow":

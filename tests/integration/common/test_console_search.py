@@ -2,8 +2,7 @@
 
 import pytest
 
-from libs.common.http.console import containing
-from libs.common.store.mongo import Mongo
+from libs.common.store.mongo import Mongo, containing
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\x00", "a.b", "(", "\\", "A\\E", "Ü", "a\nb", "$x"])

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import Bus, NobodyAnswers, PlainRpcServer, RpcClient
+from libs.common.bus import Bus, NobodyAnswers, RpcClient, RpcServer
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceChanged, DeviceProfile
 from libs.common.contracts.integrations import (
@@ -54,7 +54,7 @@ class PlayedDevice:
         self._bus = bus
         self._client = RpcClient(bus)
         self._told = asyncio.Event()
-        self._rpc = rpc = PlainRpcServer(bus, "device")
+        self._rpc = rpc = RpcServer(bus, "device")
         rpc.offer_each("report", TellReport, self._report)
         rpc.offer_each("reply", TellReply, self._reply)
         rpc.offer_each("own_report", TellOwnReport, self._own_report)

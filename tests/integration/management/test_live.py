@@ -30,6 +30,7 @@ from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.app import build_app
 from services.management.live.frames import MOST_KEYS
+from services.management.live.protocol import PatientProtocol
 from services.management.live.subscriber import MOST_WAITING
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
@@ -124,7 +125,7 @@ async def world(servers, database) -> AsyncIterator[World]:
             own = await Bus.connect(servers.nats_url, name="management", streams=True)
             stack.push_async_callback(own.drain)
             app = build_app(settings, mongo, redis, own, Telemetry(None, MeterProvider()))
-            serves = serving(app, "websockets-sansio")
+            serves = serving(app, PatientProtocol)
             ports.append(await stack.enter_async_context(serves))
         while len(await _consumers(bus)) < 2:
             await asyncio.sleep(0.01)

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from libs.common.http.console import containing
-from libs.common.store.mongo import pattern_of
+from libs.common.store.mongo import containing, pattern_of
 from libs.common.things import device_key
 from services.device.console.integrations import Integration
 from services.device.entities.members import Member

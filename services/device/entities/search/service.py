@@ -101,8 +101,10 @@ class EntitySearch:
         none = body.customized or body.entity_ids is not None
         visible = [] if none else [[part] for part in seen_in_parts(asked.grants)]
         whole: list[Condition] = []
+        integrations: Sequence[str] = ()
         if asked.keyword is not None and visible:
-            whole = asked.keyword.devices(await self._store.integrations(asked.tenant))
+            integrations = await self._store.integrations(asked.tenant)
+            whole = asked.keyword.devices(integrations)
         everyone, matching = await asyncio.gather(
             self._store.count(asked.tenant, visible),
             self._store.count(asked.tenant, _each(visible, whole)),
@@ -110,7 +112,8 @@ class EntitySearch:
         models = await self._models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members.members) for model, members in models.items()}
         pools = Pools(wanted, asked.order, asked.keyword)
-        ends = await self._ends(asked, pools) if whole else {}
+        tails = pools.tails() if whole else ()
+        ends = {tail: Keyword.devices_ending(head, integrations) for head, tail in tails}
         parts = [[*part, {"$nor": whole}] for part in visible]
         ending = [
             (tail, await self._store.count(asked.tenant, [[*part, end] for part in parts]))
@@ -123,11 +126,6 @@ class EntitySearch:
         return Cut(
             asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
         )
-
-    async def _ends(self, asked: _Asked, pools: Pools) -> dict[str, Condition]:
-        """Last parts of the keyword, and the conditions on devices that have the first."""
-        integrations = await self._store.integrations(asked.tenant)
-        return {tail: Keyword.devices_ending(head, integrations) for head, tail in pools.tails()}
 
 
 def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:

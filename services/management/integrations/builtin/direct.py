@@ -6,37 +6,32 @@ from libs.common.contracts.integrations import AddDevice, Manifest, NewDevice
 from libs.common.errors import InvalidInput
 from libs.common.integrations import Integration
 from libs.common.things import DIRECT
-from services.management.integrations.builtin.tsl import service, text_input
+from services.management.integrations.builtin.tsl import document, service, text_input
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A token of a subject and a level of a topic, as `device` takes it."""
 
-TSL = {
-    "version": "v1.0",
-    "properties": [],
-    "events": [],
-    "services": [
-        service(
+TSL = document(
+    service(
+        "add_device",
+        "Add device",
+        text_input(
             "add_device",
-            "Add device",
-            text_input(
-                "add_device",
-                "sn",
-                "SN",
-                "Serial number, as the device logs in with it",
-                validator={"minSize": 1, "maxSize": 64, "required": True},
-            ),
-            text_input(
-                "add_device",
-                "model",
-                "Model",
-                "A product of yours; without it the SN's prefix decides",
-                validator={"maxSize": 64},
-            ),
+            "sn",
+            "SN",
+            "Serial number, as the device logs in with it",
+            validator={"minSize": 1, "maxSize": 64, "required": True},
         ),
-        service("delete_device", "Delete device"),
-    ],
-}
+        text_input(
+            "add_device",
+            "model",
+            "Model",
+            "A product of yours; without it the SN's prefix decides",
+            validator={"maxSize": 64},
+        ),
+    ),
+    service("delete_device", "Delete device"),
+)
 
 
 class Direct(Integration):

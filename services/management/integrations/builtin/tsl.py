@@ -1,8 +1,19 @@
 """Parts of the TSLs of the built-in integrations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 Part = dict[str, Any]
+
+
+def document(*services: Part, properties: Sequence[Part] = ()) -> Part:
+    """A TSL without events."""
+    return {
+        "version": "v1.0",
+        "properties": list(properties),
+        "events": [],
+        "services": list(services),
+    }
 
 
 def service(name: str, title: str, *inputs: Part, description: str = "") -> Part:

@@ -10,7 +10,8 @@ from libs.common.contracts.names import (
     DeviceCount,
     DeviceCounts,
 )
-from services.device.names.service import DeviceNames, Group, ModelKey
+from services.device.entities.models import ModelKey
+from services.device.names.service import DeviceNames, Group
 
 LAMP: ModelKey = ("LAMP", "1.0", "")
 DOOR: ModelKey = ("DOOR", "1.0", "")

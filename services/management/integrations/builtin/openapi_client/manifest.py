@@ -1,7 +1,7 @@
 """What `openapi-client` announces."""
 
 from libs.common.contracts.integrations import Manifest
-from services.management.integrations.builtin.tsl import own_property, service, text_input
+from services.management.integrations.builtin.tsl import document, own_property, service, text_input
 
 SHORTEST, LONGEST = 30, 86_400
 """Seconds between two scheduled syncs."""
@@ -12,9 +12,21 @@ MANIFEST = Manifest(
     name="Open API client",
     description="Devices of another platform that speaks the device open API",
     icon="/public/openapi-client.svg",
-    tsl={
-        "version": "v1.0",
-        "properties": [
+    tsl=document(
+        service(
+            "add_device",
+            "Add device",
+            text_input(
+                "add_device",
+                "device",
+                "Device",
+                "SN or device ID at the other platform",
+                validator={"minSize": 1, "maxSize": 64, "required": True},
+            ),
+        ),
+        service("delete_device", "Delete device"),
+        service("sync", "Sync", description="Bring devices, TSLs and history since the last sync"),
+        properties=[
             own_property(
                 "base_url",
                 "Base URL",
@@ -71,25 +83,7 @@ MANIFEST = Manifest(
             own_property("synced_devices", "Devices", "R", "Devices of the sync", dataType="INT"),
             own_property("synced_reports", "Reports", "R", "Reports of the sync", dataType="INT"),
         ],
-        "events": [],
-        "services": [
-            service(
-                "add_device",
-                "Add device",
-                text_input(
-                    "add_device",
-                    "device",
-                    "Device",
-                    "SN or device ID at the other platform",
-                    validator={"minSize": 1, "maxSize": 64, "required": True},
-                ),
-            ),
-            service("delete_device", "Delete device"),
-            service(
-                "sync", "Sync", description="Bring devices, TSLs and history since the last sync"
-            ),
-        ],
-    },
+    ),
     add_device_service="add_device",
     delete_device_service="delete_device",
     carries_commands=True,

@@ -8,10 +8,10 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
+from libs.common.things import GENERIC
 from services.management.integrations.builtin.openapi_client.history import (
     remember,
     start_of,
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Reports told at the same time."""
-GENERIC = "generic"
 
 
 @dataclass
@@ -86,13 +85,10 @@ class Sync:
         """The link of a device that is here now; None when people do not want it here."""
         link = await self._links.link(tenant, device.sn)
         url = remote.account.base_url
-        if link is None or (link.url, link.remote_id) != (url, device.id):
-            left = link is not None and link.state == "left" and link.url == url
-            if left:
-                return None
-            link = Link(url=url, remote_id=device.id, state="asked")
-        if link.state == "left":
+        if link is not None and (link.url, link.state) == (url, "left"):
             return None
+        if link is None or (link.url, link.remote_id) != (url, device.id):
+            link = Link(url=url, remote_id=device.id, state="asked")
         name = device.name or device.sn
         if link.state == "asked" and link.name and await self._is_here(tenant, device.sn):
             link.state = "here"
@@ -131,7 +127,10 @@ class Sync:
                 if gone:
                     return
                 try:
-                    await self._report(tenant, device, digest, record)
+                    report_id = f"{device.id}-{digest}"
+                    await self._things.report(
+                        tenant, device.sn, record.properties, record.ts, report_id=report_id
+                    )
                     tally.reports += 1
                 except (InvalidInput, TooLarge) as error:
                     tally.refuse(device.sn, error)
@@ -148,9 +147,3 @@ class Sync:
         remember(link, new)
         await self._links.keep_link(tenant, device.sn, link)
         return True
-
-    async def _report(self, tenant: str, device: RemoteDevice, digest: str, record: Record) -> None:
-        properties: dict[str, Any] = record.properties
-        await self._things.report(
-            tenant, device.sn, properties, record.ts, report_id=f"{device.id}-{digest}"
-        )

@@ -16,6 +16,7 @@ from libs.common.contracts.integrations import AddDevice, DeviceCommand, DeviceR
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration
 from libs.common.simulation import SimulatedDevice
+from libs.common.things import GENERIC
 from libs.common.tsl import TslDocument, parse_document
 from services.management.integrations.builtin.simulator.manifest import DEFAULT, MANIFEST
 from services.management.integrations.builtin.simulator.wheel import Wheel
@@ -28,7 +29,6 @@ LOOK_PAUSE = 0.5
 """Least seconds between two looks."""
 AT_ONCE = 32
 """Reports on their way at the same time."""
-GENERIC = "generic"
 
 
 class Things(Protocol):

@@ -1,7 +1,7 @@
 """What `simulator` announces."""
 
 from libs.common.contracts.integrations import Manifest
-from services.management.integrations.builtin.tsl import number_input, service, text_input
+from services.management.integrations.builtin.tsl import document, number_input, service, text_input
 
 SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
 """Seconds between the reports of a device."""
@@ -11,34 +11,29 @@ MANIFEST = Manifest(
     name="Simulator",
     description="Virtual devices of your products, with plausible values",
     icon="/public/simulator.svg",
-    tsl={
-        "version": "v1.0",
-        "properties": [],
-        "events": [],
-        "services": [
-            service(
+    tsl=document(
+        service(
+            "add_device",
+            "Add device",
+            text_input(
                 "add_device",
-                "Add device",
-                text_input(
-                    "add_device",
-                    "model",
-                    "Model",
-                    "The product that the device is one of",
-                    validator={"minSize": 1, "maxSize": 64, "required": True},
-                ),
-                number_input(
-                    "add_device",
-                    "interval",
-                    "Interval",
-                    "Time between two reports",
-                    unitName="s",
-                    defaultValue=str(DEFAULT),
-                    validator={"min": SHORTEST, "max": LONGEST},
-                ),
+                "model",
+                "Model",
+                "The product that the device is one of",
+                validator={"minSize": 1, "maxSize": 64, "required": True},
             ),
-            service("delete_device", "Delete device"),
-        ],
-    },
+            number_input(
+                "add_device",
+                "interval",
+                "Interval",
+                "Time between two reports",
+                unitName="s",
+                defaultValue=str(DEFAULT),
+                validator={"min": SHORTEST, "max": LONGEST},
+            ),
+        ),
+        service("delete_device", "Delete device"),
+    ),
     add_device_service="add_device",
     delete_device_service="delete_device",
     carries_commands=True,

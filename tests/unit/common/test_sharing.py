@@ -1,0 +1,47 @@
+"""Grants of what services own: given to creators, dropped when it is gone."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.access import FORGET, ForgetResources, ResourceRef, ResourceType
+from libs.common.contracts.auth import Done
+from libs.common.errors import Unavailable
+from libs.common.identity.sharing import forget
+
+
+class Auth:
+    """Stands for the rpc client; remembers what it was asked."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.away = away
+
+    async def call(self, subject: str, request: Any, answer: Any) -> Done:
+        self.asked.append((subject, request))
+        if self.away:
+            raise Unavailable("auth does not answer")
+        return Done()
+
+
+async def test_all_that_is_gone_is_told_at_once():
+    """One question for all ids, each as a resource of the type."""
+    auth = Auth()
+    await forget(auth, ResourceType.DEVICE, "t", [1, 2])
+    gone = [ResourceRef("1", ResourceType.DEVICE), ResourceRef("2", ResourceType.DEVICE)]
+    assert [(FORGET, ForgetResources("t", gone))] == auth.asked
+
+
+async def test_nothing_gone_asks_nobody():
+    """Without ids there is nothing to say."""
+    auth = Auth()
+    await forget(auth, ResourceType.ENTITY, "t", [])
+    assert auth.asked == []
+
+
+async def test_what_is_gone_stays_gone_without_auth(caplog: pytest.LogCaptureFixture):
+    """Grants that are left over are logged and fail nothing."""
+    await forget(Auth(away=True), ResourceType.WORKFLOW, "t", [7])
+    assert (caplog.messages) == [
+        "grants of 1 resources (WORKFLOW) are left over: auth does not answer"
+    ]
