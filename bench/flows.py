@@ -1,19 +1,27 @@
 """Flows: listener → choice → assigner, from an MQTT report to the value that is assigned.
 
 One process each of `device-ingest`, `device` and `workflow` runs the flow; what it assigns is a
-custom entity, whose new value is stored and told like any other. Node-RED (`node-red` on PATH)
-runs the same flow, in → switch → change → out, fed by the same publisher through the same kind
-of broker; it keeps no logs and stores nothing. The cost of an event among many flows is that of
-finding those that listen.
+custom entity, whose new value is stored and told like any other, and a run counts when its log is
+stored and told. Node-RED (`node-red` on PATH) runs the same flow, in → switch → change → out, fed
+by the same publisher through the same kind of broker; it keeps no logs and stores nothing. Rounds
+of both alternate, and the clock runs from the first publish; the publisher connects before.
+
+Latencies are those at an even rate that does not wait for answers. The cost of an event among
+many flows is that of finding those that listen.
 """
 
 import asyncio
 import json
 import multiprocessing
+import os
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -26,22 +34,23 @@ from pymongo import MongoClient
 from bench import ingest, node_red
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
-from libs.common.bus import Bus, Outgoing, RpcServer
-from libs.common.bus.subjects import device_event
+from libs.common.bus import Bus, RpcServer
 from libs.common.changes import Changed, ChangedThing
-from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.listeners.index import ListenerIndex
 from services.workflow.triggers.listeners.service import starts_of
 
-REPORTS, ROUNDS = 2000, 3
+REPORTS, ROUNDS = 5000, 5
 RATE, SECONDS, WARM = 200, 15, 3
 """Runs in a second, how long, and how much of that is not counted."""
+STEP = 1 / 1024
+"""Between the values whose way is followed; every type of number has them exactly."""
 FEW, MANY, EVENTS = 10, 10_000, 2000
 BAR, CHEAP = 1.0, 1.3
 KEY, TARGET = "direct.device.BENCH0.temperature", "benched"
+REPORT_TOPIC = "thing/BENCH0/up/report"
 FLOW = 7_000_000
 WORKFLOW_DATABASE = "bench_workflow"
 
@@ -117,109 +126,190 @@ def _management(bus: Bus) -> RpcServer:
     return rpc
 
 
-def _publish(port: int, topic: str, first: int, count: int) -> None:
-    """Report `count` values over MQTT, as fast as they are taken."""
+def _publish(port: int, topic: str, values: list[float], rate: float, told: Any) -> None:
+    """Report values over MQTT, `rate` in a second or, when that is 0, as fast as they are taken.
+
+    Tells when each of them was handed over, seconds since 1970: the first at once.
+    """
     client = paho.Client(CallbackAPIVersion.VERSION2)
     client.max_inflight_messages_set(500)
     client.max_queued_messages_set(0)
+    connected = threading.Event()
+    client.on_connect = lambda *_: connected.set()
     client.connect("127.0.0.1", port)
     client.loop_start()
-    sent = [
-        client.publish(topic, json.dumps({"properties": {"temperature": 1 + number % 80}}), qos=1)
-        for number in range(first, first + count)
-    ]
+    connected.wait()
+    begin = time.time()
+    told.put(begin)
+    sent, times = [], []
+    for number, value in enumerate(values):
+        if rate:
+            time.sleep(max(0.0, begin + number / rate - time.time()))
+        times.append(time.time())
+        sent.append(client.publish(topic, json.dumps({"properties": {"temperature": value}}), 1))
     for one in sent:
         one.wait_for_publish()
+    told.put(times)
     client.disconnect()
     client.loop_stop()
 
 
-async def _rate(port: int, topic: str, number: int, done: Callable[[], int]) -> float:
-    """Messages per second from the first publish to the last that is `done`."""
-    before = await asyncio.to_thread(done)
-    arguments = (port, topic, number * REPORTS, REPORTS)
-    publisher = multiprocessing.get_context("spawn").Process(
-        target=_publish, args=arguments, daemon=True
-    )
-    started = time.perf_counter()
+@asynccontextmanager
+async def _publishing(
+    port: int, topic: str, values: list[float], rate: float
+) -> AsyncIterator[Any]:
+    """A process that reports; gives what it tells."""
+    context = multiprocessing.get_context("spawn")
+    told = context.Queue()
+    arguments = (port, topic, values, rate, told)
+    publisher = context.Process(target=_publish, args=arguments, daemon=True)
     publisher.start()
-    async with asyncio.timeout(300):
-        while await asyncio.to_thread(done) < before + REPORTS:
-            await asyncio.sleep(0.02)
-    seconds = time.perf_counter() - started
-    await asyncio.to_thread(publisher.join)
+    try:
+        yield told
+    finally:
+        await asyncio.to_thread(publisher.join)
+
+
+async def _rate(port: int, topic: str, done: Callable[[], int]) -> float:
+    """Messages per second from the first publish to the last that is `done`."""
+    before = done()
+    values = [1.0 + number % 80 for number in range(REPORTS)]
+    async with _publishing(port, topic, values, 0) as told:
+        begin = await asyncio.to_thread(told.get)
+        async with asyncio.timeout(300):
+            while done() < before + REPORTS:
+                await asyncio.sleep(0.005)
+        seconds = time.time() - begin
+        await asyncio.to_thread(told.get)
     return REPORTS / seconds
 
 
-async def _latencies(bus: Bus) -> list[float]:
-    """Milliseconds from an event to the assigned value that is stored and told."""
-    published: dict[float, float] = {}
-    found: list[float] = []
+@dataclass
+class _Ours:
+    """The services with the flow, on a stack of their own."""
 
-    async def hear(message: Msg) -> None:
-        value = msgspec.json.decode(message.data)["properties"].get(TARGET)
-        if value in published:
-            found.append((time.perf_counter() - published.pop(value)) * 1000)
+    servers: Stack
+    bus: Bus
+    pids: dict[str, int]
+    ended: int = 0
 
-    heard = await bus.client.subscribe(f"event.{ingest.TENANT}.thing.*.reported", cb=hear)
-    begin = time.perf_counter()
-    for number in range(RATE * SECONDS):
-        await asyncio.sleep(max(0.0, begin + number / RATE - time.perf_counter()))
-        if number == RATE * WARM:
-            found.clear()
-        value = number + 0.5
-        event = PropertiesReported(
-            event_id=f"bench-{number}",
-            created_at=int(time.time() * 1000),
-            tenant=ingest.TENANT,
-            device=DeviceProfile(
-                device_id=ingest.FIRST_ID, sn="BENCH0", thing_key="direct.device.BENCH0"
-            ),
-            ts=int(time.time() * 1000),
-            properties={"temperature": value},
-        )
-        published[value] = time.perf_counter()
-        subject = device_event(ingest.TENANT, ingest.FIRST_ID, "reported")
-        await bus.publish([Outgoing(subject, msgspec.json.encode(event))])
-    async with asyncio.timeout(60):
-        while published:
-            await asyncio.sleep(0.05)
-    await heard.unsubscribe()
-    return sorted(found)
+    async def rate(self) -> float:
+        """Runs per second of one round."""
+        return await _rate(self.servers.mqtt_port, REPORT_TOPIC, lambda: self.ended)
+
+    def spent(self) -> dict[str, float]:
+        """Seconds of processor time so far, by process."""
+        return {name: _spent(pid) for name, pid in self.pids.items()}
+
+    async def count(self, _: Msg) -> None:
+        """Take note of a run that has ended and is logged."""
+        self.ended += 1
+
+    async def latencies(self) -> list[float]:
+        """Milliseconds from a report over MQTT to the assigned value that is stored and told."""
+        heard: dict[float, float] = {}
+
+        async def hear(message: Msg) -> None:
+            value = msgspec.json.decode(message.data)["properties"].get(TARGET)
+            heard.setdefault(value, time.time())
+
+        events = f"event.{ingest.TENANT}.thing.*.reported"
+        subscription = await self.bus.client.subscribe(events, cb=hear)
+        values = [1 + number * STEP for number in range(RATE * SECONDS)]
+        port = self.servers.mqtt_port
+        async with _publishing(port, REPORT_TOPIC, values, RATE) as told:
+            await asyncio.to_thread(told.get)
+            times = await asyncio.to_thread(told.get)
+        async with asyncio.timeout(60):
+            while len(heard) < len(values):
+                await asyncio.sleep(0.05)
+        await subscription.unsubscribe()
+        counted = list(zip(values, times, strict=True))[RATE * WARM :]
+        return sorted((heard[value] - sent) * 1000 for value, sent in counted)
 
 
-async def _ours(servers: Stack) -> tuple[list[float], list[float]]:
-    """Rates of rounds over MQTT, and latencies."""
-    private, public = make_keys()
-    keys = {"THINGWAY_INTERNAL_PUBLIC_KEY": public}
-    own = {**keys, "THINGWAY_MONGO_DATABASE": WORKFLOW_DATABASE}
-    _, stores = servers.start("services.device.ingest_main", **keys)
-    await ready(stores)
-    _, device = servers.start("services.device", **keys)
-    _, workflow = servers.start("services.workflow", **own)
-    for port in (device, workflow):
-        await ready(port)
-    client: MongoClient[dict[str, Any]] = MongoClient(servers.mongo_url)
-    ingest.prepare(client.get_database("bench"))
-    await _target(device, private)
-    flows = client.get_database(WORKFLOW_DATABASE)
-    _prepare(flows)
-    bus = await Bus.connect(servers.nats_url, name="bench")
-    await _management(bus).start()
-    await asyncio.sleep(1)  # the service follows its change stream
+def _spent(pid: int) -> float:
+    """Seconds of processor time of a process (proc(5): `utime` and `stime`)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def ended() -> int:
-        return flows.runs.count_documents({"flow": FLOW, "status": {"$ne": "RUNNING"}})
 
-    topic = "thing/BENCH0/up/report"
-    rates = [await _rate(servers.mqtt_port, topic, number, ended) for number in range(ROUNDS + 1)]
-    failed = flows.runs.find_one({"status": "ERROR"})
-    if failed is not None:
-        raise RuntimeError(f"a run failed: {failed['error']}")
-    latencies = await _latencies(bus)
-    await bus.drain()
-    client.close()
-    return rates[1:], latencies
+@asynccontextmanager
+async def _ours() -> AsyncIterator[_Ours]:
+    """Start the services, and let the flow run."""
+    async with stack() as servers:
+        private, public = make_keys()
+        keys = {"THINGWAY_INTERNAL_PUBLIC_KEY": public, "THINGWAY_SECRETS_KEY": public}
+        stores, store_port = servers.start("services.device.ingest_main", **keys)
+        await ready(store_port)
+        device, device_port = servers.start("services.device", **keys)
+        own = {**keys, "THINGWAY_MONGO_DATABASE": WORKFLOW_DATABASE}
+        workflow, workflow_port = servers.start("services.workflow", **own)
+        for port in (device_port, workflow_port):
+            await ready(port)
+        client: MongoClient[dict[str, Any]] = MongoClient(servers.mongo_url)
+        ingest.prepare(client.get_database("bench"))
+        await _target(device_port, private)
+        flows = client.get_database(WORKFLOW_DATABASE)
+        _prepare(flows)
+        bus = await Bus.connect(servers.nats_url, name="bench")
+        await _management(bus).start()
+        mongo, nats = servers.children[:2]
+        processes = {"workflow": workflow, "device": device, "device-ingest": stores}
+        processes |= {"mongod": mongo, "nats": nats}
+        found = _Ours(servers, bus, {name: one.pid for name, one in processes.items()})
+        await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
+        await asyncio.sleep(1)  # the service follows its change stream
+        yield found
+        failed = flows.runs.find_one({"status": "ERROR"})
+        if failed is not None:
+            raise RuntimeError(f"a run failed: {failed['error']}")
+        await bus.drain()
+        client.close()
+
+
+@asynccontextmanager
+async def _theirs() -> AsyncIterator[Callable[[], Awaitable[float]] | None]:
+    """A round of Node-RED, messages per second; None when it is not there."""
+    program = shutil.which("node-red")
+    if program is None:
+        yield None
+        return
+    async with stack() as servers, node_red.running(servers, program) as arrived:
+
+        async def rate() -> float:
+            return await _rate(servers.mqtt_port, node_red.TOPIC, arrived)
+
+        yield rate
+
+
+@dataclass
+class _Measured:
+    """Of rounds that count."""
+
+    ours: list[float]
+    theirs: list[float]
+    costs: dict[str, float]
+    """Microseconds of processor time of a run, by process."""
+    latencies: list[float]
+
+
+async def _measure() -> _Measured:
+    """Run all rounds; the first of each does not count."""
+    async with _theirs() as other, _ours() as own:
+        ours, theirs, costs = [], [], []
+        for number in range(ROUNDS + 1):
+            before = own.spent()
+            rate = await own.rate()
+            after = own.spent()
+            against = 0.0 if other is None else await other()
+            if number:
+                ours.append(rate)
+                theirs += [against] if against else []
+                costs.append({name: after[name] - before[name] for name in after})
+        latencies = await own.latencies()
+    each = {name: middle([one[name] for one in costs]) / REPORTS * 1e6 for name in costs[0]}
+    return _Measured(ours, theirs, each, latencies)
 
 
 def _cost(flows: int) -> float:
@@ -244,15 +334,12 @@ def _cost(flows: int) -> float:
 
 async def run() -> list[Row]:
     """Measure all."""
-    async with stack() as servers:
-        ours, latencies = await _ours(servers)
-    program = shutil.which("node-red")
-    theirs: list[float] = []
-    if program is not None:
-        async with stack() as servers:
-            theirs = await node_red.rates(servers, program, _rate, ROUNDS)
-    p50, p99 = (latencies[int(len(latencies) * part)] for part in (0.5, 0.99))
-    ratio = middle(ours) / middle(theirs) if theirs else None
+    found = await _measure()
+    ours, theirs = found.ours, found.theirs
+    p50, p99 = (found.latencies[int(len(found.latencies) * part)] for part in (0.5, 0.99))
+    pairs = zip(ours, theirs, strict=bool(theirs))
+    ratio = middle([one / other for one, other in pairs]) if theirs else None
+    costs = ", ".join(f"{name} {cost:.0f}" for name, cost in found.costs.items())
     few, many = _cost(FEW), _cost(MANY)
     return [
         Row(
@@ -264,7 +351,11 @@ async def run() -> list[Row]:
             None if ratio is None else ratio >= BAR,
         ),
         Row(
-            f"event to assigned value, stored and told, {RATE} runs/s, ms",
+            f"such a run: processor time of each process, {sum(found.costs.values()):.0f} µs",
+            costs,
+        ),
+        Row(
+            f"MQTT report to assigned value, stored and told, {RATE} runs/s, ms",
             f"p50 {p50:.1f}, p99 {p99:.1f}",
         ),
         Row(

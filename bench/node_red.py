@@ -3,7 +3,8 @@
 import asyncio
 import json
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.stack import Stack
 
-Rate = Callable[[int, str, int, Callable[[], int]], Awaitable[float]]
-"""Messages per second, given port, topic, number of the round, and how many are done."""
+TOPIC = "bench/in"
+"""What the flow listens to."""
 
 
 def _flow(port: int) -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def _flow(port: int) -> list[dict[str, Any]]:
     return [
         {"id": "tab", "type": "tab", "label": "bench"},
         {"id": "broker", "type": "mqtt-broker", "cleansession": True, "keepalive": "60", **broker},
-        {"id": "in", "type": "mqtt in", "topic": "bench/in", "datatype": "json", **mqtt,
+        {"id": "in", "type": "mqtt in", "topic": TOPIC, "datatype": "json", **mqtt,
          "wires": [["switch"]]},
         {"id": "switch", "type": "switch", **place, "propertyType": "msg", **above,
          "checkall": "true", "wires": [["change"]]},
@@ -38,8 +39,9 @@ def _flow(port: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-async def rates(servers: Stack, program: str, rate: Rate, rounds: int) -> list[float]:
-    """Messages per second that go through, in rounds after one that is not counted."""
+@asynccontextmanager
+async def running(servers: Stack, program: str) -> AsyncIterator[Callable[[], int]]:
+    """Node-RED with the flow; tells how many messages have come through."""
     folder: Path = servers.directory / "node-red"
     folder.mkdir()
     (folder / "flows.json").write_text(json.dumps(_flow(servers.mqtt_port)))
@@ -65,14 +67,10 @@ async def rates(servers: Stack, program: str, rate: Rate, rounds: int) -> list[f
     probe.loop_start()
     async with asyncio.timeout(120):
         while not arrived:  # until it has started
-            probe.publish("bench/in", '{"properties":{"temperature":1}}', qos=1)
+            probe.publish(TOPIC, '{"properties":{"temperature":1}}', qos=1)
             await asyncio.sleep(0.5)
     await asyncio.sleep(2)
-    found = [
-        await rate(servers.mqtt_port, "bench/in", number, lambda: arrived)
-        for number in range(rounds + 1)
-    ]
+    yield lambda: arrived
     for client in (probe, listener):
         client.disconnect()
         client.loop_stop()
-    return found[1:]

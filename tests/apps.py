@@ -70,7 +70,7 @@ def management(public_key: str) -> Litestar:
 
 def workflow(public_key: str) -> Litestar:
     """The service `workflow`."""
-    settings = WorkflowSettings(internal_public_key=public_key)
+    settings = WorkflowSettings(internal_public_key=public_key, secrets_key=public_key)
     core = build_workflow_core(settings, Mongo(NOWHERE, "workflow"), _bus())
     return build_workflow(core, silent())
 

@@ -16,6 +16,7 @@ from libs.common.contracts.access import (
     UserRef,
 )
 from libs.common.contracts.auth import Done
+from libs.common.errors import UpstreamFailed
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 
 _FIELDS = {
@@ -33,6 +34,8 @@ class Grants:
     def __init__(self, bus: Bus) -> None:
         self.version = 1
         self.asked = 0
+        self.refuses = ""
+        """Why nothing can be shared."""
         self._held: dict[int, set[ResourceRef]] = defaultdict(set)
         self._rpc = RpcServer(bus, "auth")
         self._rpc.offer("get_grants", UserRef, self._get)
@@ -71,6 +74,8 @@ class Grants:
         )
 
     async def _share(self, wanted: ShareWithRoles) -> Done:
+        if self.refuses:
+            raise UpstreamFailed(self.refuses)
         self.version += 1
         self._held[wanted.user_id] |= set(wanted.resources)
         return Done()

@@ -73,6 +73,7 @@ SERVICES = (
         database="thingway_workflow",
         upstream=True,
         scaled=True,
+        secrets=("flow-vault",),
     ),
     Service(
         name="gateway",
@@ -190,10 +191,15 @@ def _vault(state: State) -> dict[str, str]:
     return {"SECRETS_KEY": state.secret("secrets_key", keys.new_private_key)}
 
 
+def _flow_vault(state: State) -> dict[str, str]:
+    return {"SECRETS_KEY": state.secret("flow_secrets_key", keys.new_private_key)}
+
+
 _SECRETS: Mapping[str, Callable[[State], dict[str, str]]] = {
     "callout": _callout,
     "console": _console,
     "internal": _internal,
     "system": _system,
     "vault": _vault,
+    "flow-vault": _flow_vault,
 }

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from litestar import Litestar, Router
 
-from libs.common.bus import Bus, PlainRpcServer
+from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
@@ -37,7 +37,7 @@ ROUTER = Router(
 def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     """Put the service together."""
     database = core.mongo.database
-    offered = PlainRpcServer(core.bus, "workflow")
+    offered = RpcServer(core.bus, "workflow")
     core.triggers.offer(offered, core.engine)
 
     @asynccontextmanager
@@ -50,6 +50,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 core.unbegun.run(),
                 Leader(database, "outbox", core.outbox.sweep).run(),
                 Leader(database, "recovery", core.recovery.run).run(),
+                Leader(database, "settling", core.settling.run).run(),
                 core.retention.run(),
             ),
         ):

@@ -6,6 +6,7 @@ from services.workflow.designs.store import create_indexes as create_flow_indexe
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
+from services.workflow.vault.store import create_indexes as create_secret_indexes
 
 COLLECTIONS = (
     "flows",
@@ -31,4 +32,13 @@ async def _first(database: Database) -> None:
     await database["outbox"].create_index("at")
 
 
-MIGRATIONS = (Migration(1, "flows, runs, outbox", _first),)
+async def _second(database: Database) -> None:
+    await create_missing(database, "flow_secrets")
+    await create_secret_indexes(database)
+    await create_missing(database, "unsettled")
+
+
+MIGRATIONS = (
+    Migration(1, "flows, runs, outbox", _first),
+    Migration(2, "secrets of flows, services that are not settled", _second),
+)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.settings import StoreSettings
+from libs.common.settings import Key, StoreSettings
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -15,6 +15,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 class WorkflowSettings(StoreSettings):
     """What the service is told."""
 
+    secrets_key: Key
+    """Key (32 bytes, base64url) of the secrets in the designs of flows."""
     flow_runs_per_tenant: Positive = 64
     """Runs of flows of one tenant at a time in one process; more wait."""
     flow_runs_per_flow: Positive = 16

@@ -4,13 +4,17 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.contracts.access import ResourceType
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.sharing import Sharing
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo, StoreError
 from services.workflow.designs.cutting import Cutting
 from services.workflow.designs.deploying import Deploying
 from services.workflow.designs.service import FlowService
+from services.workflow.designs.settling import Settling
 from services.workflow.designs.store import FlowStore
+from services.workflow.designs.unsettled import UnsettledStore
 from services.workflow.engine.breaker import CircuitBreaker
 from services.workflow.engine.limits import Limits
 from services.workflow.engine.plans import Plans
@@ -37,9 +41,12 @@ from services.workflow.runs.retention import Retention
 from services.workflow.runs.service import LogService
 from services.workflow.runs.store import RunStore
 from services.workflow.settings import WorkflowSettings
-from services.workflow.sharing import FlowSharing
 from services.workflow.trials.service import TrialService
+from services.workflow.triggers.services.messages import EntitiesOverRpc as ServicesOverRpc
 from services.workflow.triggers.wiring import Triggers
+from services.workflow.vault.marks import Marks
+from services.workflow.vault.service import RevealedDesigns, Vault
+from services.workflow.vault.store import SecretStore
 
 FLOW_IDS, RUN_IDS = 100, 1000
 """Ids taken at a time; a restart wastes at most so many."""
@@ -61,6 +68,7 @@ class Core:
     unbegun: Unbegun
     retention: Retention
     flows: FlowService
+    settling: Settling
     logs: LogService
     trials: TrialService
     triggers: Triggers
@@ -74,14 +82,16 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
     outside = Outside(settings)
     registry = registry_of(entities, outside)
     outbox, designs = Outbox(database, bus), FlowStore(mongo)
+    vault = Vault(SecretStore(database), Marks(registry, settings.secrets_key))
     runs, replicas = RunStore(mongo, outbox), Replicas(database, uuid4().hex)
     run_ids = IdAllocator(database, "runs", RUN_IDS).take
     log = ReplicaLog(runs, replicas.own)
     triggers = Triggers(database, bus, rpc, designs)
-    deploying = Deploying(registry, EntityAccess(grants, entities), triggers.deployments)
+    access, unsettled = EntityAccess(grants, entities), UnsettledStore(database)
+    deploying = Deploying(registry, access, triggers.deployments, vault)
     breaker = CircuitBreaker(Cutting(designs, deploying), log, settings.flow_failures, run_ids)
     engine = Engine(
-        plans=Plans(designs, registry),
+        plans=Plans(RevealedDesigns(designs, vault), registry),
         log=log,
         breaker=breaker,
         limits=limits_of(settings),
@@ -89,10 +99,12 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
     )
     flows = FlowService(
         store=designs,
-        sharing=FlowSharing(rpc, grants),
+        sharing=Sharing(rpc, grants, ResourceType.WORKFLOW),
         people=PeopleOverRpc(rpc),
         logs=runs,
         deploying=deploying,
+        vault=vault,
+        unsettled=unsettled,
         next_id=IdAllocator(database, "flows", FLOW_IDS).take,
     )
     return Core(
@@ -108,8 +120,11 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
         unbegun=Unbegun(runs, replicas, engine, (StoreError,)),
         retention=Retention(runs, log.grown, settings.flow_log_days, settings.flow_log_entries),
         flows=flows,
+        settling=Settling(unsettled, designs, deploying, ServicesOverRpc(rpc), (StoreError,)),
         logs=LogService(flows, runs),
-        trials=TrialService(checker=deploying, runner=engine, registry=registry, next_id=run_ids),
+        trials=TrialService(
+            checker=deploying, vault=vault, runner=engine, registry=registry, next_id=run_ids
+        ),
         triggers=triggers,
         outside=outside,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from libs.common.contracts.integrations import Integration
@@ -45,11 +46,24 @@ class Commands(Protocol):
         """Write and send what was checked."""
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a thing has to report."""
+
+    thing: Thing
+    properties: dict[str, Any]
+    hops: int
+    """How many flows have led to it."""
+
+
 class Speaker(Protocol):
     """Speaks for things that are no devices."""
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties, and wait until they are stored."""
+
+    async def report_all(self, said: Sequence[Said]) -> list[str | None]:
+        """Report for several things and wait; tell of each why it was refused, or None."""
 
 
 class Integrations(Protocol):

@@ -13,6 +13,9 @@ from services.device.console.wiring import Shared
 from services.device.custom_entities.routes import ROUTER as CUSTOM_ROUTES
 from services.device.custom_entities.service import CustomEntities
 from services.device.custom_entities.store import CustomEntityStore
+from services.device.entities.values import EntityValues
+from services.device.entity_rpc.messages import offer_entity_values
+from services.device.entity_rpc.service import EntityRpc
 from services.device.entity_values.calling import EntityCaller
 from services.device.entity_values.export import EntityExport
 from services.device.entity_values.history import EntityHistory
@@ -20,6 +23,7 @@ from services.device.entity_values.replies import ServiceReplies
 from services.device.entity_values.routes import ROUTER as VALUE_ROUTES
 from services.device.entity_values.seen import SeenEntities
 from services.device.entity_values.store import ValueStore
+from services.device.entity_values.together import CustomWriter
 from services.device.entity_values.writing import EntityWriter
 from services.device.flow_services.messages import FlowCallsOverRpc, offer_flow_services
 from services.device.flow_services.service import FlowServices
@@ -106,6 +110,16 @@ def _writing(parts: Parts) -> Mapping[str, Any]:
         integrations=shared.integrations,
         calls=calls,
         flows=FlowCallsOverRpc(parts.client, seconds),
+    )
+    offer_entity_values(
+        parts.rpc,
+        EntityRpc(
+            directory=shared.directory,
+            values=EntityValues(base.mongo.database),
+            writer=writer,
+            custom=CustomWriter(base.things, Reporter(base.bus)),
+            caller=caller,
+        ),
     )
     return {"entity_writer": writer, "entity_caller": caller}
 

@@ -1,11 +1,13 @@
 """Sets properties of entities: of devices by a command, of all other things by a report."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.things import SYSTEM, own_sn
 from services.device.commands.model import Draft
+from services.device.entities.things import Entity
 from services.device.entity_values.exchange import Writing, writings
 from services.device.entity_values.ports import (
     Commands,
@@ -46,8 +48,15 @@ class EntityWriter:
         A device takes its values on when it answers the command; those of other things are
         in force when this returns.
         """
-        entities = await self._entities.of(principal, body.exchange)
-        wanted = writings(body.exchange, entities)
+        await self.write(
+            principal, body.exchange, await self._entities.of(principal, body.exchange)
+        )
+
+    async def write(
+        self, principal: Principal, exchange: Mapping[str, Any], entities: Mapping[str, Entity]
+    ) -> None:
+        """The same with entities that have been looked up, and may be written by who asks."""
+        wanted = writings(exchange, entities)
         to_devices = [one for one in wanted if one.thing.device]
         drafts = await self._drafts(principal.tenant, to_devices)
         others = [(one.thing, *await self._checked(one)) for one in wanted if not one.thing.device]
@@ -84,14 +93,18 @@ class EntityWriter:
         return drafts
 
     async def _checked(self, writing: Writing) -> tuple[Thing, dict[str, Any]]:
-        sn = own_sn(writing.thing.id)
-        thing = (await self._directory.by_sn([sn])).get(sn)
-        if thing is None:
-            raise NotFound(f"{writing.thing.key} is gone", field="exchange")
-        values, faults = thing.tsl.check_report(writing.values)
-        if faults:
-            raise refused(writing.thing, "", faults)
-        return thing, values
+        return checked(writing, await self._directory.by_sn([own_sn(writing.thing.id)]))
+
+
+def checked(writing: Writing, things: Mapping[str, Thing]) -> tuple[Thing, dict[str, Any]]:
+    """The thing, among `things` by what they report under, with the values that it takes."""
+    thing = things.get(own_sn(writing.thing.id))
+    if thing is None:
+        raise NotFound(f"{writing.thing.key} is gone", field="exchange")
+    values, faults = thing.tsl.check_report(writing.values)
+    if faults:
+        raise refused(writing.thing, "", faults)
+    return thing, values
 
 
 def _shown(thing: Thing, values: dict[str, Any]) -> dict[str, Any]:

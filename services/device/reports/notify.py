@@ -1,11 +1,14 @@
-"""Tells a waiting HTTP request (`?wait=stored`) what became of its message.
+"""Tells who waits for it (`?wait=stored`, a flow) what became of messages.
 
-The edge sends a reply subject along in a header; ingest answers on it when the batch is
-stored. Only subjects of the edge's making are answered, because a device may set headers.
+Who sends messages and waits puts a subject in a header of each, with a number behind it where
+it wants to know them apart; ingest answers on the subject when the batch is stored, once for all
+of them that the batch has. Only subjects of our making are answered, because a device may set
+headers.
 """
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -21,29 +24,41 @@ from services.device.reports.uplink import Uplink
 
 HEADER = "Thingway-Notify"
 PREFIX = "ingest.stored."
-_OURS = re.compile(rf"{re.escape(PREFIX)}[0-9a-f]{{32}}").fullmatch
+_OURS = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
+CHUNK = 100
+"""Outcomes of one answer."""
+LONGEST_REASON = 4000
+"""Characters of a reason in an answer."""
 
 
-class Outcome(msgspec.Struct):
+class Outcome(msgspec.Struct, omit_defaults=True):
     """Why a message was refused; None when it is stored."""
 
     refused: str | None = None
+    number: int = 0
+    """Which message it is about, as its sender numbered it."""
+
+
+_outcomes = msgspec.json.Decoder(list[Outcome]).decode
 
 
 async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
     """Answer whoever waits for one of `uplinks`."""
     waiting = [
-        (uplink, uplink.message.headers[HEADER])
+        (uplink, found)
         for uplink in uplinks
-        if uplink.message.headers and HEADER in uplink.message.headers
+        if uplink.message.headers and (found := _OURS(uplink.message.headers.get(HEADER, "")))
     ]
     if not waiting:
         return
-    reasons = {refused.uplink.sequence: refused.reason for refused in batch.refused}
-    for uplink, subject in waiting:
-        if _OURS(subject):
-            outcome = Outcome(reasons.get(uplink.sequence))
-            await bus.publish_core(subject, msgspec.json.encode(outcome))
+    reasons = {one.uplink.sequence: one.reason[:LONGEST_REASON] for one in batch.refused}
+    answers: dict[str, list[Outcome]] = defaultdict(list)
+    for uplink, found in waiting:
+        outcome = Outcome(reasons.get(uplink.sequence), int(found[2] or 0))
+        answers[found[1]].append(outcome)
+    for subject, outcomes in answers.items():
+        for first in range(0, len(outcomes), CHUNK):
+            await bus.publish_core(subject, msgspec.json.encode(outcomes[first : first + CHUNK]))
 
 
 class StoredWaiter:
@@ -72,7 +87,7 @@ class StoredWaiter:
             await self._subscription.unsubscribe()
 
     async def _hear(self, message: Msg) -> None:
-        self._outcomes.append(msgspec.json.decode(message.data, type=Outcome))
+        self._outcomes += _outcomes(message.data)
         if len(self._outcomes) >= self._expected:
             self._complete.set()
 

@@ -1,13 +1,12 @@
 """`/workflow/components`: what flows are made of."""
 
-from typing import Any
-
-from litestar import Request, Router, get
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from libs.common.errors import NotFound
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, answer, get
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.workflow.components.catalogue import (
@@ -19,16 +18,10 @@ from services.workflow.components.catalogue import (
 )
 from services.workflow.nodes.base import Registry
 
-HttpRequest = Request[Any, Any, Any]
 FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@get(
-    "/",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    summary="List node types",
-)
+@get("/", guards=[holders(*FUNCTIONS)], summary="List node types")
 async def list_components(
     request: HttpRequest, registry: NamedDependency[Registry]
 ) -> Answer[dict[str, list[Component]]]:
@@ -36,12 +29,7 @@ async def list_components(
     return answer(request, catalogue(registry))
 
 
-@get(
-    "/{name:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    summary="Describe a node type",
-)
+@get("/{name:str}", guards=[holders(*FUNCTIONS)], summary="Describe a node type")
 async def show_component(
     request: HttpRequest, registry: NamedDependency[Registry], name: FromPath[str]
 ) -> Answer[str]:
@@ -52,12 +40,7 @@ async def show_component(
     return answer(request, describe(node))
 
 
-@get(
-    "/languages",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    summary="List languages",
-)
+@get("/languages", guards=[holders(*FUNCTIONS)], summary="List languages")
 async def list_languages(request: HttpRequest) -> Answer[Languages]:
     """What code and conditions may be written in."""
     return answer(request, Languages(**LANGUAGES))

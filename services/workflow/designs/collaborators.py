@@ -7,6 +7,7 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from services.workflow.designs.model import Flow
 from services.workflow.designs.ports import Session
+from services.workflow.vault.marks import Concealed
 
 AfterWrite = Callable[[Session], Awaitable[None]]
 """What else belongs into the transaction of a write."""
@@ -65,6 +66,26 @@ class People(Protocol):
 
     async def nicknames(self, tenant: str, ids: Sequence[int]) -> Mapping[int, str]:
         """Nicknames by user id; who is unknown is missing."""
+
+
+class Vault(Protocol):
+    """Keeps the secrets of designs."""
+
+    def conceal(self, tenant: str, text: str) -> Concealed:
+        """A design as it may be stored and shown."""
+
+    async def keep(self, tenant: str, flow_id: int, concealed: Concealed, session: Session) -> None:
+        """In the transaction that stores a design."""
+
+    async def forget(self, tenant: str, flow_ids: Sequence[int], session: Session) -> None:
+        """In the transaction that deletes flows."""
+
+
+class Unsettled(Protocol):
+    """Remembers which flows are being changed, for when that is interrupted."""
+
+    async def note(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
+        """Flows are about to change."""
 
 
 class Logs(Protocol):

@@ -5,13 +5,15 @@ from typing import Any, Protocol
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
+from services.workflow.designs.collaborators import AfterWrite
 from services.workflow.designs.model import Flow
 from services.workflow.designs.normal import FIELD
 from services.workflow.designs.ports import Deployments, SavedFlow, Session
-from services.workflow.graph.design import DesignInvalid, Reason, read_design
+from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.graph.structure import entries_of
 from services.workflow.nodes.base import Entry, Registry
+from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.records import Deployed
 
 
@@ -22,26 +24,31 @@ class EntityKeys(Protocol):
         """Those of `keys` that a user must not use in a flow."""
 
 
-class After(Protocol):
-    """What belongs into the transaction that stores a flow."""
+class Secrets(Protocol):
+    """Gives designs back their secrets."""
 
-    async def __call__(self, session: Session) -> None:
-        """Do it."""
+    async def reveal(self, tenant: str, text: str, given: Mapping[str, str] | None = None) -> str:
+        """A design as it is run; raise `DesignInvalid` for a mark that stands for nothing."""
 
 
 class Deploying:
     """Checks designs and keeps triggers in step with flows."""
 
     def __init__(
-        self, registry: Registry, entities: EntityKeys, triggers: Iterable[Deployments]
+        self,
+        registry: Registry,
+        entities: EntityKeys,
+        triggers: Iterable[Deployments],
+        secrets: Secrets,
     ) -> None:
         self._registry = registry
         self._entities = entities
         self._triggers: Sequence[Deployments] = tuple(triggers)
+        self._secrets = secrets
 
     async def check(self, user: Principal, text: str) -> Plan:
         """The plan of a design that a user wants to run; raise `DesignInvalid`."""
-        plan = compile_design(text, self._registry)
+        plan = compile_design(await self._secrets.reveal(user.tenant, text), self._registry)
         await self.check_entities(user, plan)
         return plan
 
@@ -62,32 +69,38 @@ class Deploying:
         if reasons:
             raise DesignInvalid(reasons)
 
-    async def ready(self, user: Principal, flow: Flow, before: Flow | None) -> After:
+    async def ready(
+        self,
+        user: Principal,
+        flow: Flow,
+        before: Flow | None,
+        given: Mapping[str, str] | None = None,
+    ) -> AfterWrite:
         """Prepare for a flow that is about to be stored; give what belongs into the transaction.
 
         Raises `InvalidInput` with the reasons when it shall run and cannot. Whoever changes
-        nothing of what runs (its name) need not see what it touches.
+        nothing of what runs (its name) need not see what it touches. `given` are sealed secrets
+        that are stored in the same transaction.
         """
         runs_already = before is not None and before.enabled and before.design == flow.design
-        deployed = await self._deployed(None if runs_already else user, flow)
-        component, parameters = self._entry(flow.design)
-        saved = SavedFlow(
-            tenant=flow.tenant,
-            flow_id=flow.id,
-            name=flow.name,
-            remark=flow.remark,
-            user_id=flow.user_id,
-            component=component,
-            parameters=parameters,
-        )
-        for trigger in self._triggers:
-            await trigger.prepare(saved)
+        deployed = await self._deployed(None if runs_already else user, flow, given)
+        await self._prepare(self._saved(flow))
 
         async def after(session: Session) -> None:
             for trigger in self._triggers:
                 await trigger.apply(flow.tenant, flow.id, deployed, session)
 
         return after
+
+    async def restore(self, flow: Flow) -> bool:
+        """Make what a flow with a trigger is called by; False for one without any.
+
+        A draft with several entries keeps what it has.
+        """
+        saved = self._saved(flow)
+        if saved.component == Trigger.name:
+            await self._prepare(saved)
+        return any(node.component_name == Trigger.name for node in _begins(flow.design))
 
     async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
         """In the transaction that deletes a flow, or that the engine disables it in."""
@@ -105,11 +118,14 @@ class Deploying:
         for trigger in self._triggers:
             await trigger.forget(tenant, flow_id)
 
-    async def _deployed(self, user: Principal | None, flow: Flow) -> Deployed | None:
+    async def _deployed(
+        self, user: Principal | None, flow: Flow, given: Mapping[str, str] | None
+    ) -> Deployed | None:
         if not flow.enabled:
             return None
         try:
-            plan = compile_design(flow.design, self._registry)
+            text = await self._secrets.reveal(flow.tenant, flow.design, given)
+            plan = compile_design(text, self._registry)
             if user is not None:
                 await self.check_entities(user, plan)
         except DesignInvalid as error:
@@ -124,18 +140,40 @@ class Deploying:
             parameters=plan.raw_entry,
         )
 
+    async def _prepare(self, saved: SavedFlow) -> None:
+        for trigger in self._triggers:
+            await trigger.prepare(saved)
+
+    def _saved(self, flow: Flow) -> SavedFlow:
+        component, parameters = self._entry(flow.design)
+        return SavedFlow(
+            tenant=flow.tenant,
+            flow_id=flow.id,
+            name=flow.name,
+            remark=flow.remark,
+            user_id=flow.user_id,
+            component=component,
+            parameters=parameters,
+        )
+
     def _entry(self, text: str) -> tuple[str | None, Mapping[str, Any]]:
         """Node type and parameters of the entry, as far as a draft has exactly one."""
-        try:
-            begins = entries_of(read_design(text))
-        except DesignInvalid:
-            return None, {}
         found = [
-            node for node in begins if isinstance(self._registry.find(node.component_name), Entry)
+            node
+            for node in _begins(text)
+            if isinstance(self._registry.find(node.component_name), Entry)
         ]
         if len(found) != 1:
             return None, {}
         return found[0].component_name, found[0].data.parameters or {}
+
+
+def _begins(text: str) -> list[DesignNode]:
+    """The nodes that no edge leads to; none of what cannot be read."""
+    try:
+        return entries_of(read_design(text))
+    except DesignInvalid:
+        return []
 
 
 def refused(error: DesignInvalid) -> InvalidInput:

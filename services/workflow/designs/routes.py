@@ -1,14 +1,13 @@
 """`/workflow/flows`: flows and their designs."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, Page, PathId, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from services.workflow.designs.schemas import (
@@ -22,20 +21,13 @@ from services.workflow.designs.schemas import (
 )
 from services.workflow.designs.service import FlowService
 
-HttpRequest = Request[Any, Any, Any]
 LONGEST_VERSION = 9
 """Digits."""
 
 Version = Annotated[str | None, QueryParameter(description="Empty, or absent, is the newest")]
 
 
-@post(
-    "/search",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_VIEW)],
-    status_code=200,
-    summary="Search flows",
-)
+@post("/search", guards=[holders(Function.WORKFLOW_VIEW)], summary="Search flows")
 async def search_flows(
     request: HttpRequest, flows: NamedDependency[FlowService], data: JSONBody[SearchFlows]
 ) -> Answer[list[ShownFlow] | Page[ShownFlow]]:
@@ -43,12 +35,7 @@ async def search_flows(
     return answer(request, await flows.search(principal_of(request), data))
 
 
-@put(
-    "/{flow_id:str}",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_EDIT)],
-    summary="Update a flow",
-)
+@put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)], summary="Update a flow")
 async def update_flow(
     request: HttpRequest,
     flows: NamedDependency[FlowService],
@@ -60,13 +47,7 @@ async def update_flow(
     return answer(request)
 
 
-@post(
-    "/batch-delete",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_DELETE)],
-    status_code=200,
-    summary="Delete flows",
-)
+@post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)], summary="Delete flows")
 async def delete_flows(
     request: HttpRequest, flows: NamedDependency[FlowService], data: JSONBody[DeleteFlows]
 ) -> Answer[None]:
@@ -75,12 +56,7 @@ async def delete_flows(
     return answer(request)
 
 
-@get(
-    "/{flow_id:str}/enable",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_EDIT)],
-    summary="Enable a flow",
-)
+@get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Enable a flow")
 async def enable_flow(
     request: HttpRequest, flows: NamedDependency[FlowService], flow_id: PathId
 ) -> Answer[None]:
@@ -89,12 +65,7 @@ async def enable_flow(
     return answer(request)
 
 
-@get(
-    "/{flow_id:str}/disable",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_EDIT)],
-    summary="Disable a flow",
-)
+@get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Disable a flow")
 async def disable_flow(
     request: HttpRequest, flows: NamedDependency[FlowService], flow_id: PathId
 ) -> Answer[None]:
@@ -103,12 +74,7 @@ async def disable_flow(
     return answer(request)
 
 
-@get(
-    "/{flow_id:str}/design",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(Function.WORKFLOW_VIEW)],
-    summary="Show a design",
-)
+@get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a design")
 async def show_design(
     request: HttpRequest,
     flows: NamedDependency[FlowService],
@@ -122,9 +88,7 @@ async def show_design(
 
 @post(
     "/design",
-    responses=CONSOLE_REFUSALS,
     guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)],
-    status_code=200,
     summary="Save a design",
 )
 async def save_design(

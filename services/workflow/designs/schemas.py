@@ -4,17 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.http.console import MAX_ID, Ids, PageRequest, Shown
+from libs.common.http.console import Ids, OptionalId, PageRequest, Shown
 
 Name = Annotated[str, msgspec.Meta(max_length=127)]
 Remark = Annotated[str, msgspec.Meta(max_length=1000)]
-
-
-FlowId = (
-    Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
-    | Annotated[str, msgspec.Meta(pattern="^[0-9]{0,16}$")]
-    | None
-)
 
 
 class SearchFlows(PageRequest, kw_only=True):
@@ -41,7 +34,7 @@ class SaveDesign(msgspec.Struct, kw_only=True):
     """Body of `POST /workflow/flows/design`; without an id, or an empty one, it is a new flow."""
 
     name: Name
-    id: FlowId = None
+    id: OptionalId = None
     version: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None
     enabled: bool | None = None
     """What is left out stays as it is; a new flow is disabled."""

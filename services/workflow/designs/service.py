@@ -6,11 +6,19 @@ from typing import Any
 
 import msgspec
 
-from libs.common.errors import Conflict, Forbidden, InvalidInput, MalformedRequest, NotFound
-from libs.common.http.console import Page, id_of, ids_of
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound
+from libs.common.http.console import Page, id_of, ids_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from services.workflow.designs.collaborators import Logs, People, Sharing, Store
+from services.workflow.designs.collaborators import (
+    AfterWrite,
+    Logs,
+    People,
+    Sharing,
+    Store,
+    Unsettled,
+    Vault,
+)
 from services.workflow.designs.deploying import Deploying
 from services.workflow.designs.model import Flow
 from services.workflow.designs.normal import openable, storable
@@ -23,6 +31,7 @@ from services.workflow.designs.schemas import (
     ShownFlow,
     UpdateFlow,
 )
+from services.workflow.vault.marks import Concealed
 
 COLUMNS = {
     "id": "_id",
@@ -45,6 +54,8 @@ class FlowService:
         people: People,
         logs: Logs,
         deploying: Deploying,
+        vault: Vault,
+        unsettled: Unsettled,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._store = store
@@ -52,6 +63,8 @@ class FlowService:
         self._people = people
         self._logs = logs
         self._deploying = deploying
+        self._vault = vault
+        self._unsettled = unsettled
         self._next_id = next_id
 
     async def search(
@@ -75,7 +88,7 @@ class FlowService:
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
         """Set name and remark; the design and its version stay."""
         before = await self.visible(user, flow_id)
-        after = _changed(before, name=_name(wanted.name), remark=wanted.remark or "")
+        after = _changed(before, name=name_of(wanted.name), remark=wanted.remark or "")
         await self._put(user, before, after)
 
     async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
@@ -100,6 +113,8 @@ class FlowService:
         async def also(session: Session) -> None:
             for flow_id in found:
                 await self._deploying.stop(user.tenant, flow_id, session)
+            await self._vault.forget(user.tenant, found, session)
+            await self._unsettled.note(user.tenant, found, session)
 
         await self._store.remove(user.tenant, found, also)
         for flow_id in found:
@@ -127,16 +142,17 @@ class FlowService:
         )
 
     async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
-        """Save a new flow, or a new version of one.
+        """Save a new flow, or a new version of one; its secrets go to the vault.
 
         Raises `Conflict` when somebody else has saved since `version`, `InvalidInput` with the
         reasons when it shall run and cannot.
         """
-        name, text = _name(wanted.name), storable(wanted.design_data)
+        name = name_of(wanted.name)
+        concealed = self._vault.conceal(user.tenant, storable(wanted.design_data))
         flow = await (
-            self._change(user, wanted, name, text)
+            self._change(user, wanted, name, concealed)
             if wanted.id
-            else self._create(user, wanted, name, text)
+            else self._create(user, wanted, name, concealed)
         )
         return SavedDesign(str(flow.id), str(flow.id), flow.version)
 
@@ -153,7 +169,9 @@ class FlowService:
             raise _gone(flow_id)
         return found
 
-    async def _create(self, user: Principal, wanted: SaveDesign, name: str, text: str) -> Flow:
+    async def _create(
+        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+    ) -> Flow:
         """Add a flow. The grants come first, as a grant of nothing does no harm."""
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("user does not have permission")
@@ -165,14 +183,14 @@ class FlowService:
             remark=wanted.remark or "",
             enabled=bool(wanted.enabled),
             version=1,
-            design=text,
+            design=concealed.text,
             user_id=user.user_id,
             created_at=now,
             updated_at=now,
         )
-        also = await self._deploying.ready(user, flow, None)
-        await self._sharing.share(user, flow.id)
+        also = await self._prepared(user, flow, None, concealed)
         try:
+            await self._sharing.share(user, flow.id)
             await self._store.insert(flow, also)
         except Exception:
             await self._sharing.forget(user.tenant, [flow.id])
@@ -181,30 +199,49 @@ class FlowService:
         await self._deploying.changed(user.tenant, flow.id)
         return flow
 
-    async def _change(self, user: Principal, wanted: SaveDesign, name: str, text: str) -> Flow:
+    async def _change(
+        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+    ) -> Flow:
         if not user.may(Function.WORKFLOW_EDIT):
             raise Forbidden("user does not have permission")
         before = await self.visible(user, id_of(wanted.id or 0))
         if wanted.version != before.version:
             raise _expired(wanted.version)
         if wanted.design_data is None:
-            text = before.design
+            concealed = self._vault.conceal(user.tenant, before.design)
         after = _changed(
             before,
             name=name,
             remark=before.remark if wanted.remark is None else wanted.remark,
             enabled=before.enabled if wanted.enabled is None else wanted.enabled,
-            design=text,
-            version=before.version + (text != before.design),
+            design=concealed.text,
+            version=before.version + (concealed.text != before.design),
         )
-        await self._put(user, before, after)
+        await self._put(user, before, after, concealed)
         return after
 
-    async def _put(self, user: Principal, before: Flow, after: Flow) -> None:
-        also = await self._deploying.ready(user, after, before)
+    async def _put(
+        self, user: Principal, before: Flow, after: Flow, concealed: Concealed | None = None
+    ) -> None:
+        also = await self._prepared(user, after, before, concealed)
         if not await self._store.replace(before, after, also):
             raise _expired(before.version)
         await self._deploying.changed(user.tenant, after.id)
+
+    async def _prepared(
+        self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
+    ) -> AfterWrite:
+        """What belongs into the transaction that stores a flow, its secrets among it."""
+        given = concealed.given if concealed else {}
+        await self._unsettled.note(user.tenant, [flow.id])
+        after = await self._deploying.ready(user, flow, before, given)
+
+        async def also(session: Session) -> None:
+            await after(session)
+            if concealed is not None:
+                await self._vault.keep(user.tenant, flow.id, concealed, session)
+
+        return also
 
 
 def _changed(flow: Flow, **fields: Any) -> Flow:
@@ -215,15 +252,6 @@ def _changed(flow: Flow, **fields: Any) -> Flow:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def _name(text: str) -> str:
-    name = text.strip()
-    if not name:
-        raise MalformedRequest("name is empty", field="name")
-    if not name.isprintable():
-        raise InvalidInput("must not have control characters", field="name")
-    return name
 
 
 def _gone(flow_id: int) -> NotFound:

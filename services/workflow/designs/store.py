@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from libs.common.http.console import containing
-from libs.common.store.mongo import Database, Mongo, Session
+from libs.common.store.mongo import Database, Mongo, Session, containing
 from services.workflow.designs.collaborators import AfterWrite
 from services.workflow.designs.model import Flow
 

@@ -66,20 +66,19 @@ class Execution:
         self._outputs = {**(outputs or {}), entry.id: run.entered}
         run.output, text = run.entered, self._trace.text_of(run.entered)
         self._trace.add(entry, run.started_at, 0, output=text)
+        following = self._edges.follow(entry, entry.followers, run.entered, text)
         async with asyncio.TaskGroup() as paths:
-            for ready in self._edges.follow(entry, entry.followers, run.entered, text):
-                paths.create_task(self._path(ready, paths))
+            await self._path(following, paths)
         run.error = self._trace.error
         run.status = "SUCCESS" if run.error is None else "ERROR"
         run.time_cost = _since(begun)
 
-    async def _path(self, ready: Ready, paths: asyncio.TaskGroup) -> None:
-        """Run a node and what follows, one after the other; branches in tasks of their own."""
-        following = [ready]
+    async def _path(self, following: list[Ready], paths: asyncio.TaskGroup) -> None:
+        """Run nodes and what follows, one after the other; branches in tasks of their own."""
         while following:
             first, *others = following
             for one in others:
-                paths.create_task(self._path(one, paths))
+                paths.create_task(self._path([one], paths))
             following = await self._node(first)
 
     async def _node(self, ready: Ready) -> list[Ready]:

@@ -1,5 +1,6 @@
 """Plans of the versions that run, compiled once in a process."""
 
+import asyncio
 from collections import OrderedDict
 from typing import Protocol
 
@@ -25,18 +26,23 @@ class Plans:
         self._designs = designs
         self._registry = registry
         self._known: OrderedDict[tuple[int, int], Plan] = OrderedDict()
+        self._reading = asyncio.Lock()
+        """One at a time: hundreds of runs of a flow ask for its plan at once."""
 
     async def of(self, tenant: str, flow_id: int, version: int) -> Plan:
         """The plan; raise `NotFound`, or `DesignInvalid` for what can no longer run."""
         key = (flow_id, version)
-        plan = self._known.get(key)
-        if plan is None:
-            text = await self._designs.design(tenant, flow_id, version)
-            if text is None:
-                raise NotFound(f"flow {flow_id} has no version {version}", field="version")
-            plan = self._known[key] = compile_design(text, self._registry)
-            if len(self._known) > KEPT:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
-        return plan
+        if key not in self._known:
+            async with self._reading:
+                if key not in self._known:
+                    self._known[key] = await self._read(tenant, flow_id, version)
+                    if len(self._known) > KEPT:
+                        self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+    async def _read(self, tenant: str, flow_id: int, version: int) -> Plan:
+        text = await self._designs.design(tenant, flow_id, version)
+        if text is None:
+            raise NotFound(f"flow {flow_id} has no version {version}", field="version")
+        return compile_design(text, self._registry)

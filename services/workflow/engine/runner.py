@@ -172,11 +172,10 @@ class Engine:
     async def _carry_out(self, run: Run) -> None:
         try:
             with self._slots.held():
-                async with self._slots.taken(run.tenant, run.flow_id):
-                    if run.cause.hops >= MOST_HOPS:
-                        _refuse(run, LOOPED)
-                    else:
-                        await self._execute(run)
+                if run.cause.hops >= MOST_HOPS:
+                    _refuse(run, LOOPED)
+                else:
+                    await self._execute(run)
                 await self._log.finish(run)
         finally:
             self._in_hand.discard(run.id)
@@ -188,7 +187,8 @@ class Engine:
         except (DesignInvalid, ThingwayError) as error:
             _refuse(run, f"the design cannot run: {error}")
             return
-        await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
+        async with self._slots.taken(run.tenant, run.flow_id, quick=plan.quick):
+            await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
 
 
 def _refuse(run: Run, reason: str) -> None:

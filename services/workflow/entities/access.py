@@ -49,11 +49,8 @@ class EntityAccess:
 
 
 def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
-    if entity.integration == SYSTEM or grants.entity(entity.id):
-        return True
-    if entity.device:
-        return grants.device(entity.thing_id, entity.integration)
-    return grants.integration(entity.integration)
+    whole = grants.thing(entity.thing_id, entity.integration, device=entity.device)
+    return whole or grants.entity(entity.id)
 
 
 def _covers(grants: Grants, pattern: str) -> bool:

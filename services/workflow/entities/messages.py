@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from libs.common.bus import RpcClient
+from libs.common.bus.rpc import error_of
 from libs.common.contracts.entities import (
     CALL,
     RESOLVE,
@@ -11,6 +12,7 @@ from libs.common.contracts.entities import (
     VALUES,
     CalledServices,
     CallServices,
+    EntityUpdate,
     EntityValues,
     ReadEntities,
     ResolvedEntities,
@@ -18,7 +20,11 @@ from libs.common.contracts.entities import (
     ResolveEntities,
     UpdatedEntities,
     UpdateEntities,
+    UpdateOutcome,
 )
+from libs.common.errors import TooLarge
+from libs.common.things import is_custom
+from services.workflow.runs.batches import Batches
 
 
 class EntitiesOverRpc:
@@ -26,6 +32,7 @@ class EntitiesOverRpc:
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
+        self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(self._update_many)
 
     async def values(self, tenant: str, keys: Sequence[str]) -> Mapping[str, Any]:
         """Latest values; None of one that has none, and what is unknown is missing."""
@@ -33,9 +40,33 @@ class EntitiesOverRpc:
         return (await self._rpc.call(VALUES, wanted, EntityValues)).values
 
     async def update(self, tenant: str, exchange: Mapping[str, Any], hops: int) -> Sequence[str]:
-        """Set properties; give the keys that were set."""
-        wanted = UpdateEntities(tenant=tenant, exchange=dict(exchange), hops=hops)
-        return (await self._rpc.call(UPDATE, wanted, UpdatedEntities)).keys
+        """Set properties; give the keys that were set.
+
+        What is asked for at the same time of custom entities goes in one question: nobody
+        outside the platform is asked for them, so that none keeps others waiting.
+        """
+        wanted = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops)
+        if all(map(is_custom, exchange)):
+            outcome = await self._custom.put(wanted)
+        else:
+            (outcome,) = await self._update_once([wanted])
+        if outcome.status:
+            raise error_of(outcome.status, outcome.code, outcome.error)
+        return outcome.keys
+
+    async def _update_many(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
+        try:
+            return await self._update_once(updates)
+        except TooLarge:
+            if len(updates) == 1:
+                raise
+            middle = len(updates) // 2
+            first = await self._update_many(updates[:middle])
+            return [*first, *await self._update_many(updates[middle:])]
+
+    async def _update_once(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
+        wanted = UpdateEntities(list(updates))
+        return (await self._rpc.call(UPDATE, wanted, UpdatedEntities)).outcomes
 
     async def call(
         self, tenant: str, exchange: Mapping[str, Any], hops: int, seconds: float

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from services.workflow.expressions.references import ReferenceInvalid, references_in
+from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
 from services.workflow.graph.design import DesignNode, Reason
 from services.workflow.nodes.base import Parameters, Registry
 
@@ -32,6 +32,9 @@ def read_parameters(
     except msgspec.ValidationError as error:
         return None, [*reasons, Reason(node.id, *_placed(str(error)))]
     reasons += [
+        _absent(node, field, one) for field, one in found.references() if one.node not in known
+    ]
+    reasons += [
         Reason(node.id, f"parameters.{one.field}", one.reason) for one in kind.faults(found)
     ]
     return (found, []) if not reasons else (None, reasons)
@@ -52,10 +55,14 @@ def _references(
         try:
             for reference in references_in(value):
                 if reference.node not in known:
-                    text = f"refers to node {reference.node}, which the flow has not"
-                    yield Reason(node.id, f"parameters.{field}", text)
+                    yield _absent(node, field, reference)
         except ReferenceInvalid as error:
             yield Reason(node.id, f"parameters.{field}", str(error))
+
+
+def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
+    text = f"refers to node {reference.node}, which the flow has not"
+    return Reason(node.id, f"parameters.{field}", text)
 
 
 def _placed(text: str) -> tuple[str, str]:

@@ -41,6 +41,8 @@ class Plan:
     entry: PlanNode
     raw_entry: dict[str, Any]
     """The entry's parameters as the design has them."""
+    quick: bool = False
+    """Whether every node is (`Step.quick`)."""
 
 
 def compile_design(text: str, registry: Registry) -> Plan:
@@ -80,7 +82,10 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
         for node in design.nodes
     }
     (entry,) = entries_of(design)
-    return Plan(nodes, nodes[entry.id], entry.data.parameters or {})
+    quick = all(
+        node.type.quick(node.parameters) for node in nodes.values() if isinstance(node.type, Step)
+    )
+    return Plan(nodes, nodes[entry.id], entry.data.parameters or {}, quick)
 
 
 def name_of(node: DesignNode) -> str:

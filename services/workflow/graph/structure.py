@@ -101,6 +101,9 @@ def handle_faults(
             branches[node.id] = set(kind.handles(parameters[node.id]))
     for place, edge in enumerate(design.edges):
         if edge.source in branches and edge.source_handle not in branches[edge.source]:
-            text = f"{edge.source} has no branch {edge.source_handle}; connect one that it has"
+            what = (
+                f"branch {edge.source_handle:.100}" if edge.source_handle else "branch named here"
+            )
+            text = f"{edge.source} has no {what}; connect one that it has"
             reasons.append(Reason(edge.source, f"edges[{place}].sourceHandle", text))
     return reasons

@@ -20,8 +20,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from services.workflow.expressions.references import (
+    Reference,
     ReferenceInvalid,
     ReferenceMissing,
+    as_text,
     resolve,
 )
 
@@ -56,8 +58,16 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
     verbatim: ClassVar[frozenset[str]] = frozenset()
     """Fields (as designs spell them) whose texts hold no references, such as program code."""
 
+    secrets_go_to: ClassVar[tuple[str, ...]] = ()
+    """The way to the field that says what secrets are sent to (a host, a URL); nothing when they
+    are sent nowhere. With another one there, they have to be typed again."""
+
     def faults(self) -> Iterable[Fault]:
         """What types and bounds cannot say; nothing when all is well."""
+        return ()
+
+    def references(self) -> Iterable[tuple[str, Reference]]:
+        """References in `verbatim` fields that hold some, each with its field."""
         return ()
 
     def entity_keys(self) -> Iterable[str]:
@@ -81,8 +91,9 @@ def parameter(
     """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
 
     `ui` is a component that existing editors have (console notes, "/workflow/editor"). A
-    `secret` is masked in logs. With `output` it declares what the node puts out, and an
-    editor shows it there. `bounds` are those of `msgspec.Meta`.
+    `secret` is kept encrypted and not shown again (`services.workflow.vault`). With `output` it
+    declares what the node puts out, and an editor shows it there. `bounds` are those of
+    `msgspec.Meta`.
     """
     extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
@@ -117,6 +128,10 @@ class NodeContext:
             return resolve(value, self.properties)
         except (ReferenceMissing, ReferenceInvalid) as error:
             raise NodeFailed(str(error)) from error
+
+    def text(self, value: str) -> str:
+        """`value` with its references replaced, as text."""
+        return as_text(self.resolve(value))
 
     @property
     def seconds_left(self) -> float:
@@ -175,6 +190,13 @@ class Step(Node[P]):
     def handles(self, parameters: P) -> Iterable[str]:
         """The handles that edges may begin at; a step that does not fork has none."""
         return ()
+
+    def quick(self, parameters: P) -> bool:
+        """Whether it waits for nobody but stores of ours, which take many at a time as one.
+
+        Many more runs of flows that have no other nodes are let in (`engine.limits`).
+        """
+        return False
 
     @abstractmethod
     async def run(self, context: NodeContext, parameters: P, body: Any) -> Any:

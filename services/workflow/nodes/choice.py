@@ -1,13 +1,22 @@
 """`choice`: goes on along the first branch whose conditions hold, else along `otherwise`."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
+from services.workflow.expressions.cel import (
+    CelFailed,
+    compile_cel,
+    evaluate,
+    fits,
+    light,
+    named,
+)
 from services.workflow.expressions.conditions import ConditionFailed, holds
 from services.workflow.expressions.references import (
+    Reference,
     ReferenceInvalid,
     references_in,
 )
@@ -105,12 +114,22 @@ class ChoiceParameters(Parameters):
         ids = list(self.handles())
         if len(set(ids)) < len(ids):
             yield Fault("choice.when", "two branches have the same id; give each its own")
+        for field, branch, condition in self._conditions():
+            reason = _fault(branch.expression_type, condition.expression_value)
+            if reason:
+                yield Fault(field, reason)
+
+    def references(self) -> Iterable[tuple[str, Reference]]:
+        """Those of comparisons; texts in a language have none."""
+        for field, branch, condition in self._conditions():
+            value = condition.expression_value
+            if isinstance(value, Comparison) and not _fault(branch.expression_type, value):
+                yield from ((field, one) for one in references_in([value.key, value.value]))
+
+    def _conditions(self) -> Iterator[tuple[str, When, Condition]]:
         for at, branch in enumerate(self.choice.when):
             for place, condition in enumerate(branch.conditions):
-                field = f"choice.when[{at}].conditions[{place}].expressionValue"
-                reason = _fault(branch.expression_type, condition.expression_value)
-                if reason:
-                    yield Fault(field, reason)
+                yield f"choice.when[{at}].conditions[{place}].expressionValue", branch, condition
 
 
 def _fault(kind: ExpressionType, value: Comparison | str) -> str | None:
@@ -157,9 +176,19 @@ class Choice(Step[ChoiceParameters]):
                 text = f"{branch.expression_type} is not available here"
                 yield Fault(f"choice.when[{at}].expressionType", text)
 
+    def quick(self, parameters: ChoiceParameters) -> bool:
+        """Whether no condition is code, or may take as long."""
+        return not any(
+            branch.expression_type in LANGUAGES
+            or (branch.expression_type == "cel" and not _light(branch))
+            for branch in parameters.choice.when
+        )
+
     async def run(self, context: NodeContext, parameters: ChoiceParameters, body: Any) -> Chosen:
         """The first branch that holds; the output is what came in."""
-        for branch in parameters.choice.when:
+        for place, branch in enumerate(parameters.choice.when):
+            if place:
+                await asyncio.sleep(0)  # each may look at a long list: others go on in between
             if await self._holds(context, branch, body):
                 return Chosen(branch.id, body)
         otherwise = parameters.choice.otherwise
@@ -167,7 +196,9 @@ class Choice(Step[ChoiceParameters]):
 
     async def _holds(self, context: NodeContext, branch: When, body: Any) -> bool:
         every = branch.logic_operator == "AND"
-        for condition in branch.conditions:
+        for place, condition in enumerate(branch.conditions):
+            if place:
+                await asyncio.sleep(0)
             if await self._true(context, branch.expression_type, condition, body) != every:
                 return not every
         return every
@@ -177,16 +208,21 @@ class Choice(Step[ChoiceParameters]):
         try:
             if isinstance(value, Comparison):
                 return _compare(context, value)
-            variables: Mapping[str, Any] = {"properties": context.properties, "body": body}
-            if kind == "cel":
-                found = evaluate(value, variables)
-            else:
-                found = await self._in_language(context, LANGUAGES[kind], value, variables)
+            found = await self._expression(context, kind, value, body)
         except (ConditionFailed, CelFailed) as error:
             raise NodeFailed(str(error)) from error
         if not isinstance(found, bool):
             raise NodeFailed(f"a condition must be true or false, this one is {found!r:.100}")
         return found
+
+    async def _expression(self, context: NodeContext, kind: str, text: str, body: Any) -> Any:
+        if kind != "cel":
+            everything = {"properties": context.properties, "body": body}
+            return await self._in_language(context, LANGUAGES[kind], text, everything)
+        variables = named(text, context.properties, body)
+        if light(text) and fits(variables):
+            return evaluate(text, variables)
+        return await self._in_language(context, kind, text, variables)
 
     async def _in_language(
         self, context: NodeContext, language: str, code: str, variables: Mapping[str, Any]
@@ -194,6 +230,10 @@ class Choice(Step[ChoiceParameters]):
         if self._code is None:
             raise NodeFailed(f"{language} is not available here")
         return await self._code.run(language, code, variables, context.seconds_left)
+
+
+def _light(branch: When) -> bool:
+    return all(light(str(one.expression_value)) for one in branch.conditions)
 
 
 def _compare(context: NodeContext, one: Comparison) -> bool:

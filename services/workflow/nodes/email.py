@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from services.workflow.expressions.references import as_text
 from services.workflow.nodes.base import (
     Fault,
     Group,
@@ -47,6 +46,8 @@ class EmailConfig(msgspec.Struct, rename="camel"):
 
 class EmailParameters(Parameters):
     """What to send, and how."""
+
+    secrets_go_to = ("emailConfig", "smtpConfig", "host")
 
     email_config: Annotated[
         EmailConfig,
@@ -109,31 +110,27 @@ class Email(Step[EmailParameters]):
 
 def _server(context: NodeContext, config: SmtpConfig) -> MailServer:
     return MailServer(
-        host=_text(context, config.host),
+        host=context.text(config.host),
         port=config.port,
         encryption=config.encryption,
-        username=_text(context, config.username),
-        password=_text(context, config.password),
+        username=context.text(config.username),
+        password=context.text(config.password),
     )
 
 
 def _letter(context: NodeContext, parameters: EmailParameters, server: MailServer) -> Letter:
-    recipients = [_text(context, one) for one in parameters.recipients]
-    sender = _text(context, parameters.from_address or "") or server.username
+    recipients = [context.text(one) for one in parameters.recipients]
+    sender = context.text(parameters.from_address or "") or server.username
     for one in (*recipients, sender):
         if not _ADDRESS(one):
             raise NodeFailed(f"{one:.60} is no mail address")
-    content = _text(context, parameters.content)
+    content = context.text(parameters.content)
     if len(content) > LONGEST_SENT:
         raise NodeFailed(f"the content has more than {LONGEST_SENT} characters")
     return Letter(
         sender=sender,
-        sender_name=_text(context, parameters.from_name or ""),
+        sender_name=context.text(parameters.from_name or ""),
         recipients=recipients,
-        subject=" ".join(_text(context, parameters.subject).split())[:LONGEST_SUBJECT],
+        subject=" ".join(context.text(parameters.subject).split())[:LONGEST_SUBJECT],
         content=content,
     )
-
-
-def _text(context: NodeContext, value: str) -> str:
-    return as_text(context.resolve(value))

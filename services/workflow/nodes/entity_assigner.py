@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
+from libs.common.things import is_custom
 from services.workflow.nodes.base import Group, NodeContext, NodeFailed, Parameters, Step, parameter
 from services.workflow.nodes.entities import Entities
 from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
@@ -43,6 +44,10 @@ class EntityAssigner(Step[EntityAssignerParameters]):
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
+
+    def quick(self, parameters: EntityAssignerParameters) -> bool:
+        """Whether all are custom entities: devices and integrations take their time."""
+        return all(map(is_custom, parameters.exchange_payload))
 
     async def run(
         self, context: NodeContext, parameters: EntityAssignerParameters, body: Any

@@ -29,6 +29,8 @@ _TYPE = "content-type"
 class HttpRequestParameters(Parameters):
     """What to ask."""
 
+    secrets_go_to = ("url",)
+
     url: Annotated[str, parameter("URL", "What to ask", min_length=1, max_length=LONGEST_URL)]
     method: Annotated[Method, parameter("Method")] = "GET"
     header: Annotated[

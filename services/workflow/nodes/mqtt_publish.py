@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.expressions.references import as_text
 from services.workflow.nodes.base import (
     Fault,
     Group,
@@ -35,6 +34,8 @@ class MqttBroker(msgspec.Struct, rename="camel"):
 
 class MqttPublishParameters(Parameters):
     """What to publish, and where."""
+
+    secrets_go_to = ("broker", "host")
 
     broker: Annotated[MqttBroker, parameter("Broker", "What takes the message")]
     topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
@@ -74,17 +75,17 @@ class MqttPublish(Step[MqttPublishParameters]):
 
 def _broker(context: NodeContext, given: MqttBroker) -> Broker:
     return Broker(
-        host=_text(context, given.host),
+        host=context.text(given.host),
         port=given.port,
         tls=given.tls,
-        client_id=_text(context, given.client_id),
-        username=_text(context, given.username),
-        password=_text(context, given.password),
+        client_id=context.text(given.client_id),
+        username=context.text(given.username),
+        password=context.text(given.password),
     )
 
 
 def _publication(context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Publication:
-    topic = _text(context, parameters.topic)
+    topic = context.text(parameters.topic)
     if reason := _wrong_with(topic):
         raise NodeFailed(f"the topic {topic:.60} {reason}")
     content = body if parameters.payload is None else context.resolve(parameters.payload)
@@ -98,7 +99,3 @@ def _wrong_with(topic: str) -> str:
     if any(mark in topic for mark in "+#\0"):
         return "must not have +, # or a null character: they are for subscriptions"
     return "" if topic.strip() else "must not be empty"
-
-
-def _text(context: NodeContext, value: str) -> str:
-    return as_text(context.resolve(value))

@@ -36,6 +36,10 @@ class Output(Step[OutputParameters]):
     repeatable = True
     answers = True
 
+    def quick(self, parameters: OutputParameters) -> bool:
+        """It waits for nobody."""
+        return True
+
     async def run(
         self, context: NodeContext, parameters: OutputParameters, body: Any
     ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ process that runs hundreds of flows a second shares them. No I/O of its own.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -30,13 +30,20 @@ class Batches(Generic[T, R]):
 
     async def put(self, entry: T) -> R:
         """Write an entry with others, and give its result; raise what the write raised."""
+        return await self._enter(entry)
+
+    async def put_all(self, entries: Iterable[T]) -> list[R]:
+        """The same for several; raise what one of their writes raised."""
+        return await asyncio.gather(*map(self._enter, entries))
+
+    def _enter(self, entry: T) -> "asyncio.Future[R]":
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, done))
         if len(self._writers) < AT_ONCE:
             writer = asyncio.ensure_future(self._work())
             self._writers.add(writer)
             writer.add_done_callback(self._writers.discard)
-        return await done
+        return done
 
     async def _work(self) -> None:
         while self._waiting:

@@ -48,7 +48,7 @@ class ReplicaLog:
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
         """Record runs that begin; give those that no replica has recorded before."""
-        new = await asyncio.gather(*map(self._begins.put, runs))
+        new = await self._begins.put_all(runs)
         return [run for run, fresh in zip(runs, new, strict=True) if fresh]
 
     async def seal(self, run: Run) -> None:

@@ -2,32 +2,26 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from services.workflow.sandbox.limits import CodeFailed, Limits, plain
 from services.workflow.sandbox.processes import Processes
+from services.workflow.sandbox.worker import SCRIPT
 
 
 class JavaScript:
     """Runs JavaScript in worker processes of ours."""
 
-    def __init__(self, processes: int, limits: Limits) -> None:
+    def __init__(self, processes: Processes, limits: Limits) -> None:
+        self._processes = processes
         self._limits = limits
-        self._processes = Processes(processes, limits)
-
-    async def __aenter__(self) -> Self:
-        await self._processes.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._processes.__aexit__()
 
     async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """The value of `code`; raise `CodeFailed`."""
         request = json.dumps([code, list(arguments), list(arguments.values())]).encode()
         if len(request) > self._limits.given:
             raise CodeFailed(f"gets more than {self._limits.given} bytes of arguments and code")
-        answer = await self._processes.ask(request, seconds)
+        answer = await self._processes.ask(SCRIPT + request, seconds)
         kind, content = answer[:1], answer[1:]
         if kind != b"R":
             raise CodeFailed(content.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Our worker processes for JavaScript: started, given work, replaced when they misbehave."""
+"""Our worker processes for JavaScript and CEL: started, given work, replaced when need be."""
 
 import asyncio
 import contextlib

@@ -70,7 +70,7 @@ class Python:
                 printed = CollectString(self._limits.printed)
                 value = session.feed_run(code, inputs=arguments, print_callback=printed)
         except MontyError as error:
-            raise CodeFailed(_reason(error)) from error
+            raise CodeFailed(_reason(error, self._limits.printed)) from error
         except TimeoutError as error:
             raise CodeFailed("found no process to run in") from error
         return plain(value, self._limits.output)
@@ -87,7 +87,7 @@ class Python:
         self._pool.__exit__(None, None, None)
 
 
-def _reason(error: MontyError) -> str:
+def _reason(error: MontyError, printed: int) -> str:
     if isinstance(error, MontyCrashedError):
         return "took too long" if error.timed_out else "was ended with its process"
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
@@ -96,6 +96,7 @@ def _reason(error: MontyError) -> str:
     if text.startswith("TimeoutError: feed time limit"):
         return "took too long"
     if text.startswith("MemoryError: memory limit"):
-        return "needs too much memory"
+        much = text.endswith(f"> {printed} bytes")
+        return "prints too much" if much else "needs too much memory"
     frames = error.traceback()
     return f"{text} (line {frames[-1].line})" if frames else text

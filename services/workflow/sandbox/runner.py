@@ -5,12 +5,16 @@ from contextlib import AsyncExitStack
 from typing import Any, Protocol, Self
 
 from services.workflow.nodes.base import NodeFailed
+from services.workflow.sandbox.cel import Cel
 from services.workflow.sandbox.javascript import JavaScript
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
+from services.workflow.sandbox.processes import Processes
 from services.workflow.sandbox.python import Python
 
 LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
 """Names of languages that designs have, and ours."""
+CEL = "cel"
+"""The language of conditions; code nodes have it not."""
 REFUSED = ("groovy", "mvel")
 """Languages that existing editors offer."""
 MOST_WAITING = 512
@@ -25,17 +29,21 @@ class Sandbox:
     """Runs people's code; `async with` holds its processes. A `nodes.base.CodeRunner`."""
 
     def __init__(self, processes: int, limits: Limits | None = None) -> None:
-        """`processes` for each language."""
+        """`processes` for Python, and so many for JavaScript and CEL."""
         self._limits = limits or Limits()
         self._python = Python(processes, self._limits)
-        self._javascript = JavaScript(processes, self._limits)
-        self._languages: dict[str, _Language] = {"js": self._javascript, "python": self._python}
+        self._processes = Processes(processes, self._limits)
+        self._languages: dict[str, _Language] = {
+            "js": JavaScript(self._processes, self._limits),
+            "python": self._python,
+            CEL: Cel(self._processes, self._limits),
+        }
         self._held = AsyncExitStack()
         self._open = 0
 
     async def __aenter__(self) -> Self:
         await self._held.enter_async_context(self._python)
-        await self._held.enter_async_context(self._javascript)
+        await self._held.enter_async_context(self._processes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -48,13 +56,13 @@ class Sandbox:
 
         It gets `seconds`, and never more than the limit of the sandbox.
         """
-        if language not in LANGUAGES:
+        if language != CEL and language not in LANGUAGES:
             raise NodeFailed(unknown_language(language))
         if self._open >= MOST_WAITING:
             raise NodeFailed(f"more than {MOST_WAITING} pieces of code wait to be run")
         self._open += 1
         try:
-            return await self._languages[LANGUAGES[language]].run(
+            return await self._languages[LANGUAGES.get(language, language)].run(
                 code, arguments, min(seconds, self._limits.seconds)
             )
         except CodeFailed as error:

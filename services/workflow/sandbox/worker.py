@@ -1,4 +1,4 @@
-"""A worker process for JavaScript: each run has a process of its own, forked beforehand.
+"""A worker process for JavaScript and CEL: each run has a process of its own, forked beforehand.
 
 The worker itself never runs people's code. It holds an interpreter that is ready, forks a
 child from it, hands the next request to the child, takes its answer and sees it end; then it
@@ -13,6 +13,7 @@ import struct
 import time
 from typing import NamedTuple
 
+from services.workflow.sandbox import condition
 from services.workflow.sandbox.confine import confine, end_with_parent
 from services.workflow.sandbox.frames import HEADER, read_frame, write_frame
 from services.workflow.sandbox.quick import Quick
@@ -21,6 +22,8 @@ SECONDS = struct.Struct(">d")
 """What stands before a request: how long it may take."""
 GRACE = 0.25
 """Seconds on the clock beyond those of the processor."""
+SCRIPT, CONDITION = b"J", b"C"
+"""What a request begins with: JavaScript, or a condition in CEL."""
 _CHUNK = 65_536
 
 
@@ -68,7 +71,9 @@ def _run(quick: Quick, requests: int, answers: int) -> None:
     request = read_frame(requests)
     if request is not None:
         (seconds,) = SECONDS.unpack_from(request)
-        write_frame(answers, quick.answer(request[SECONDS.size :], seconds))
+        kind, content = request[SECONDS.size :][:1], request[SECONDS.size + 1 :]
+        done = condition.answer(content) if kind == CONDITION else quick.answer(content, seconds)
+        write_frame(answers, done)
 
 
 def _answer(child: Child, request: bytes, output: int) -> bytes:

@@ -1,14 +1,11 @@
 """`/workflow/flows/design/validate`, and the tests of flows and nodes."""
 
-from typing import Any
-
-from litestar import Request, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from libs.common.http import principal_of
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, answer, post
 from libs.common.http.guards import holders
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
@@ -23,17 +20,10 @@ from services.workflow.trials.schemas import (
 )
 from services.workflow.trials.service import TrialService
 
-HttpRequest = Request[Any, Any, Any]
 FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@post(
-    "/design/validate",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    status_code=200,
-    summary="Validate a design",
-)
+@post("/design/validate", guards=[holders(*FUNCTIONS)], summary="Validate a design")
 async def validate_design(
     request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[ValidateDesign]
 ) -> Verdict:
@@ -46,13 +36,7 @@ async def validate_design(
     )
 
 
-@post(
-    ["/design/test", "/test"],
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    status_code=200,
-    summary="Test a flow",
-)
+@post(["/design/test", "/test"], guards=[holders(*FUNCTIONS)], summary="Test a flow")
 async def test_design(
     request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
 ) -> Answer[TestedDesign]:
@@ -63,13 +47,7 @@ async def test_design(
     return answer(request, await trials.test_design(principal_of(request), data))
 
 
-@post(
-    "/node/test",
-    responses=CONSOLE_REFUSALS,
-    guards=[holders(*FUNCTIONS)],
-    status_code=200,
-    summary="Test a node",
-)
+@post("/node/test", guards=[holders(*FUNCTIONS)], summary="Test a node")
 async def test_node(
     request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestNode]
 ) -> Answer[TraceItem]:

@@ -30,6 +30,13 @@ class Checker(Protocol):
         """Raise `DesignInvalid` when a node touches what the user does not see."""
 
 
+class Vault(Protocol):
+    """Keeps the secrets of nodes."""
+
+    async def reveal(self, tenant: str, text: str) -> str:
+        """A node as it is run; raise `DesignInvalid` for a mark that stands for nothing."""
+
+
 class Runner(Protocol):
     """Runs plans."""
 
@@ -55,11 +62,13 @@ class TrialService:
         self,
         *,
         checker: Checker,
+        vault: Vault,
         runner: Runner,
         registry: Registry,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._checker = checker
+        self._vault = vault
         self._runner = runner
         self._registry = registry
         self._next_id = next_id
@@ -98,7 +107,8 @@ class TrialService:
         Its references, whichever node they name, are to `input`.
         """
         try:
-            plan, referred = self._alone(wanted.node_config)
+            config = await self._vault.reveal(user.tenant, wanted.node_config)
+            plan, referred = self._alone(config)
             await self._checker.check_entities(user, plan)
         except DesignInvalid as error:
             raise _refused_node(error) from error

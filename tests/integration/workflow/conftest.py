@@ -12,6 +12,7 @@ from libs.common.bus import Bus, RpcServer
 from libs.common.contracts.entities import (
     CalledServices,
     CallServices,
+    EntityUpdate,
     EntityValues,
     ReadEntities,
     ResolvedEntities,
@@ -19,10 +20,11 @@ from libs.common.contracts.entities import (
     ResolveEntities,
     UpdatedEntities,
     UpdateEntities,
+    UpdateOutcome,
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
 from libs.common.contracts.users import DescribedUsers, DescribeUsers
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, UpstreamFailed
 from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
@@ -44,7 +46,9 @@ class PlayedDevice:
     def __init__(self, bus: Bus) -> None:
         self.values: dict[str, Any] = {}
         self.known: dict[str, ResolvedEntity] = {}
-        self.updates: list[UpdateEntities] = []
+        self.updates: list[EntityUpdate] = []
+        self.asked: list[int] = []
+        """How many updates each question had."""
         self.calls: list[CallServices] = []
         self.outputs: dict[str, Any] = {}
         self.refuses = ""
@@ -76,11 +80,16 @@ class PlayedDevice:
         return EntityValues({key: self.values[key] for key in wanted.keys if key in self.values})
 
     async def _update(self, wanted: UpdateEntities) -> UpdatedEntities:
+        self.asked.append(len(wanted.updates))
+        return UpdatedEntities([self._updated(one) for one in wanted.updates])
+
+    def _updated(self, one: EntityUpdate) -> UpdateOutcome:
         if self.refuses:
-            raise InvalidInput(self.refuses, field="exchange")
-        self.updates.append(wanted)
-        self.values |= wanted.exchange
-        return UpdatedEntities(list(wanted.exchange))
+            error = InvalidInput(self.refuses, field="exchange")
+            return UpdateOutcome(status=error.status, code=error.code, error=error.text)
+        self.updates.append(one)
+        self.values |= one.exchange
+        return UpdateOutcome(keys=list(one.exchange))
 
     async def _call(self, wanted: CallServices) -> CalledServices:
         self.calls.append(wanted)
@@ -91,6 +100,8 @@ class PlayedDevice:
         return Settled()
 
     async def _remove_service(self, wanted: RemoveFlowService) -> Settled:
+        if self.refuses:
+            raise UpstreamFailed(self.refuses)
         self.services.pop(wanted.flow_id, None)
         return Settled()
 
@@ -138,6 +149,7 @@ def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings
         mongo_url=servers.mongo_url,
         nats_url=servers.nats_url,
         internal_public_key=public_key,
+        secrets_key=public_key,
         **more,
     )
 
@@ -151,7 +163,7 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     """One service with an empty database."""
     private, public = make_keys()
     settings = settings_for(
-        servers, public, flow_failures=3, flow_node_seconds=1.0, outgoing_networks="127.0.0.0/8"
+        servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )
     mongo = Mongo(servers.mongo_url, database)
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=True)

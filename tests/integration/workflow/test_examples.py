@@ -73,7 +73,7 @@ async def test_the_page_names_every_node_type(workflow):
 
 def test_the_limits_of_the_page_are_those_of_the_code():
     """Numbers that stand in two places."""
-    limits, settings = Limits(), WorkflowSettings(internal_public_key="")
+    limits, settings = Limits(), WorkflowSettings(internal_public_key="", secrets_key="")
     assert f"| {MOST_NODES}, {MOST_EDGES} |" in PAGE
     assert f"| {limits.node_seconds:g} s, {limits.run_seconds:g} s, {TEST_SECONDS:g} s |" in PAGE
     assert f"| {limits.per_flow}, {limits.per_tenant}; more wait |" in PAGE

@@ -64,6 +64,24 @@ async def test_a_run_is_logged_with_what_each_node_did(workflow):
     assert (update.tenant, update.exchange, update.hops) == ("default", {HOT: 31.5}, 3)
 
 
+async def test_runs_that_set_custom_entities_at_once_ask_together(workflow):
+    """Hundreds of runs are a few questions, and each run has its own answer in its log."""
+    heat = "system.integration.heat"
+    value = "#{properties.start['temperature']}"
+    assign = node("set", "entityAssigner", exchangePayload={heat: value})
+    flow = await enabled(workflow, design([trigger(), assign], edge("start", "set")))
+    workflow.device.has(heat)
+    start = workflow.core.engine.start
+    runs = await asyncio.gather(
+        *(start(flow, {"temperature": number}, cause(f"e-{number}")) for number in range(200))
+    )
+    assert {run.status for run in runs} == {"SUCCESS"}
+    expected = [{heat: number} for number in range(200)]
+    assert expected == [run.output for run in runs]
+    assert sum(workflow.device.asked) == 200
+    assert len(workflow.device.asked) < 100
+
+
 async def test_a_run_that_ends_is_told_on_the_bus(workflow):
     """`event.{tenant}.workflow.{flowId}.finished` says how it ended."""
     flow = await enabled(workflow)

@@ -133,6 +133,13 @@ BAD = {
         ),
         ("a", "parameters.outputVariables"),
     ),
+    "a condition about no node": (
+        design(
+            [trigger(), choice(when("yes", "#{properties.gone['y']}", "EQ", "1"))],
+            edge("start", "fork"),
+        ),
+        ("fork", "parameters.choice.when[0].conditions[0].expressionValue"),
+    ),
     "an edge twice": (
         design([trigger(), selector("a")], edge("start", "a"), edge("start", "a")),
         ("start", "edges"),

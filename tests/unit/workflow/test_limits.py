@@ -23,9 +23,9 @@ class Runs:
         self.free = asyncio.Event()
         self.tasks = []
 
-    async def _run(self, tenant, flow):
+    async def _run(self, tenant, flow, quick=False):
         with self.slots.held():
-            async with self.slots.taken(tenant, flow):
+            async with self.slots.taken(tenant, flow, quick=quick):
                 self.inside.append((tenant, flow))
                 await self.free.wait()
 
@@ -64,6 +64,33 @@ async def test_those_that_wait_for_a_flow_take_nothing_from_other_flows():
     inside = await runs.begin(("t", 1), ("t", 1), ("t", 1), ("t", 2))
     assert inside == [("t", 1), ("t", 2)]
     await runs.end()
+
+
+async def test_quick_runs_have_bounds_of_their_own():
+    """They neither wait for those that take their time nor keep them waiting."""
+    runs = Runs(per_flow=1, per_tenant=1, quick_per_flow=2, quick_per_tenant=3)
+    quick = [("t", flow, True) for flow in (2, 2, 2, 3, 4)]
+    inside = await runs.begin(("t", 1), ("t", 1), *quick)
+    assert inside == [("t", 1), ("t", 2), ("t", 2), ("t", 3)]
+    await runs.end()
+    assert len(inside) == 7
+
+
+async def test_a_slot_of_a_run_that_is_cancelled_goes_to_the_next():
+    """While it waits, and at the moment when its turn has come."""
+    runs = Runs(per_flow=1)
+    await runs.begin(("t", 1), ("t", 1), ("t", 1), ("t", 1))
+    first, waiting, coming, last = runs.tasks
+    waiting.cancel()
+    await _settle()
+    first.cancel()
+    while not coming._fut_waiter.done():
+        await asyncio.sleep(0)
+    coming.cancel()
+    await _settle()
+    assert runs.inside == [("t", 1), ("t", 1)]
+    runs.free.set()
+    await last
 
 
 async def test_more_than_may_wait_is_refused():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from libs.common.things import GENERIC
 from services.device.entities.models import Models, model_of
-from services.device.things.directory import GENERIC
 from tests.integration.device.reports.world import World
 
 

@@ -7,16 +7,19 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from libs.common.bus.hops import HOPS
+from libs.common.bus.rpc import error_of
 from libs.common.contracts.entities import (
     CALL,
     UPDATE,
     VALUES,
     CalledServices,
     CallServices,
+    EntityUpdate,
     EntityValues,
     ReadEntities,
     UpdatedEntities,
     UpdateEntities,
+    UpdateOutcome,
 )
 from libs.common.errors import InvalidInput, NotFound, UpstreamTimeout
 from tests.integration.device.values.test_custom import body
@@ -26,8 +29,16 @@ from tests.integration.device.values.world import World
 
 async def write(world: World, exchange: dict[str, Any], hops: int = 0, tenant: str = "default"):
     """Set properties; the keys that were set."""
-    wanted = UpdateEntities(tenant=tenant, exchange=exchange, hops=hops)
-    return (await world.rpc(UPDATE, wanted, UpdatedEntities)).keys
+    wanted = EntityUpdate(tenant=tenant, exchange=exchange, hops=hops)
+    (outcome,) = await write_all(world, wanted)
+    if outcome.status:
+        raise error_of(outcome.status, outcome.code, outcome.error)
+    return outcome.keys
+
+
+async def write_all(world: World, *updates: EntityUpdate) -> list[UpdateOutcome]:
+    """Several updates in one question; what became of each."""
+    return (await world.rpc(UPDATE, UpdateEntities(list(updates)), UpdatedEntities)).outcomes
 
 
 async def read(world: World, *keys: str, tenant: str = "default") -> dict[str, Any]:
@@ -59,6 +70,39 @@ async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
         await write(world, {key: hops}, hops)
         event = await world.base.bus.js.get_last_msg("EVENTS", subject)
         assert expected == (event.headers or {}).get(HOPS)
+
+
+async def test_updates_that_come_together_are_told_apart(world: World):
+    """Each has an outcome and hops of its own; what one does wrong is no concern of the others."""
+    one, first = await custom(world, "together1")
+    two, second = await custom(world, "together2")
+    lamp, device = await direct(world, "H-2")
+
+    def update(exchange: dict[str, Any], hops: int = 0, tenant: str = "default") -> EntityUpdate:
+        return EntityUpdate(tenant=tenant, exchange=exchange, hops=hops)
+
+    outcomes = await write_all(
+        world,
+        update({one: 1}, 1),
+        update({one: "warm", two: 5}),
+        update({two: 2, "system.integration.nobody": 1}),
+        update({f"{device}.on": True, f"{device}.power": 1}, 3),
+        update({one: 3}, tenant="other"),
+        update({two: 4}, 4),
+        update({f"{device}.on": "perhaps"}),
+    )
+
+    assert [one.keys for one in outcomes] == [[one], [], [], [f"{device}.on"], [], [two], []]
+    assert [one.status for one in outcomes] == [0, 400, 404, 0, 404, 0, 400]
+    assert outcomes[1].code == "multiple_error"
+    assert "nobody" in outcomes[2].error
+    assert {one: 1, two: 4} == await read(world, one, two)
+    for thing, hops in ((first, "1"), (second, "4")):
+        subject = f"event.default.thing.{thing}.reported"
+        event = await world.base.bus.js.get_last_msg("EVENTS", subject)
+        assert hops == event.headers[HOPS]
+    command = await world.database["commands"].find_one({"thingId": lamp})
+    assert command["hops"] == 3
 
 
 async def test_a_device_confirms_with_the_hops_of_its_command(world: World):

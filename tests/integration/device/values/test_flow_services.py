@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from libs.common.bus import PlainRpcServer
+from libs.common.bus import RpcServer
 from libs.common.contracts.entities import CALL as CALL_SERVICE
 from libs.common.contracts.entities import CalledServices, CallServices
 from libs.common.contracts.flows import (
@@ -46,7 +46,7 @@ class Flows:
 async def flows(world: World) -> AsyncIterator[Flows]:
     """A `workflow` that runs flows."""
     found = Flows()
-    rpc = PlainRpcServer(world.base.bus, "workflow")
+    rpc = RpcServer(world.base.bus, "workflow")
     rpc.offer("call_flow", CallFlow, found.call)
     await rpc.start()
     yield found

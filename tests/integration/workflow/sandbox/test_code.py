@@ -63,6 +63,8 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
         ("python", "{1: 2}", "keys that are no text"),
         ("python", "float('inf')", "not finite"),
         ("python", "2 ** 70", "more than 64 bits"),
+        ("python", "while True: print('x' * 1000)", "prints too much"),
+        ("python", "'x' * 10**9", "needs too much memory"),
         ("groovy", "1", "groovy is not run here; write it in js or python"),
         ("mvel", "1", "mvel is not run here"),
         ("cobol", "1", "cobol is no language"),

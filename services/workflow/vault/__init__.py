@@ -1,0 +1,1 @@
+"""Secrets in designs: kept encrypted, with marks in their place."""

@@ -1,0 +1,123 @@
+"""Puts marks in the place of secrets, and secrets in the place of marks. No I/O.
+
+A mark (`******` and 26 letters) says nothing of its secret, and stands for it wherever the
+design goes: an editor reads it, shows it as the password that it takes it for, and saves it
+again. The same secret has the same mark, so that saving it twice makes no other version. It
+is sealed for its tenant, kind of node, field and destination: who can change where a node
+sends to is not sent the secret that way.
+"""
+
+import base64
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from libs.common.identity.seal import Seal, SealBroken
+from services.workflow.graph.design import DesignInvalid, Reason
+from services.workflow.nodes.base import Registry
+from services.workflow.vault.fields import Place, places
+
+HIDDEN = "is hidden, and is not known for what the node is connected to now; type it again"
+_PURPOSE = b"marks of secrets in flows"
+_DIGEST = 16
+"""Bytes of a mark."""
+_MARK = re.compile(r"\*{6}[a-z2-7]{26}").fullmatch
+
+Node = dict[str, Any]
+
+
+class Concealed(msgspec.Struct, frozen=True):
+    """A design with marks in it."""
+
+    text: str
+    given: dict[str, str] = {}
+    """Sealed secrets that came with it, by their marks."""
+    marks: frozenset[str] = frozenset()
+    """All that are in it."""
+
+
+class Marks:
+    """Conceals and reveals with one key (32 bytes, base64url without padding)."""
+
+    def __init__(self, registry: Registry, key: str) -> None:
+        self._registry = registry
+        self._seal = Seal(key)
+        self._key = hmac.digest(base64.urlsafe_b64decode(key + "="), _PURPOSE, "sha256")
+
+    def conceal(self, tenant: str, text: str) -> Concealed:
+        """A design without its secrets; `text` is that of one that may be stored.
+
+        A reference is no secret, and stays.
+        """
+        design = msgspec.json.decode(text)
+        given: dict[str, str] = {}
+        marks: set[str] = set()
+        for node in _nodes(design):
+            for place in places(node, self._registry):
+                secret = place.holder[place.name]
+                if not isinstance(secret, str) or not secret or "#{" in secret:
+                    continue
+                mark = secret
+                if not _MARK(secret):
+                    context = _context(tenant, node, place)
+                    mark = self._mark(secret, context)
+                    given[mark] = self._seal.seal(secret, context)
+                    place.holder[place.name] = mark
+                marks.add(mark)
+        written = msgspec.json.encode(design).decode() if given else text
+        return Concealed(written, given, frozenset(marks))
+
+    def marks(self, nodes: Iterable[Node]) -> list[str]:
+        """Those that nodes hold."""
+        found = (one.holder[one.name] for node in nodes for one in places(node, self._registry))
+        return [one for one in found if isinstance(one, str) and _MARK(one)]
+
+    def reveal(self, tenant: str, nodes: Iterable[Node], sealed: Mapping[str, str]) -> None:
+        """Put secrets into nodes; raise `DesignInvalid` naming those that cannot be."""
+        reasons = [
+            Reason(str(node.get("id")), place.field, HIDDEN)
+            for node in nodes
+            for place in places(node, self._registry)
+            if not self._revealed(tenant, node, place, sealed)
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
+    def _revealed(self, tenant: str, node: Node, place: Place, sealed: Mapping[str, str]) -> bool:
+        mark = place.holder[place.name]
+        if not isinstance(mark, str) or not _MARK(mark):
+            return True
+        if mark not in sealed:
+            return False
+        try:
+            secret = self._seal.open(sealed[mark], _context(tenant, node, place))
+        except SealBroken:
+            return False
+        place.holder[place.name] = secret
+        return True
+
+    def _mark(self, secret: str, context: str) -> str:
+        text = msgspec.json.encode([context, secret])
+        digest = hmac.digest(self._key, text, "sha256")[:_DIGEST]
+        return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
+
+
+def _context(tenant: str, node: Node, place: Place) -> str:
+    bound = [tenant, node.get("componentName"), place.field, place.destination]
+    return msgspec.json.encode(bound).decode()
+
+
+def _nodes(design: Any) -> list[Node]:
+    nodes = design.get("nodes") if isinstance(design, dict) else None
+    return [one for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
+
+
+def nodes_of(text: str) -> tuple[Any, list[Node]]:
+    """A design or node as JSON, and its nodes; raises `msgspec.DecodeError`, `RecursionError`."""
+    found = msgspec.json.decode(text)
+    if isinstance(found, dict) and "componentName" in found:
+        return found, [found]
+    return found, _nodes(found)
