@@ -20,6 +20,8 @@ from services.device.reports.store import ReportStore
 from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
+OVERLAP_FROM = 1000
+"""Messages of a batch that is worth writing while another one is being written."""
 
 
 def build_ingest(base: Base) -> Ingest:
@@ -54,6 +56,7 @@ async def main() -> None:
             handle=build_ingest(base).handle,
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,
+            overlap_from=OVERLAP_FROM,
         )
         retention = partial(drop_old_history, base.partitions, settings.retention_days)
 

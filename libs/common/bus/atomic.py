@@ -50,27 +50,22 @@ async def _publish_chunk(bus: Bus, chunk: Sequence[Outgoing]) -> None:
 async def _publish_batch(bus: Bus, messages: Sequence[Outgoing]) -> bool:
     """Publish one atomic batch; False when it holds a duplicate."""
     batch = uuid4().hex
-    inbox = bus.client.new_inbox()
-    frames = []
-    for number, message in enumerate(messages, 1):
-        headers = {
-            **(message.all_headers() or {}),
-            "Nats-Batch-Id": batch,
-            "Nats-Batch-Sequence": str(number),
-        }
-        last = number == len(messages)
-        if last:
-            headers["Nats-Batch-Commit"] = "1"
-        frames.append(
-            publish_frame(message.subject, message.payload, headers, inbox if last else "")
-        )
+
+    def headers(number: int, message: Outgoing) -> dict[str, str]:
+        mine = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+        return (message.all_headers() or {}) | mine
+
+    *firsts, last = messages
+    frames = [
+        publish_frame(message.subject, message.payload, headers(number, message))
+        for number, message in enumerate(firsts, 1)
+    ]
+    commit = headers(len(messages), last) | {"Nats-Batch-Commit": "1"}
     try:
-        subscription = await bus.client.subscribe(inbox, max_msgs=1)
-        try:
-            await write_frames(bus.client, frames)
-            answer = await subscription.next_msg(timeout=PUBLISH_TIMEOUT)
-        finally:
-            await subscription.unsubscribe()
+        await write_frames(bus.client, frames)
+        answer = await bus.client.request(
+            last.subject, last.payload, PUBLISH_TIMEOUT, headers=commit
+        )
     except (NatsError, TimeoutError) as error:
         raise Unavailable(f"the bus does not take messages: {error!r}") from error
     if not answer.data:
