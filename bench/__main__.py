@@ -1,5 +1,6 @@
 """`make bench`: run every measurement and print one table; exit 1 when a bar is missed."""
 
+import argparse
 import asyncio
 import signal
 import sys
@@ -9,6 +10,18 @@ from rich.table import Table
 
 from bench import accounts, aggregates, code_nodes, flows, gateway, ingest, live, platform, things
 from bench.table import Row
+
+PARTS = {
+    "gateway": gateway,
+    "ingest": ingest,
+    "accounts": accounts,
+    "platform": platform,
+    "live": live,
+    "things": things,
+    "aggregates": aggregates,
+    "flows": flows,
+    "code": code_nodes,
+}
 
 
 def show(rows: list[Row]) -> None:
@@ -26,19 +39,12 @@ def show(rows: list[Row]) -> None:
 def main() -> int:
     """Measure everything, or what is named on the command line; SIGTERM ends the children too."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    parts = {
-        "gateway": gateway,
-        "ingest": ingest,
-        "accounts": accounts,
-        "platform": platform,
-        "live": live,
-        "things": things,
-        "aggregates": aggregates,
-        "flows": flows,
-        "code": code_nodes,
-    }
-    wanted = sys.argv[1:] or list(parts)
-    rows = [row for name in wanted for row in asyncio.run(parts[name].run())]
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all of them")
+    wanted = parser.parse_args().parts or list(PARTS)
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    rows = [row for name in wanted for row in asyncio.run(PARTS[name].run())]
     show(rows)
     return 1 if any(row.ok is False for row in rows) else 0
 
