@@ -36,7 +36,7 @@ async def host(_: Path, mongo_port: int, redis_port: int) -> AsyncIterator[None]
     address under which clients know it.
     """
     mongo = _container(
-        os.environ.get("MONGO_IMAGE", "mongo:6.0"),
+        os.environ.get("MONGO_IMAGE", "mongo:8.0"),
         mongo_port,
         mongo_port,
         f"mongod --port {mongo_port} --bind_ip_all --replSet rs0 --quiet",
