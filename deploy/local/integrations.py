@@ -1,7 +1,6 @@
 """`thingway integration`: logins of external integrations, by request to auth as administrator."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from rich.table import Column, Table
 
 from deploy.local import admin
 from deploy.local import state as states
+from libs.common.clock import from_ms
 
 
 async def create(directory: Path, integration: str, *, as_json: bool) -> None:
@@ -26,7 +26,7 @@ async def show_all(directory: Path, *, as_json: bool) -> None:
         return
     table = Table(Column("Integration", overflow="fold"), "NATS user", "Created", box=None)
     for login in found:
-        created = datetime.fromtimestamp(login["createdAt"] / 1000, UTC)
+        created = from_ms(login["createdAt"])
         table.add_row(login["integration"], login["user"], f"{created:%Y-%m-%d %H:%M} UTC")
     Console().print(table)
 

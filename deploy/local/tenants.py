@@ -1,7 +1,6 @@
 """`thingway tenant`: tenants, by request to the auth service as administrator."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from rich.table import Column, Table
 
 from deploy.local import admin
 from deploy.local import state as states
+from libs.common.clock import from_ms
 
 _FIRST_USER = """\
 Until it has a user, whoever comes first may register, and becomes its super-admin:
@@ -42,7 +42,7 @@ async def show_all(directory: Path, *, as_json: bool) -> None:
         return
     table = Table(Column("Name", overflow="fold"), "Users", "Created", box=None)
     for tenant in found:
-        created = datetime.fromtimestamp(tenant["createdAt"] / 1000, UTC)
+        created = from_ms(tenant["createdAt"])
         table.add_row(tenant["name"], str(tenant["users"]), f"{created:%Y-%m-%d %H:%M} UTC")
     Console().print(table)
 

@@ -6,7 +6,6 @@ answered, tokens are revoked and the version is raised in Redis, so that the ver
 request sees it. What a crash leaves out, the sweeps make good.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ import msgspec
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.bus.subjects import auth_event
+from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
 from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
@@ -131,7 +131,7 @@ def _event(caller: Caller, deed: Deed) -> AccountChanged:
     principal = caller.principal
     return AccountChanged(
         event_id=uuid4().hex,
-        created_at=int(time.time() * 1000),
+        created_at=now_ms(),
         tenant=principal.tenant,
         actor=Actor(principal.kind.value, principal.subject, principal.name),
         action=deed.action,

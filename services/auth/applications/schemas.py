@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.clock import to_ms
 from libs.common.contracts.auth import Application
 from libs.common.http.console import PageRequest, Shown
 from libs.common.identity import Kind, Principal
@@ -74,7 +75,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True):
             tenant=self.tenant,
             client_id=self.client_id,
             events=self.events,
-            created_at=int(self.created_at.timestamp() * 1000),
+            created_at=to_ms(self.created_at),
         )
 
     @property
@@ -87,7 +88,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True):
             client_id=self.client_id,
             events=self.events,
             allowed_addresses=list(self.allowed_addresses),
-            created_at=int(self.created_at.timestamp() * 1000),
+            created_at=to_ms(self.created_at),
         )
 
 

@@ -5,11 +5,11 @@ requestId, before, after}`, what is empty left out.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from libs.common.clock import from_ms, to_ms
 from libs.common.contracts.events import AccountChanged
 from libs.common.store.mongo import Database, Session, containing
 from services.auth.audit.schemas import AuditSearch, ShownActor, ShownEntry, ShownObject
@@ -61,7 +61,7 @@ def _query(tenant: str, wanted: AuditSearch) -> dict[str, Any]:
         if value not in {None, ""}:
             query[stored] = str(value)
     bounds = {"$gte": wanted.start_timestamp, "$lte": wanted.end_timestamp}
-    at = {name: _moment(value) for name, value in bounds.items() if value is not None}
+    at = {name: from_ms(value) for name, value in bounds.items() if value is not None}
     if at:
         query["at"] = at
     if wanted.keyword:
@@ -70,23 +70,17 @@ def _query(tenant: str, wanted: AuditSearch) -> dict[str, Any]:
     return query
 
 
-def _moment(timestamp: int) -> datetime:
-    """The moment of a timestamp in ms; no float comes near it."""
-    seconds, ms = divmod(timestamp, 1000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)
-
-
 def _document(event: AccountChanged) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(event)
     document["_id"] = document.pop("eventId")
-    document["at"] = _moment(document.pop("createdAt"))
+    document["at"] = from_ms(document.pop("createdAt"))
     return document
 
 
 def _entry(document: dict[str, Any]) -> ShownEntry:
     return ShownEntry(
         id=document["_id"],
-        created_at=round(document["at"].timestamp() * 1000),
+        created_at=to_ms(document["at"]),
         actor=msgspec.convert(document["actor"], ShownActor),
         action=document["action"],
         object=msgspec.convert(document["object"], ShownObject),

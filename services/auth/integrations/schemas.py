@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from libs.common.clock import to_ms
 from libs.common.contracts.auth import IntegrationLogin
 from libs.common.contracts.integrations import login_of
 
@@ -18,5 +19,5 @@ class StoredLogin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def listed(self) -> IntegrationLogin:
         """What the operator sees."""
-        created_at = int(self.created_at.timestamp() * 1000)
+        created_at = to_ms(self.created_at)
         return IntegrationLogin(self.integration, login_of(self.integration), created_at)

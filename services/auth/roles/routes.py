@@ -6,6 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
+from libs.common.clock import to_ms
 from libs.common.http import HttpRequest
 from libs.common.http.console import (
     LARGEST_PAGE,
@@ -178,7 +179,7 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
         role_id=str(role.id),
         name=role.name,
         description=role.description,
-        created_at=str(int(role.created_at.timestamp() * 1000)),
+        created_at=str(to_ms(role.created_at)),
         user_role_count=str(counts.users),
         role_integration_count=str(counts.integrations),
     )

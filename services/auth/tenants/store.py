@@ -6,6 +6,7 @@ users, roles, menus and grants (`versions.py`).
 
 from datetime import UTC, datetime
 
+from libs.common.clock import to_ms
 from libs.common.contracts.tenants import Tenant
 from libs.common.errors import Conflict
 from libs.common.store.mongo import Database, DuplicateKey
@@ -86,7 +87,7 @@ class TenantStore:
         return [
             Tenant(
                 name=document["_id"],
-                created_at=int(document["createdAt"].timestamp() * 1000),
+                created_at=to_ms(document["createdAt"]),
                 users=users.get(document["_id"], 0),
             )
             async for document in self._tenants.find().sort("_id", 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from libs.common.clock import to_ms
 from libs.common.store.mongo import Database
 from services.auth.menus.schemas import Menu
 from services.auth.menus.tree import with_ancestors
@@ -54,7 +55,7 @@ def shown_user(user: StoredUser, roles: Roles) -> ShownUser:
 
 def milliseconds(user: StoredUser) -> str:
     """When the user was added, as this API writes it for users."""
-    return str(int(user.created_at.timestamp() * 1000))
+    return str(to_ms(user.created_at))
 
 
 def shown_roles(user: StoredUser, roles: Roles) -> list[ShownRole]:

@@ -8,6 +8,7 @@ import msgspec
 from libs.common.bus import OutboxEntry
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
+from libs.common.clock import to_ms
 from libs.common.contracts.events import (
     PropertiesReported,
     ServiceCalled,
@@ -25,8 +26,7 @@ ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did
 
 
 def _ms(command: Command) -> int:
-    moment = command.finished_at or command.created_at
-    return int(moment.timestamp() * 1000)
+    return to_ms(command.finished_at or command.created_at)
 
 
 def subcommands(command: Command) -> list[Subcommand]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, TaskStatus
 from services.device.things import Thing
 
@@ -71,7 +72,7 @@ class Command:
             "commandId": self.id,
             "kind": self.kind,
             **self.payload,
-            "expiresAt": int(self.expires_at.timestamp() * 1000),
+            "expiresAt": to_ms(self.expires_at),
         }
 
     def settings(self) -> list[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import Outbox
+from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.tsl import Refusal
@@ -139,7 +140,7 @@ class ReplyHandler:
 
 def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:
     command.status = "SUCCESS" if reply.status == "SUCCESS" else "FAILED"
-    command.finished_at = datetime.fromtimestamp(received / 1000, UTC)
+    command.finished_at = from_ms(received)
     if reply.error is not None:
         text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
         command.error = (text if isinstance(text, str) else text.decode())[:LONGEST_ERROR]

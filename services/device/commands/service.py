@@ -9,6 +9,7 @@ import msgspec
 
 from libs.common.bus import OutboxEntry
 from libs.common.bus.hops import current_hops
+from libs.common.clock import to_ms
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
@@ -293,11 +294,11 @@ def describe(command: Command) -> Task:
         type=command.type,
         kind=command.kind,
         status=command.status,
-        created_at=int(command.created_at.timestamp() * 1000),
-        expires_at=int(command.expires_at.timestamp() * 1000),
+        created_at=to_ms(command.created_at),
+        expires_at=to_ms(command.expires_at),
         err_code=ERROR_CODES.get(command.status, ""),
         err_msg=command.error,
-        finished_at=int(command.finished_at.timestamp() * 1000) if command.finished_at else None,
+        finished_at=to_ms(command.finished_at) if command.finished_at else None,
         service_id=command.service_id or None,
         outputs=command.outputs,
         subcommand=subcommands(command),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from libs.common.clock import to_ms
 from libs.common.errors import Forbidden, NotFound
 from libs.common.http.console import Page
 from libs.common.identity import Principal
@@ -128,7 +129,7 @@ def _fields(device: Device, integrations: Mapping[str, Integration]) -> dict[str
         "integration_name": integration.name if integration else None,
         "identifier": device["identifier"],
         "additional_data": device.get("additional", {}),
-        "created_at": int(device["createdAt"].timestamp() * 1000),
-        "updated_at": int(device["updatedAt"].timestamp() * 1000),
+        "created_at": to_ms(device["createdAt"]),
+        "updated_at": to_ms(device["updatedAt"]),
         "deletable": integration is None or integration.deletable,
     }

@@ -1,6 +1,5 @@
 """What devices say on the bus, and what they ask of `auth`."""
 
-import time
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -8,6 +7,7 @@ import msgspec
 
 from libs.common.bus import OutboxEntry, RpcClient
 from libs.common.bus.subjects import device_event
+from libs.common.clock import now_ms
 from libs.common.contracts import auth
 from libs.common.contracts.events import DeviceChanged
 from services.device.devices.schemas import Credentials
@@ -20,7 +20,7 @@ def changed(device: dict[str, Any], change: Change) -> OutboxEntry:
     """`device.{id}.(added|updated|deleted)`; removed from its application is an update."""
     event = DeviceChanged(
         event_id=str(uuid4()),
-        created_at=int(time.time() * 1000),
+        created_at=now_ms(),
         tenant=device["tenant"],
         device=profile_of(device),
         change=change,

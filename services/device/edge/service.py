@@ -1,11 +1,11 @@
 """Takes reports, events and replies over HTTP, and gives commands."""
 
 import asyncio
-import time
 from contextlib import AsyncExitStack
 
 from libs.common.bus import Bus, Outgoing, publish_all
 from libs.common.bus.subjects import down_command, up
+from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput, TooLarge
 from libs.common.identity import Principal
 from libs.common.telemetry import inject_context
@@ -62,7 +62,7 @@ class EdgeService:
         thing = await self._things.of_device(principal, sn)
         entries, is_array = read_entries(body)
         accepted, refused = sort_entries(
-            CHECKS[channel], thing, entries, int(time.time() * 1000), self._retention_ms
+            CHECKS[channel], thing, entries, now_ms(), self._retention_ms
         )
         if not is_array and not accepted:
             raise _single_refusal(refused)

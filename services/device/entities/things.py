@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.clock import to_ms
 from libs.common.identity.grants import Grants
 from libs.common.things import (
     DIRECT,
@@ -130,8 +131,8 @@ def of_device(device: Document, members: MemberSet) -> EntityThing:
         identifier=device["sn"],
         device=True,
         name=device["name"],
-        created_at=int(device["createdAt"].timestamp() * 1000),
-        updated_at=int(device["updatedAt"].timestamp() * 1000),
+        created_at=to_ms(device["createdAt"]),
+        updated_at=to_ms(device["updatedAt"]),
         members=members,
     )
 
@@ -150,8 +151,8 @@ def of_thing(document: Document) -> EntityThing:
         identifier=document["identifier"],
         device=False,
         name=None,
-        created_at=int(document["createdAt"].timestamp() * 1000),
-        updated_at=int(document["updatedAt"].timestamp() * 1000),
+        created_at=to_ms(document["createdAt"]),
+        updated_at=to_ms(document["updatedAt"]),
         members=MemberSet(msgspec.convert(document["members"], list[Member])),
         flow=document.get("flow"),
     )

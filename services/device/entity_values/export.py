@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
@@ -76,7 +77,7 @@ def filename() -> str:
 
 
 def _row(entity: Entity, ts: int, value: Any, about: tuple[str, str]) -> list[str]:
-    time = datetime.fromtimestamp(ts / 1000, UTC)
+    time = from_ms(ts)
     shown = (_safe(entity.member.name), _safe(entity.key), _cell(entity, value))
     return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(_safe, about)]
 

@@ -1,10 +1,10 @@
 """What entities were: page by page, and folded to one value."""
 
-import time
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Literal, Protocol
 
+from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import Page, id_of, ids_of
 from libs.common.identity import Principal
@@ -110,7 +110,7 @@ class EntityHistory:
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
         """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""
-        now = int(time.time() * 1000)
+        now = now_ms()
         first, last = start or 0, now if end is None else end
         if last <= first:
             raise InvalidInput(

@@ -6,9 +6,9 @@ the services of devices in `commands`. An object has no value of its own, its ch
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from libs.common.clock import from_ms, to_ms
 from services.device.entities.things import Entity
 from services.device.history.partitions import (
     KEY,
@@ -111,7 +111,7 @@ class Source:
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
 
     def _of_commands(self, span: Span) -> Scan:
-        first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (span.start, span.end))
+        first, last = (from_ms(ms) for ms in (span.start, span.end))
         match = {
             "thingId": self.entity.thing.id,
             "kind": "CALL_SERVICE",
@@ -125,5 +125,5 @@ class Source:
 def time_of(row: dict[str, Any]) -> int:
     """When a row's value was, in ms."""
     if "t" in row:
-        return int(row["t"].timestamp() * 1000)
+        return to_ms(row["t"])
     return int(KEY.unpack(row["_id"])[1])

@@ -2,9 +2,9 @@
 
 import base64
 import binascii
-import time
 from typing import Any, Protocol
 
+from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from services.device.history.partitions import DAY_MS, KEY
@@ -52,7 +52,7 @@ class HistoryService:
         for an order, a bound or a cursor that cannot be, `NotFound` for a device that the
         caller may not see.
         """
-        now = int(time.time() * 1000)
+        now = now_ms()
         newest_first = _newest_first(order)
         if size is not None and size < 1:
             raise InvalidInput("must be at least 1", field="pageSize")

@@ -1,11 +1,11 @@
 """What integrations tell and ask: of their own devices and of themselves, and of nothing else."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from libs.common.clock import now_ms
 from libs.common.contracts.integrations import (
     Acknowledged,
     DeviceRef,
@@ -142,7 +142,7 @@ class IntegrationTells:
     async def own_report(self, who: str, told: TellOwnReport) -> Acknowledged:
         """Properties of the integration itself; stored when this is answered."""
         thing = await self._thing_of(who, told.tenant)
-        now = int(time.time() * 1000)
+        now = now_ms()
         raw = msgspec.json.encode({"properties": told.properties})
         check_report(thing, raw, now, self._retention_ms)
         await self._speaker.report(thing, told.properties)
@@ -192,7 +192,7 @@ class IntegrationTells:
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        _CHECKS[channel](thing, raw, int(time.time() * 1000), self._retention_ms)
+        _CHECKS[channel](thing, raw, now_ms(), self._retention_ms)
         await self._presence.heard(thing)
         await self._speaker.say(thing, channel, raw, report_id)
         return Acknowledged()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from libs.common.clock import to_ms
 from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
 from libs.common.store.mongo import Database, containing
 from libs.common.things import DIRECT
@@ -68,6 +69,6 @@ def _described(document: dict[str, Any]) -> DescribedDevice:
         id=int(document["_id"]),
         name=document["name"],
         integration=document.get("integration", DIRECT),
-        created_at=int(document["createdAt"].timestamp() * 1000),
+        created_at=to_ms(document["createdAt"]),
         user_id=None if user is None else int(user),
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.bus.subjects import device_event
+from libs.common.clock import now_ms
 from libs.common.contracts.events import DeviceConnection
 from libs.common.store.mongo import Mongo, Session
 from services.device.things.directory import profile_of
@@ -91,7 +92,7 @@ class PresenceStore:
 def _entry(document: dict[str, Any], status: str, what: str) -> OutboxEntry:
     body = DeviceConnection(
         event_id=uuid4().hex,
-        created_at=int(datetime.now(UTC).timestamp() * 1000),
+        created_at=now_ms(),
         tenant=document["tenant"],
         device=profile_of(document),
         connect_status="ONLINE" if status == "ONLINE" else "OFFLINE",

@@ -8,6 +8,7 @@ document being the JSON of the normalised TSL.
 from datetime import UTC, datetime
 from typing import Any
 
+from libs.common.clock import to_ms
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.products.errors import prefix_taken, product_in_use, version_in_use
@@ -156,6 +157,6 @@ def _product(document: dict[str, Any]) -> Product:
         device_type=document["deviceType"],
         current_version=document["currentVersion"],
         versions=document["versions"],
-        created_at=int(document["createdAt"].timestamp() * 1000),
-        updated_at=int(document["updatedAt"].timestamp() * 1000),
+        created_at=to_ms(document["createdAt"]),
+        updated_at=to_ms(document["updatedAt"]),
     )

@@ -1,7 +1,6 @@
 """What ingest says on the bus: an event per report, and `DEAD` for what was refused."""
 
 import base64
-import time
 from collections.abc import Iterator
 
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from libs.common.bus import Outgoing
 from libs.common.bus.hops import hops_header, hops_of
 from libs.common.bus.subjects import dead_uplink, device_event, thing_event
+from libs.common.clock import now_ms
 from libs.common.contracts.events import (
     Dead,
     DeviceEventReported,
@@ -33,7 +33,7 @@ _encoder = msgspec.json.Encoder()
 
 def batch_messages(batch: Batch) -> Iterator[Outgoing]:
     """Every message that a stored batch causes; the same ones at every redelivery."""
-    now = int(time.time() * 1000)
+    now = now_ms()
     for report in batch.reports:
         yield reported(report, now)
         if report.faults:

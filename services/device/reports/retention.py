@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-import time
 
+from libs.common.clock import now_ms
 from libs.common.store.mongo import StoreError
 from services.device.history.partitions import DAY_MS, Partitions
 
@@ -16,7 +16,7 @@ async def drop_old_history(partitions: Partitions, days: int) -> None:
     """Drop old partitions, once an hour, for ever; run by the lease holder."""
     while True:
         try:
-            dropped = await partitions.drop_before(int(time.time() * 1000) - days * DAY_MS)
+            dropped = await partitions.drop_before(now_ms() - days * DAY_MS)
             if dropped:
                 log.info("history is kept for %d days: dropped %s", days, ", ".join(dropped))
         except StoreError as error:

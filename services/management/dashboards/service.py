@@ -1,11 +1,11 @@
 """Creates, changes, lists and deletes dashboards on behalf of users."""
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from libs.common.clock import now_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import id_of, name_of
@@ -98,7 +98,7 @@ class DashboardService:
             tenant=user.tenant,
             name=name_of(wanted.name),
             user_id=user.user_id,
-            created_at=int(time.time() * 1000),
+            created_at=now_ms(),
         )
         await self._sharing.share(user, dashboard.id)
         try:

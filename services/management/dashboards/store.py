@@ -5,11 +5,11 @@ as JSON text: its keys are a console's own and may be such as MongoDB gives a me
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
 from libs.common.store.mongo import Database, DuplicateKey, containing
 from services.management.dashboards.service import Dashboard, StoredWidget
@@ -31,7 +31,7 @@ class DashboardStore:
                     "name": dashboard.name,
                     "userId": dashboard.user_id,
                     "widgets": [],
-                    "createdAt": datetime.fromtimestamp(dashboard.created_at / 1000, UTC),
+                    "createdAt": from_ms(dashboard.created_at),
                 }
             )
         except DuplicateKey as error:
@@ -93,5 +93,5 @@ def _dashboard(document: dict[str, Any]) -> Dashboard:
             StoredWidget(widget["id"], msgspec.json.decode(widget["data"]))
             for widget in document["widgets"]
         ),
-        created_at=int(document["createdAt"].timestamp() * 1000),
+        created_at=to_ms(document["createdAt"]),
     )

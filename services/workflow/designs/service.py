@@ -1,11 +1,11 @@
 """Saves, shows, enables and deletes flows on behalf of users."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from libs.common.clock import now_ms
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound
 from libs.common.http.console import Page, id_of, ids_of, name_of
 from libs.common.identity import Principal
@@ -175,7 +175,7 @@ class FlowService:
         """Add a flow. The grants come first, as a grant of nothing does no harm."""
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("user does not have permission")
-        now = _now()
+        now = now_ms()
         flow = Flow(
             id=await self._next_id(),
             tenant=user.tenant,
@@ -246,12 +246,8 @@ class FlowService:
 
 def _changed(flow: Flow, **fields: Any) -> Flow:
     """The flow as it is to be; its time of change tells it from what it was."""
-    updated = max(_now(), flow.updated_at + 1)
+    updated = max(now_ms(), flow.updated_at + 1)
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 def _gone(flow_id: int) -> NotFound:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from libs.common.clock import from_ms, to_ms
 from libs.common.store.mongo import Database, Mongo, Session, containing
 from services.workflow.designs.collaborators import AfterWrite
 from services.workflow.designs.model import Flow
@@ -128,7 +129,7 @@ def _unchanged(flow: Flow) -> dict[str, Any]:
         "tenant": flow.tenant,
         "version": flow.version,
         "enabled": flow.enabled,
-        "updatedAt": _moment(flow.updated_at),
+        "updatedAt": from_ms(flow.updated_at),
     }
 
 
@@ -142,8 +143,8 @@ def _document(flow: Flow) -> dict[str, Any]:
         "version": flow.version,
         "design": flow.design,
         "userId": flow.user_id,
-        "createdAt": _moment(flow.created_at),
-        "updatedAt": _moment(flow.updated_at),
+        "createdAt": from_ms(flow.created_at),
+        "updatedAt": from_ms(flow.updated_at),
     }
 
 
@@ -157,14 +158,6 @@ def _flow(document: dict[str, Any]) -> Flow:
         version=document["version"],
         design=document.get("design", ""),
         user_id=document["userId"],
-        created_at=_ms(document["createdAt"]),
-        updated_at=_ms(document["updatedAt"]),
+        created_at=to_ms(document["createdAt"]),
+        updated_at=to_ms(document["updatedAt"]),
     )
-
-
-def _moment(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)

@@ -1,11 +1,11 @@
 """The circuit breaker: a flow that only fails is disabled, and its log says so."""
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from libs.common.clock import now_ms
 from services.workflow.runs.records import Cause, Run
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class CircuitBreaker:
             version=run.version,
             cause=Cause(kind="BREAKER", key=f"breaker-{run_id}"),
             entered=None,
-            started_at=int(time.time() * 1000),
+            started_at=now_ms(),
         )
         await self._log.begin([entry])
         entry.status, entry.error = "ERROR", reason

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
 from services.workflow.engine.edges import Edges, Ready, split
 from services.workflow.engine.limits import Limits
@@ -83,7 +84,7 @@ class Execution:
 
     async def _node(self, ready: Ready) -> list[Ready]:
         """Run one node, and give those that are ready then."""
-        node, started, begun = ready.node, int(time.time() * 1000), time.monotonic()
+        node, started, begun = ready.node, now_ms(), time.monotonic()
         done: _Done | None = None
         error: str | None = None
         try:

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.limits import Limits, Slots
@@ -107,7 +107,7 @@ class Engine:
         two is repaired by `recovery`.
         """
         self._slots.check(len(starts))
-        now = int(time.time() * 1000)
+        now = now_ms()
         runs = [
             Run(
                 id=await self._next_id(),

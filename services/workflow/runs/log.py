@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -10,6 +9,7 @@ import msgspec
 
 from libs.common.bus import OutboxEntry
 from libs.common.bus.subjects import workflow_event
+from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
@@ -92,7 +92,7 @@ def finished(run: Run) -> OutboxEntry:
     """`event.{tenant}.workflow.{flowId}.finished`."""
     body = WorkflowFinished(
         event_id=f"w-{run.id}",
-        created_at=int(time.time() * 1000),
+        created_at=now_ms(),
         tenant=run.tenant,
         flow_id=run.flow_id,
         run_id=run.id,

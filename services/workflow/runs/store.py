@@ -7,13 +7,14 @@ one that is `sealed` has done what must not be done twice.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from pymongo import UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
+from libs.common.clock import from_ms, to_ms
 from libs.common.store.mongo import (
     DUPLICATE_KEY,
     BulkFailed,
@@ -162,7 +163,7 @@ def _begun(run: Run, replica: str) -> dict[str, Any]:
         "cause": msgspec.to_builtins(run.cause),
         "entered": msgspec.json.encode(run.entered, enc_hook=str),
         "status": run.status,
-        "startedAt": datetime.fromtimestamp(run.started_at / 1000, UTC),
+        "startedAt": from_ms(run.started_at),
         "replica": replica,
         "tries": run.tries,
     }
@@ -186,7 +187,7 @@ def _run(document: dict[str, Any]) -> Run:
         version=document["version"],
         cause=msgspec.convert(document["cause"], Cause),
         entered=msgspec.json.decode(entered) if entered else None,
-        started_at=round(document["startedAt"].timestamp() * 1000),
+        started_at=to_ms(document["startedAt"]),
         status=document["status"],
         time_cost=document.get("timeCost", 0),
         error=document.get("error"),

@@ -1,9 +1,9 @@
 """Checks and tests designs, saved or not."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from services.workflow.designs.deploying import refused
@@ -149,7 +149,7 @@ class TrialService:
             version=0,
             cause=Cause(kind="TEST", key="test", user_id=user.user_id),
             entered=entered,
-            started_at=int(time.time() * 1000),
+            started_at=now_ms(),
         )
         await self._runner.test(plan, run, dry_run=dry_run, outputs=outputs or {})
         return run

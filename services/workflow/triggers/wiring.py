@@ -1,10 +1,10 @@
 """Puts triggers together: what flows are told to, and what makes them run."""
 
-import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.clock import now_ms
 from libs.common.store.mongo import Database
 from services.workflow.designs.ports import Deployments
 from services.workflow.engine.runner import Engine
@@ -53,8 +53,3 @@ class Triggers:
             listen(self._bus, self.followed, engine).run(),
             TimerWatch(self._timers, engine, now_ms).run(),
         ]
-
-
-def now_ms() -> int:
-    """The time, ms since 1970."""
-    return int(time.time() * 1000)

@@ -6,9 +6,10 @@ due the first time only.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from libs.common.clock import from_ms, to_ms
 from services.workflow.nodes.simple_timer import TimerRule, TimerSettings
 
 _UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
@@ -42,7 +43,7 @@ def _next(settings: TimerSettings, anchor: int, after: int) -> int | None:
 
 
 def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterator[int]:
-    today = datetime.fromtimestamp(after / 1000, UTC).astimezone(zone).date()
+    today = from_ms(after).astimezone(zone).date()
     for offset in _AROUND:
         day = today + timedelta(days=offset)
         for rule in rules:
@@ -52,4 +53,4 @@ def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterat
 
 def _moment(day: date, rule: TimerRule, zone: ZoneInfo) -> int:
     local = datetime(day.year, day.month, day.day, rule.hour, rule.minute, tzinfo=zone)
-    return int(local.timestamp() * 1000)
+    return to_ms(local)

@@ -25,7 +25,7 @@ BORDER = 200 * SPAN_MS
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.device.history.service.time.time", lambda: NOW / 1000)
+    monkeypatch.setattr("services.device.history.service.now_ms", lambda: NOW)
 
 
 @pytest.fixture

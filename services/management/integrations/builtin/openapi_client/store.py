@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from libs.common.clock import from_ms
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.mongo import Database, DuplicateKey
 
@@ -124,7 +125,7 @@ class OpenApiStore:
 
     async def take(self, carried: Carried, expires_at: int) -> Carried:
         """Keep a command that came, or give the one that is kept already."""
-        keep_until = datetime.fromtimestamp(expires_at / 1000, UTC) + KEEP
+        keep_until = from_ms(expires_at) + KEEP
         document = {**_fields(carried), "_id": carried.id, "keepUntil": keep_until}
         try:
             await self._commands.insert_one(document)

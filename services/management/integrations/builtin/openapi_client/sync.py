@@ -6,9 +6,9 @@ behind the last report that was taken over, page by page.
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
 
+from libs.common.clock import now_ms
 from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
 from libs.common.things import GENERIC
@@ -108,7 +108,7 @@ class Sync:
     async def _history(
         self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
     ) -> None:
-        now = int(time.time() * 1000)
+        now = now_ms()
         async for page in remote.history(device.id, start_of(link, now), now):
             if not await self._page(tenant, device, link, page, tally):
                 return
