@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from httpx import AsyncClient, Response
 
@@ -18,6 +18,7 @@ from libs.common.contracts.access import (
 from libs.common.contracts.auth import Done
 from libs.common.errors import UpstreamFailed
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+from libs.common.identity.functions import Function
 
 _FIELDS = {
     ResourceType.INTEGRATION: ("integrations", str),
@@ -145,3 +146,35 @@ class User:
         if code:
             assert content["error_code"] == code, content
         return content
+
+
+class AskedByUsers:
+    """A running service that users ask."""
+
+    http: AsyncClient
+    signer: HeaderSigner
+    grants: Grants
+    usual: ClassVar[frozenset[Function]] = frozenset()
+    """What a user may do unless a test says it."""
+
+    def user(
+        self,
+        user_id: int = 7,
+        *functions: Function,
+        tenant: str = "default",
+        super_admin: bool = False,
+    ) -> User:
+        """A user with these functions, or the usual ones."""
+        principal = Principal(
+            kind=Kind.USER,
+            tenant=tenant,
+            subject=str(user_id),
+            name=f"user{user_id}@example.com",
+            functions=frozenset() if super_admin else frozenset(functions) or self.usual,
+            super_admin=super_admin,
+        )
+        return User(self.http, self.signer, principal, self.grants)
+
+    def admin(self, tenant: str = "default") -> User:
+        """A super-admin."""
+        return self.user(1, tenant=tenant, super_admin=True)

@@ -30,6 +30,7 @@ from libs.common.telemetry import Telemetry
 from services.auth.app import build_app
 from services.auth.migrations import MIGRATIONS
 from services.auth.settings import AuthSettings
+from tests.lifespan import running
 from tests.servers import _wait_for_nats
 
 ADDRESS = "192.0.2.7"
@@ -180,27 +181,6 @@ def door(tmp_path_factory) -> Iterator[Door]:
     finally:
         process.terminate()
         process.wait()
-
-
-@contextlib.asynccontextmanager
-async def running(app: Litestar) -> AsyncIterator[None]:
-    """Run the app's lifespan in one task, as a server does; a fixture ends in another."""
-    started, stop = asyncio.Event(), asyncio.Event()
-
-    async def live() -> None:
-        async with app.lifespan():
-            started.set()
-            await stop.wait()
-
-    task = asyncio.ensure_future(live())
-    waiting = asyncio.ensure_future(started.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        waiting.cancel()
-        await task
-    yield
-    stop.set()
-    await task
 
 
 @pytest.fixture(scope="session")

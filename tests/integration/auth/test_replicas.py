@@ -16,8 +16,9 @@ from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
 from services.auth.app import build_app
 from services.auth.grants.snapshot import AccessSnapshots
-from tests.integration.auth.conftest import Auth, running
+from tests.integration.auth.conftest import Auth
 from tests.integration.auth.rights import access_of, create_role, grants_of, store_user
+from tests.lifespan import running
 
 
 @contextlib.asynccontextmanager

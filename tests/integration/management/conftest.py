@@ -12,8 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, RpcClient
 from libs.common.contracts.integrations import KnownIntegrations
-from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
-from libs.common.identity.functions import Function
+from libs.common.identity import HeaderSigner, make_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
@@ -21,12 +20,12 @@ from libs.common.telemetry import Telemetry
 from services.management.app import build_app
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
-from tests.console import Grants, User
+from tests.console import AskedByUsers, Grants
 from tests.lifespan import running
 
 
 @dataclass
-class Management:
+class Management(AskedByUsers):
     """The running service."""
 
     http: AsyncClient
@@ -36,28 +35,6 @@ class Management:
     redis: Redis
     grants: Grants
     signer: HeaderSigner
-
-    def user(
-        self,
-        user_id: int = 7,
-        *functions: Function,
-        tenant: str = "default",
-        super_admin: bool = False,
-    ) -> User:
-        """A user with these functions."""
-        principal = Principal(
-            kind=Kind.USER,
-            tenant=tenant,
-            subject=str(user_id),
-            name=f"user{user_id}@example.com",
-            functions=frozenset(functions),
-            super_admin=super_admin,
-        )
-        return User(self.http, self.signer, principal, self.grants)
-
-    def admin(self, tenant: str = "default") -> User:
-        """A super-admin."""
-        return self.user(1, tenant=tenant, super_admin=True)
 
     async def rpc(self, operation: str, request: Any, answer: type) -> Any:
         """Ask the service over the bus."""

@@ -25,7 +25,7 @@ from libs.common.contracts.entities import (
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
 from libs.common.contracts.users import DescribedUsers, DescribeUsers
 from libs.common.errors import InvalidInput, UpstreamFailed
-from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
@@ -34,7 +34,7 @@ from services.workflow.app import build_app
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.settings import WorkflowSettings
 from services.workflow.wiring import Core, build_core
-from tests.console import Grants, User
+from tests.console import AskedByUsers, Grants
 from tests.lifespan import running
 
 AUTHOR = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
@@ -110,7 +110,7 @@ class PlayedDevice:
 
 
 @dataclass
-class Workflow:
+class Workflow(AskedByUsers):
     """The running service."""
 
     http: AsyncClient
@@ -119,28 +119,6 @@ class Workflow:
     grants: Grants
     device: PlayedDevice
     signer: HeaderSigner
-
-    def user(
-        self,
-        user_id: int = 7,
-        *functions: Function,
-        tenant: str = "default",
-        super_admin: bool = False,
-    ) -> User:
-        """A user with these functions."""
-        principal = Principal(
-            kind=Kind.USER,
-            tenant=tenant,
-            subject=str(user_id),
-            name=f"user{user_id}@example.com",
-            functions=frozenset(functions),
-            super_admin=super_admin,
-        )
-        return User(self.http, self.signer, principal, self.grants)
-
-    def admin(self, tenant: str = "default") -> User:
-        """A super-admin."""
-        return self.user(1, tenant=tenant, super_admin=True)
 
 
 def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings:

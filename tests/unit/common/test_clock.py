@@ -7,9 +7,7 @@ import pytest
 from libs.common.clock import from_ms, now_ms, to_ms
 
 
-@pytest.mark.parametrize(
-    "ms", [0, 1, 999, 1_795_270_889_557, 253_402_300_799_999]
-)
+@pytest.mark.parametrize("ms", [0, 1, 999, 1_795_270_889_557, 253_402_300_799_999])
 def test_a_time_in_ms_survives_being_a_moment(ms: int) -> None:
     """What is stored as a moment comes back as the same ms."""
     assert to_ms(from_ms(ms)) == ms

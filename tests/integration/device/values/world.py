@@ -53,11 +53,11 @@ from services.device.wiring import Base
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
 from services.management.integrations.registry import Registry
-from tests.console import Grants, User
+from tests.console import AskedByUsers, Grants
 from tests.lifespan import running as living
 from tests.servers import Servers
 
-EVERYTHING = tuple(Function)
+EVERYTHING = frozenset(Function)
 CALL_TIMEOUT = 1.0
 
 
@@ -197,7 +197,7 @@ class _Announced:
 
 
 @dataclass
-class World:
+class World(AskedByUsers):
     """The running service, and what a test does with it."""
 
     http: AsyncClient
@@ -208,32 +208,11 @@ class World:
     outside: Bus
     keys: dict[str, str]
     call_timeout: float = CALL_TIMEOUT
+    usual = EVERYTHING
 
     @property
     def database(self) -> Any:
         return self.base.mongo.database
-
-    def user(
-        self,
-        user_id: int = 7,
-        *functions: Function,
-        tenant: str = "default",
-        super_admin: bool = False,
-    ) -> User:
-        """A user with these functions, or with all of them."""
-        principal = Principal(
-            kind=Kind.USER,
-            tenant=tenant,
-            subject=str(user_id),
-            name=f"user{user_id}@example.com",
-            functions=frozenset() if super_admin else frozenset(functions or EVERYTHING),
-            super_admin=super_admin,
-        )
-        return User(self.http, self.signer, principal, self.grants)
-
-    def admin(self, tenant: str = "default") -> User:
-        """A super-admin."""
-        return self.user(1, tenant=tenant, super_admin=True)
 
     async def rpc(self, subject: str, request: Any, answer: type) -> Any:
         """Ask over the bus, as another process does."""
