@@ -19,6 +19,8 @@ _COLUMNS = {
     "clientId": "Client ID",
     "events": "Events",
 }
+_COPIED = {"applicationId", "clientId"}
+"""What people copy, and scripts look for: never on two lines."""
 
 
 async def create(directory: Path, name: str, *, events: bool, as_json: bool) -> None:
@@ -33,7 +35,10 @@ async def show_all(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    table = Table(*(Column(title, overflow="fold") for title in _COLUMNS.values()), box=None)
+    columns = (
+        Column(title, overflow="fold", no_wrap=key in _COPIED) for key, title in _COLUMNS.items()
+    )
+    table = Table(*columns, box=None)
     for application in found:
         table.add_row(*(str(application.get(key, "")) for key in _COLUMNS))
     Console().print(table)

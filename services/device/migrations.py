@@ -37,10 +37,15 @@ async def _presence(database: Database) -> None:
     await database["devices"].create_index([("connectStatus", ASCENDING), ("httpUntil", ASCENDING)])
 
 
+async def _turns(database: Database) -> None:
+    await create_missing(database, "command_turns")
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(2, "indexes of commands", _commands),
     Migration(3, "index of connection states", _presence),
+    Migration(4, "turns of commands", _turns),
     *PRODUCTS,
     *DEVICES,
     *RPS,

@@ -53,11 +53,11 @@ def merged(node: Node, current: object, given: object) -> Any:
         if key in given:
             whole[key] = merged(member, known.get(key), given[key])
         elif key in known:
-            whole.update(_still_valid(key, member, known[key]))
+            whole.update(still_valid(key, member, known[key]))
     return whole
 
 
-def _still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
+def still_valid(key: str, node: Node, value: object) -> dict[str, Any]:
     """Give `{key: value}` as far as `node` accepts it, else nothing."""
     faults: list[Fault] = []
     known = merged(node, value, {}) if node.kind == "STRUCT" else _known(node, value)

@@ -28,6 +28,8 @@ class ReportWire(msgspec.Struct):
     ts: Timestamp | None = None
 
 
+_MISSING = "Object missing required field `"
+
 _event_decoder = msgspec.json.Decoder(EventWire)
 _report_decoder = msgspec.json.Decoder(ReportWire)
 
@@ -44,7 +46,7 @@ def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
     """
     wire = _decoded(_report_decoder, raw)
     if not wire.properties:
-        raise MalformedReport("properties must not be empty")
+        raise MalformedReport("must not be empty", "properties")
     values: dict[str, Any] = {}
     faults: list[Fault] = []
     for key, value in wire.properties.items():
@@ -65,5 +67,15 @@ def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Faul
 def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes) -> _T:
     try:
         return decoder.decode(raw)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
+        raise MalformedReport(*_named(str(error))) from error
+    except RecursionError as error:
         raise MalformedReport(str(error)) from error
+
+
+def _named(text: str) -> tuple[str, str]:
+    """The reason that msgspec gives, and the field that it names, if any."""
+    if text.startswith(_MISSING):
+        return "is required", text.removeprefix(_MISSING).rstrip("`")
+    reason, _, place = text.partition(" - at `$.")
+    return reason, place.rstrip("`")

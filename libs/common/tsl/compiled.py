@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import report_decoder
-from libs.common.tsl._merge import merged, without_read_only, writable_view
+from libs.common.tsl._merge import merged, still_valid, without_read_only, writable_view
 from libs.common.tsl._node import Node, build_tree
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import (
@@ -38,7 +38,6 @@ class CompiledTsl:
         self._tree = build_tree(document.properties)
         self._decoder = report_decoder(self._tree)
         writable = {key: node for key, node in self._tree.items() if node.writable}
-        self.writable_keys = frozenset(writable)
         self._writable = {key: writable_view(node) for key, node in writable.items()}
         self._properties = {spec.id: spec for spec in document.properties}
         self._events = {spec.id: spec for spec in document.events}
@@ -67,7 +66,7 @@ class CompiledTsl:
             return checked_report(raw, self.check_report)
         properties = msgspec.to_builtins(wire.properties)
         if not properties:
-            raise MalformedReport("properties must not be empty")
+            raise MalformedReport("must not be empty", "properties")
         return Report(wire.ts, properties, [])
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
@@ -81,9 +80,8 @@ class CompiledTsl:
         wire = read_event(raw)
         members = self._outputs.get(wire.event_id)
         if members is None:
-            raise MalformedReport(
-                f"eventId '{wire.event_id[:MAX_KEY]}' is not an event of this thing"
-            )
+            reason = f"'{wire.event_id[:MAX_KEY]}' is not an event of this thing"
+            raise MalformedReport(reason, "eventId")
         return Event(wire.ts, wire.event_id, _checked(members, wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
@@ -99,6 +97,15 @@ class CompiledTsl:
         if faults:
             raise InvalidValues(faults)
         return values
+
+    def writable(self, values: Values) -> Values:
+        """Give what of `values`, which the thing has, a write would take as it is."""
+        whole: Values = {}
+        for key, value in values.items():
+            node = self._writable.get(key)
+            if node is not None:
+                whole.update(still_valid(key, node, value))
+        return whole
 
     def _written(self, key: str, given: object, current: object, faults: list[Fault]) -> object:
         path = f"properties.{key[:MAX_KEY]}"

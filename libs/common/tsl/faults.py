@@ -44,9 +44,10 @@ def refuse_non_object(values: object, path: str) -> None:
 class MalformedReport(Refusal):
     """A message of a device that is not of the wire's shape, so nothing in it can be kept."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__([Fault("", reason)])
-        self.reason = reason
+    def __init__(self, reason: str, path: str = "") -> None:
+        fault = Fault(path, reason)
+        super().__init__([fault])
+        self.reason = str(fault)
 
 
 class UnknownService(Refusal):

@@ -1,7 +1,5 @@
 """The open TSL of the built-in product `generic`: things may send what they like."""
 
-from collections.abc import Container
-
 from libs.common.tsl._open import check_open
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import EventSpec, PropertySpec, ServiceSpec, TslDocument
@@ -16,17 +14,8 @@ from libs.common.tsl.interface import Event, Report, Tsl, Values
 from libs.common.tsl.limits import open_key_fault
 
 
-class _Everything(Container[str]):
-    """Contains every key."""
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-
 class GenericTsl:
     """Takes every value that can be stored, typed as it comes; see `Tsl` for each call."""
-
-    writable_keys: Container[str] = _Everything()
 
     def __init__(self) -> None:
         self.document = TslDocument(version="v1.0")
@@ -58,7 +47,7 @@ class GenericTsl:
         wire = read_event(raw)
         reason = open_key_fault(wire.event_id)
         if reason:
-            raise MalformedReport(f"eventId {reason}")
+            raise MalformedReport(reason, "eventId")
         return Event(wire.ts, wire.event_id, _checked(wire.outputs, "outputs"))
 
     def check_write(self, properties: Values, current: Values) -> Values:
@@ -68,6 +57,10 @@ class GenericTsl:
             raise InvalidValues([Fault("properties", "must not be empty")])
         whole = {key: _merged(current.get(key), given) for key, given in properties.items()}
         return _checked(whole, "properties")
+
+    def writable(self, values: Values) -> Values:
+        """Give `values`: nothing is read-only."""
+        return dict(values)
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:
         """Check the inputs of a service, whose id may be any key."""

@@ -1,6 +1,5 @@
 """What every TSL can be asked, whether a document declares it or it is open."""
 
-from collections.abc import Container
 from typing import Any, Protocol
 
 import msgspec
@@ -38,10 +37,6 @@ class Tsl(Protocol):
     def document(self) -> TslDocument:
         """The document behind it, normalised; treat it as read-only."""
 
-    @property
-    def writable_keys(self) -> Container[str]:
-        """The top-level keys that a write may name."""
-
     def property(self, property_id: str) -> PropertySpec | None:
         """Look up a declared property or member by its dotted id."""
 
@@ -76,6 +71,12 @@ class Tsl(Protocol):
         they are still valid and writable; an ARRAY is replaced. Raises `InvalidValues`
         with every fault (paths `properties.<key>.<member>`, and `properties` when it is
         empty or no object).
+        """
+
+    def writable(self, values: Values) -> Values:
+        """Give what of `values`, which the thing has, a write would take as it is.
+
+        Without what is read-only, at every level, and what another TSL once allowed.
         """
 
     def check_service_inputs(self, service_id: str, inputs: Values | None) -> Values:

@@ -98,6 +98,8 @@ class Draft:
     payload: dict[str, Any]
     size: int
     """Bytes of the payload as JSON."""
+    given: dict[str, Any] | None = None
+    """The properties as asked for, when a STRUCT among them was completed from others."""
 
 
 def now() -> datetime:

@@ -1,7 +1,8 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -37,7 +38,9 @@ class Commands(Protocol):
     async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         """A command of one application."""
 
-    async def pending(self, thing_ids: Sequence[int], kind: Kind) -> dict[int, dict[str, Any]]:
+    async def pending(
+        self, thing_ids: Sequence[int], kind: Kind, session: Any = None
+    ) -> dict[int, dict[str, Any]]:
         """What unanswered commands of a kind set, by thing; the newest wins."""
 
     async def profile(self, thing_id: int) -> dict[str, Any]:
@@ -47,7 +50,7 @@ class Commands(Protocol):
 class Latest(Protocol):
     """Latest values."""
 
-    async def of(self, thing_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    async def of(self, thing_ids: Sequence[int], session: Any = None) -> dict[int, dict[str, Any]]:
         """The latest value of each property, by thing."""
 
 
@@ -81,8 +84,12 @@ class Carrier(Protocol):
 class Writer(Protocol):
     """Writes commands and what they say in one transaction, then says it."""
 
-    async def write(self, commands: Sequence[Command], entries: Sequence[OutboxEntry]) -> None:
-        """Write and relay."""
+    async def write(
+        self,
+        make: Callable[[Any], Awaitable[tuple[Sequence[Command], Sequence[OutboxEntry]]]],
+        in_turn: Sequence[int] = (),
+    ) -> Sequence[Command]:
+        """Write and relay what `make` gives; alone, for the things that are `in_turn`."""
 
 
 class CommandService:
@@ -166,8 +173,7 @@ class CommandService:
             listed = [{"key": key, "value": value} for key, value in values.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
         current = await self._current([thing])
-        writable = thing.tsl.writable_keys
-        properties = {key: value for key, value in current[thing.id].items() if key in writable}
+        properties = thing.tsl.writable(current[thing.id])
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
     async def task(self, principal: Principal, task_id: int) -> Task:
@@ -190,21 +196,60 @@ class CommandService:
             drafts.append(_draft_config(things[one], request.type, request.config, current[one]))
         return drafts
 
-    async def _current(self, things: Iterable[Thing]) -> dict[int, dict[str, Any]]:
-        """What each thing has, with what it is still to take on laid over it."""
+    async def _current(
+        self, things: Iterable[Thing], session: Any = None
+    ) -> dict[int, dict[str, Any]]:
+        """What each thing has, with what it is still to take on laid over it.
+
+        In this order: what is pending no more has become a latest value before.
+        """
         ids = [thing.id for thing in things]
-        latest = await self._latest.of(ids)
-        pending = await self._commands.pending(ids, "SET_PROPERTIES")
+        pending = await self._commands.pending(ids, "SET_PROPERTIES", session)
+        latest = await self._latest.of(ids, session)
         return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
 
-    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
-        """Write and send what was checked, all of it or nothing; the caller is its author."""
-        if sum(draft.size for draft in drafts) > LARGEST_REQUEST:
-            raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
-        moment, applies = now(), principal.kind is CallerKind.APPLICATION
+    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
+        """Write and send what was checked, all of it or nothing; the caller is its author.
+
+        STRUCTs given in part are completed anew when nobody else can write to their things:
+        of several updates at once, each builds on the one before.
+        """
         carriers = {draft.thing.integration for draft in drafts}
         carriers = {one for one in carriers if await self._carrier.carries(one)}
-        commands = [
+
+        async def make(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
+            whole = await self._completed(drafts, session)
+            if sum(draft.size for draft in whole) > LARGEST_REQUEST:
+                raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
+            commands = await self._commands_of(principal, whole, carriers)
+            return commands, [entry for command in commands for entry in created(command)]
+
+        partial = [draft.thing.id for draft in drafts if draft.given is not None]
+        commands = await self._writer.write(make, in_turn=partial)
+        self._carrier.send(commands)
+        return commands
+
+    async def _completed(self, drafts: Sequence[Draft], session: Any) -> list[Draft]:
+        whole: list[Draft] = []
+        for start in range(0, len(drafts), READ_AT_ONCE):
+            some = drafts[start : start + READ_AT_ONCE]
+            partial = [draft.thing for draft in some if draft.given is not None]
+            current = await self._current(partial, session) if partial else {}
+            whole += [
+                draft
+                if draft.given is None
+                else _draft_properties(
+                    draft.thing, draft.given, "properties", current[draft.thing.id]
+                )
+                for draft in some
+            ]
+        return whole
+
+    async def _commands_of(
+        self, principal: Principal, drafts: Sequence[Draft], carriers: Container[str]
+    ) -> list[Command]:
+        moment, applies = now(), principal.kind is CallerKind.APPLICATION
+        return [
             Command(
                 id=await self._ids.take(),
                 thing_id=draft.thing.id,
@@ -223,10 +268,6 @@ class CommandService:
             )
             for draft in drafts
         ]
-        entries = [entry for command in commands for entry in created(command)]
-        await self._writer.write(commands, entries)
-        self._carrier.send(commands)
-        return commands
 
 
 def _draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
@@ -260,7 +301,9 @@ def _draft_properties(
         prefix = field.removesuffix("properties")
         faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
-    return _draft(thing, "SET_PROPERTIES", {"properties": whole})
+    draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
+    partial = any(isinstance(value, dict) for value in properties.values())
+    return replace(draft, given=properties) if partial else draft
 
 
 def _draft(thing: Thing, kind: Kind, payload: dict[str, Any]) -> Draft:

@@ -75,10 +75,20 @@ class CommandStore:
     def __init__(self, database: Database) -> None:
         self._commands = database["commands"]
         self._profiles = database["profiles"]
+        self._turns = database["command_turns"]
 
     async def add(self, commands: Sequence[Command], session: Session) -> None:
         """Write new commands in the caller's transaction."""
         await self._commands.insert_many([to_document(one) for one in commands], session=session)
+
+    async def take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
+        """Let the caller's transaction conflict with every other that takes these turns."""
+        if thing_ids:
+            turns = [
+                UpdateOne({"_id": one}, {"$inc": {"taken": 1}}, upsert=True)
+                for one in sorted(set(thing_ids))
+            ]
+            await self._turns.bulk_write(turns, session=session)
 
     async def find(self, command_id: int) -> Command | None:
         """A command, whoever asked for it."""
@@ -100,10 +110,13 @@ class CommandStore:
         document = await self._commands.find_one(query, session=session)
         return (from_document(document), document.get("closedBy")) if document else None
 
-    async def pending(self, thing_ids: Sequence[int], kind: Kind) -> dict[int, dict[str, Any]]:
+    async def pending(
+        self, thing_ids: Sequence[int], kind: Kind, session: Session = None
+    ) -> dict[int, dict[str, Any]]:
         """What things are still to take on, by thing and setting: the newest command wins."""
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}, "kind": kind}
-        cursor = self._commands.find(query, {"thingId": 1, "payload": 1, "createdAt": 1})
+        fields = {"thingId": 1, "payload": 1, "createdAt": 1}
+        cursor = self._commands.find(query, fields, session=session)
         found: dict[int, dict[str, Any]] = {}
         async for document in cursor.sort(OLDEST_FIRST):
             settings = settings_of(kind, document["payload"])

@@ -1,12 +1,17 @@
 """Writes commands with what they say, in one transaction, and then says it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
+from weakref import WeakValueDictionary
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.store.mongo import Mongo, Session
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
+
+Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 
 
 class CommandWriter:
@@ -16,15 +21,35 @@ class CommandWriter:
         self._mongo = mongo
         self._commands = commands
         self._outbox = outbox
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
-    async def write(self, commands: Sequence[Command], entries: Sequence[OutboxEntry]) -> None:
-        """Write new commands and relay what they say."""
+    async def write(
+        self, make: Callable[[Session], Awaitable[Made]], in_turn: Sequence[int] = ()
+    ) -> Sequence[Command]:
+        """Write the commands that `make` gives and relay what they say.
 
-        async def work(session: Session) -> list[dict[str, Any]]:
+        `make` may run again after a conflict. Nobody else makes commands for the things
+        `in_turn` meanwhile, so what it reads of them in its session still holds.
+        """
+
+        async def work(session: Session) -> tuple[Sequence[Command], list[dict[str, Any]]]:
+            await self._commands.take_turns(in_turn, session)
+            commands, entries = await make(session)
             await self._commands.add(commands, session)
-            return await self._outbox.add(entries, session)
+            return commands, await self._outbox.add(entries, session)
 
-        await self._outbox.relay(await self._mongo.transaction(work))
+        async with AsyncExitStack() as turns:  # conflicts are for those of other processes
+            for one in sorted(set(in_turn)):
+                await turns.enter_async_context(self._turn(one))
+            commands, written = await self._mongo.transaction(work)
+        await self._outbox.relay(written)
+        return commands
+
+    def _turn(self, thing_id: int) -> asyncio.Lock:
+        lock = self._turns.get(thing_id)
+        if lock is None:
+            lock = self._turns[thing_id] = asyncio.Lock()
+        return lock
 
     async def end(self, command: Command, entry: OutboxEntry) -> None:
         """Write the end of a command, unless somebody else was faster."""

@@ -42,7 +42,7 @@ class Commands(Protocol):
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
         """Check a call of a service."""
 
-    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> list[Command]:
+    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
         """Write and send what was checked."""
 
 

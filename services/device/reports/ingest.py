@@ -31,7 +31,7 @@ from services.device.things import Thing, ThingDirectory
 log = logging.getLogger(__name__)
 
 REPLIES = 16
-"""Replies of a batch that are dealt with at the same time."""
+"""Things of a batch whose replies are dealt with at the same time."""
 
 _meter = metrics.get_meter("thingway")
 _duration = _meter.create_histogram(
@@ -135,14 +135,26 @@ class Ingest:
         await notify(self._bus, uplinks, batch)
 
     async def _close_commands(self, batch: Batch) -> None:
-        for first in range(0, len(batch.replies), REPLIES):
-            replies = batch.replies[first : first + REPLIES]
-            reasons = await asyncio.gather(*(self._replies.handle(*reply) for reply in replies))
-            batch.refused += [
-                Refused(uplink, reason, thing)
-                for (uplink, thing), reason in zip(replies, reasons, strict=True)
-                if reason is not None
-            ]
+        """Deal with the replies: those of one thing in order, those of several together.
+
+        What came later is what the thing has, also where the ms of arrival is the same.
+        """
+        by_thing: dict[int, list[tuple[Uplink, Thing]]] = {}
+        for uplink, thing in batch.replies:
+            by_thing.setdefault(thing.id, []).append((uplink, thing))
+        answers = list(by_thing.values())
+        for first in range(0, len(answers), REPLIES):
+            refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
+            batch.refused += [one for some in refused for one in some]
+
+    async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[Refused]:
+        """Deal with replies one after another; return those that are refused."""
+        refused = []
+        for uplink, thing in replies:
+            reason = await self._replies.handle(uplink, thing)
+            if reason is not None:
+                refused.append(Refused(uplink, reason, thing))
+        return refused
 
     async def _announce(self, batch: Batch) -> None:
         events: list[Outgoing] = []

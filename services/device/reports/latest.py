@@ -12,7 +12,7 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from libs.common.store.mongo import BulkFailed, Database
+from libs.common.store.mongo import BulkFailed, Database, Session
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,11 @@ class LatestValues:
                 raise
             log.warning("latest values of %d things are too large", len(faults))
 
-    async def of(self, thing_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    async def of(
+        self, thing_ids: Sequence[int], session: Session = None
+    ) -> dict[int, dict[str, Any]]:
         """The latest value of each property, by thing; a thing that has none is missing."""
-        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1})
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)
         return {
             document["_id"]: {key: entry["v"] for key, entry in document["v"].items()}
             async for document in cursor

@@ -186,6 +186,26 @@ def test_a_message_of_another_shape_is_malformed(raw):
         tsl(prop("a")).decode_report(raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (b"[]", ""),
+        (b"{}", "properties"),
+        (b'{"properties": []}', "properties"),
+        (b'{"properties": {}}', "properties"),
+        (b'{"ts": "1", "properties": {"a": 1}}', "ts"),
+        (b'{"ts": -1, "properties": {"a": 1}}', "ts"),
+    ],
+)
+def test_a_malformed_message_is_told_which_field(raw, path):
+    """The whole when it is no object."""
+    with pytest.raises(MalformedReport) as refused:
+        tsl(prop("a")).decode_report(raw)
+    (fault,) = refused.value.faults
+    assert fault.path == path
+    assert refused.value.reason == str(fault)
+
+
 @pytest.mark.parametrize("ts", [0, 1, MAX_TS, None])
 def test_a_report_may_carry_its_time(ts):
     """Epoch milliseconds up to the year 9999; null is none; other fields are ignored."""

@@ -35,12 +35,25 @@ def faults(current=None, **properties) -> list[Fault]:
 def test_only_writable_properties_are_written():
     """W and RW can be, R and unknown ones cannot; every fault is named."""
     assert written(w=1) == {"w": 1}
-    assert tsl(*SETTINGS).writable_keys == {"w", "s"}
     assert faults(r=1, x=1, w=6) == [
         Fault("properties.r", "is read-only"),
         Fault("properties.x", "is not known"),
         Fault("properties.w", "must be at most 5"),
     ]
+
+
+def test_what_a_thing_has_is_shown_as_it_could_be_written():
+    """Without what is read-only, unknown or against the rules, at every level."""
+    now = {
+        "r": 1,
+        "x": 1,
+        "w": 6,
+        "s": {"a": 10, "b": "x", "r": 1, "t": {"x": True}, "l": [{"n": 1, "seen": 2}]},
+    }
+    shown = tsl(*SETTINGS).writable(now)
+    assert shown == {"s": {"b": "x", "t": {"x": True}, "l": [{"n": 1}]}}
+    assert written(**shown) == shown
+    assert tsl(*SETTINGS).writable({"w": 5, "s": {"r": 1}}) == {"w": 5}
 
 
 def test_an_empty_write_is_refused():

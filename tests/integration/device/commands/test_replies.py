@@ -11,6 +11,8 @@ from services.device.commands.delivery import Delivery
 from services.device.commands.messages import created
 from services.device.commands.model import Command, now
 from services.device.reports.ledger import Totals
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import World
 
@@ -35,7 +37,7 @@ def command(number: int, thing: int = 7, **more: Any) -> Command:
 
 
 async def issue(world: World, *commands: Command) -> None:
-    await world.writer.write(commands, [])
+    await world.write(commands)
 
 
 async def state(world: World, number: int) -> Command:
@@ -66,6 +68,38 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
     assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
     assert await world.totals() == Totals(stored=1, rejected=0)
     assert await world.database["outbox"].count_documents({}) == 0
+
+
+async def test_of_answers_that_come_together_the_last_says_what_holds(
+    world: World, sn: str, monkeypatch
+):
+    """Replies of one thing apply one after another, also of one batch and one millisecond."""
+    last, busy, overlaps = 10, set(), []
+    handle = world.first.replies.handle
+
+    async def alone(uplink: Uplink, thing: Thing) -> str | None:
+        overlaps.extend({thing.id} & busy)
+        busy.add(thing.id)
+        reason = await handle(uplink, thing)
+        busy.discard(thing.id)
+        return reason
+
+    monkeypatch.setattr(world.first.replies, "handle", alone)
+    for number in range(1, last + 1):
+        profile = {"values": [{"key": "level", "value": number}]}
+        await issue(world, command(number))
+        await issue(world, command(100 + number, kind="SET_PROFILE", payload=profile))
+        for answered in (number, 100 + number):
+            await world.say(sn, {"commandId": answered, "status": "SUCCESS"}, "reply")
+    messages = await world.fetch(2 * last)
+    *_, arrived, _ = messages[0].reply.split(".")
+    for message in messages:
+        *before, _, pending = message.reply.split(".")
+        message.reply = ".".join([*before, arrived, pending])
+    await world.first.ingest.handle(messages)
+    assert overlaps == []
+    assert await world.latest_of(7) == {"interval": last}
+    assert await world.commands.profile(7) == {"level": last}
 
 
 async def test_who_sees_an_update_succeed_finds_its_values(world: World, sn: str, monkeypatch):
@@ -281,7 +315,7 @@ async def test_what_is_written_is_said_and_the_outbox_is_empty(world: World, sn:
     """Writing a command says its event and sends it, to stream and to listeners."""
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     one = command(5)
-    await world.writer.write([one], created(one))
+    await world.write([one], created(one))
     assert b'"commandId":5' in (await subscription.next_msg(timeout=5)).data
     assert subjects(await world.said()) == ["task.5.created"]
     assert await world.database["outbox"].count_documents({}) == 0

@@ -1,5 +1,6 @@
 """Tasks for many devices, on MongoDB."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.commands.schemas import Config, CreateTasks, ProfileValue
 from services.device.commands.service import READ_AT_ONCE, CommandService
+from services.device.commands.writer import CommandWriter
 from services.device.things.access import Things
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
@@ -18,20 +20,25 @@ ME = Principal(Kind.APPLICATION, "default", "1")
 MINE = list(range(1, READ_AT_ONCE + 6))
 
 
-@pytest.fixture
-async def service(world: World) -> CommandService:
-    """The service, with more devices than it reads at once."""
-    for number in MINE:
-        await world.add(number)
+def process(world: World) -> CommandService:
+    """The service as one more process has it."""
     return CommandService(
         things=Things(world.database, world.first.things),
         commands=world.commands,
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),
-        writer=world.writer,
+        writer=CommandWriter(world.mongo, world.commands, world.outbox),
         carrier=NoCarrier(),
         life=60,
     )
+
+
+@pytest.fixture
+async def service(world: World) -> CommandService:
+    """The service, with more devices than it reads at once."""
+    for number in MINE:
+        await world.add(number)
+    return process(world)
 
 
 async def payloads(world: World) -> dict[int, Any]:
@@ -56,6 +63,39 @@ async def test_each_device_gets_what_completes_its_own_values(
         **{number: {"limits": {"low": 5, "high": number}} for number in MINE[1:]},
         3: {"limits": {"low": 5, "high": 99}},
     }
+
+
+async def test_updates_of_one_struct_at_once_build_on_each_other(
+    world: World, service: CommandService
+):
+    """The newest command holds what each of them has set, in whichever process."""
+    processes = [service, service, process(world), process(world)]
+    for round_ in range(1, 6):
+        await asyncio.gather(
+            *(
+                one.update_properties(ME, 1, {"limits": {member: round_}})
+                for one in processes
+                for member in ("low", "high")
+            )
+        )
+        config = await service.config(ME, 1)
+        assert config.properties == {"limits": {"low": round_, "high": round_}}
+
+
+async def test_a_configuration_shows_what_is_confirmed_meanwhile(
+    world: World, service: CommandService, monkeypatch: pytest.MonkeyPatch
+):
+    """What is answered while it is read is seen as still to come, or as taken on."""
+    command = await service.update_properties(ME, 1, {"limits": {"high": 9}})
+    pending = world.commands.pending
+
+    async def after_an_answer(*args: Any) -> Any:
+        await world.say("SN1", {"commandId": command.id, "status": "SUCCESS"}, "reply")
+        await world.deal(1)
+        return await pending(*args)
+
+    monkeypatch.setattr(world.commands, "pending", after_an_answer)
+    assert (await service.config(ME, 1)).properties == {"limits": {"high": 9}}
 
 
 @pytest.mark.parametrize(

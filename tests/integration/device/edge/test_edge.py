@@ -200,7 +200,7 @@ async def test_a_waiting_device_gets_a_command_at_once(world: World, device: Dev
     while not waiting.done() and world.bus.client._subs.keys() <= {1}:
         await asyncio.sleep(0.01)
     one = command(5)
-    await world.writer.write([one], created(one))
+    await world.write([one], created(one))
     async with asyncio.timeout(5):
         assert await waiting == [5]
 

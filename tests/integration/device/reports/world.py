@@ -1,7 +1,7 @@
 """What reports, commands and presence need, on real servers, with devices written directly."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,11 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import DEAD, EVENTS, UPLINK, Bus, Outbox, Outgoing
+from libs.common.bus import DEAD, EVENTS, UPLINK, Bus, Outbox, OutboxEntry, Outgoing
 from libs.common.bus.subjects import up
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
+from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
 from services.device.commands.writer import CommandWriter
@@ -146,6 +147,14 @@ class World:
             }
         )
         return sn
+
+    async def write(self, commands: Sequence[Command], says: Sequence[OutboxEntry] = ()) -> None:
+        """Write commands as they are, with what they say."""
+
+        async def made(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
+            return commands, says
+
+        await self.writer.write(made)
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""

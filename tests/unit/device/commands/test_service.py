@@ -41,6 +41,7 @@ class World:
     entries: list[OutboxEntry] = field(default_factory=list)
     confirmed: dict[str, Any] = field(default_factory=dict)
     number: int = 100
+    in_turn: list[int] = field(default_factory=list)
 
     async def of(self, first: Any, device_id: int | None = None) -> Any:
         """Latest values of things, or the thing of an id."""
@@ -59,14 +60,19 @@ class World:
         self.number += 1
         return self.number
 
-    async def write(self, commands: Sequence[Command], entries: Sequence[OutboxEntry]) -> None:
+    async def write(self, make: Any, in_turn: Sequence[int] = ()) -> Sequence[Command]:
+        self.in_turn = list(in_turn)
+        commands, entries = await make(None)
         self.commands += commands
         self.entries += entries
+        return list(commands)
 
     async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         return next((one for one in self.commands if one.id == command_id), None)
 
-    async def pending(self, ids: Sequence[int], kind: str) -> dict[int, dict[str, Any]]:
+    async def pending(
+        self, ids: Sequence[int], kind: str, session: Any = None
+    ) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {one: {} for one in ids}
         for command in self.commands:
             if command.kind == kind and command.thing_id in found:
@@ -124,6 +130,15 @@ async def test_one_bad_property_refuses_them_all(
         await world.service().update_properties(ME, 7, properties)
     assert caught.value.field == field_
     assert world.commands == []
+
+
+async def test_only_an_update_of_a_struct_takes_turns(world: World):
+    """Nothing is completed where every value is given whole."""
+    service = world.service()
+    await service.update_properties(ME, 7, {"interval": 4})
+    assert world.in_turn == []
+    await service.update_properties(ME, 7, {"interval": 4, "limits": {"low": 3}})
+    assert world.in_turn == [7]
 
 
 async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):

@@ -67,7 +67,7 @@ def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
         (1, "properties.temperature"),
         (2, "properties.nope"),
         (3, "ts"),
-        (4, "body"),
+        (4, "properties"),
         (5, "entry"),
     ]
 
