@@ -24,6 +24,7 @@ from libs.common.contracts.entities import (
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.identity import Kind, Principal
 from services.device.entities.things import Entity
+from services.device.entity_values.exchange import Settable, by_flows
 from services.device.entity_values.schemas import CallService
 from services.device.entity_values.together import Update
 
@@ -49,7 +50,11 @@ class Writer(Protocol):
     """Sets properties."""
 
     async def write(
-        self, principal: Principal, exchange: Mapping[str, Any], entities: Mapping[str, Entity]
+        self,
+        principal: Principal,
+        exchange: Mapping[str, Any],
+        entities: Mapping[str, Entity],
+        settable: Settable,
     ) -> None:
         """Set what can be set; nothing unless every value is right."""
 
@@ -129,7 +134,7 @@ class EntityRpc:
         with led_by(one.update.hops):
             try:
                 await self._writer.write(
-                    _platform(one.tenant), one.update.exchange, one.update.entities
+                    _platform(one.tenant), one.update.exchange, one.update.entities, by_flows
                 )
             except ThingwayError as error:
                 one.update.error = error
@@ -172,7 +177,7 @@ class _Work:
         error, entities = self.update.error, self.update.entities
         if error is not None:
             return UpdateOutcome(status=error.status, code=error.code, error=error.text)
-        return UpdateOutcome(keys=[key for key, one in entities.items() if one.member.writable])
+        return UpdateOutcome(keys=[key for key, one in entities.items() if by_flows(one)])
 
 
 def _check_present(keys: Iterable[str], found: Mapping[str, Entity]) -> None:

@@ -1,6 +1,6 @@
 """Sorts what people send for entities: by thing, checked, in the shape that the thing takes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -44,7 +44,23 @@ class Calling:
         return self.service.path.removesuffix("@service")
 
 
-def writings(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> list[Writing]:
+Settable = Callable[[Entity], bool]
+"""Whether an entity may be set by who asks."""
+
+
+def by_people(entity: Entity) -> bool:
+    """Properties that can be written."""
+    return entity.member.writable
+
+
+def by_flows(entity: Entity) -> bool:
+    """Besides those, custom properties that people only read: who else should set them?"""
+    return entity.member.writable or (entity.customized and entity.member.type == "PROPERTY")
+
+
+def writings(
+    exchange: Mapping[str, Any], entities: Mapping[str, Entity], settable: Settable = by_people
+) -> list[Writing]:
     """What is to be set; what cannot be written is passed over.
 
     Raises `InvalidInput` with every value at fault, or when nothing is left.
@@ -53,7 +69,7 @@ def writings(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> lis
     faults: list[ValueFault] = []
     for key, given in exchange.items():
         entity = entities.get(key)
-        if entity is None or not entity.member.writable:
+        if entity is None or not settable(entity):
             continue
         value, wrong = check_value(key, entity.member, given)
         writing = found.setdefault(entity.thing.id, Writing(entity.thing))

@@ -11,7 +11,7 @@ from typing import Any
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.things import own_sn
 from services.device.entities.things import Entity
-from services.device.entity_values.exchange import Writing, writings
+from services.device.entity_values.exchange import Writing, by_flows, writings
 from services.device.entity_values.ports import Directory, Said, Speaker
 from services.device.entity_values.writing import checked
 from services.device.things import Thing
@@ -43,7 +43,7 @@ class CustomWriter:
         """
         for update in updates:
             try:
-                update.wanted = writings(update.exchange, update.entities)
+                update.wanted = writings(update.exchange, update.entities, by_flows)
             except InvalidInput as error:
                 update.error = error
         sns = {own_sn(one.thing.id) for update in updates for one in update.wanted}

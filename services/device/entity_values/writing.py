@@ -8,7 +8,7 @@ from libs.common.identity import Principal
 from libs.common.things import SYSTEM, own_sn
 from services.device.commands.model import Draft
 from services.device.entities.things import Entity
-from services.device.entity_values.exchange import Writing, writings
+from services.device.entity_values.exchange import Settable, Writing, by_people, writings
 from services.device.entity_values.ports import (
     Commands,
     Devices,
@@ -53,10 +53,14 @@ class EntityWriter:
         )
 
     async def write(
-        self, principal: Principal, exchange: Mapping[str, Any], entities: Mapping[str, Entity]
+        self,
+        principal: Principal,
+        exchange: Mapping[str, Any],
+        entities: Mapping[str, Entity],
+        settable: Settable = by_people,
     ) -> None:
         """The same with entities that have been looked up, and may be written by who asks."""
-        wanted = writings(exchange, entities)
+        wanted = writings(exchange, entities, settable)
         to_devices = [one for one in wanted if one.thing.device]
         drafts = await self._drafts(principal.tenant, to_devices)
         others = [(one.thing, *await self._checked(one)) for one in wanted if not one.thing.device]

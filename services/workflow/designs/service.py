@@ -36,11 +36,18 @@ from services.workflow.vault.marks import Concealed
 COLUMNS = {
     "id": "_id",
     "name": "name",
+    "remark": "remark",
     "enabled": "enabled",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
 """What a search can be sorted by."""
+
+ATTEMPTS = 20
+"""Times that a change is tried while others change the same flow."""
+
+Change = tuple[Flow, Concealed | None]
+"""A flow as it is to be, and its secrets when they are to be kept anew."""
 
 
 class FlowService:
@@ -87,15 +94,17 @@ class FlowService:
 
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
         """Set name and remark; the design and its version stay."""
-        before = await self.visible(user, flow_id)
-        after = _changed(before, name=name_of(wanted.name), remark=wanted.remark or "")
-        await self._put(user, before, after)
+        info = {"name": name_of(wanted.name), "remark": wanted.remark or ""}
+        await self._put(user, flow_id, lambda before: (_changed(before, **info), None))
 
     async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
         """Enable or disable a flow; one that is so already stays as it is."""
-        before = await self.visible(user, flow_id)
-        if before.enabled != enabled:
-            await self._put(user, before, _changed(before, enabled=enabled))
+
+        def switched(before: Flow) -> Change:
+            same = before.enabled == enabled
+            return (before if same else _changed(before, enabled=enabled)), None
+
+        await self._put(user, flow_id, switched)
 
     async def delete(self, user: Principal, ids: Sequence[int | str]) -> None:
         """Delete flows with designs, logs and grants; unknown ones are passed over.
@@ -204,29 +213,39 @@ class FlowService:
     ) -> Flow:
         if not user.may(Function.WORKFLOW_EDIT):
             raise Forbidden("user does not have permission")
-        before = await self.visible(user, id_of(wanted.id or 0))
-        if wanted.version != before.version:
-            raise _expired(wanted.version)
-        if wanted.design_data is None:
-            concealed = self._vault.conceal(user.tenant, before.design)
-        after = _changed(
-            before,
-            name=name,
-            remark=before.remark if wanted.remark is None else wanted.remark,
-            enabled=before.enabled if wanted.enabled is None else wanted.enabled,
-            design=concealed.text,
-            version=before.version + (concealed.text != before.design),
-        )
-        await self._put(user, before, after, concealed)
-        return after
 
-    async def _put(
-        self, user: Principal, before: Flow, after: Flow, concealed: Concealed | None = None
-    ) -> None:
-        also = await self._prepared(user, after, before, concealed)
-        if not await self._store.replace(before, after, also):
-            raise _expired(before.version)
-        await self._deploying.changed(user.tenant, after.id)
+        def saved(before: Flow) -> Change:
+            if wanted.version != before.version:
+                raise _expired(wanted.version)
+            same = wanted.design_data is None
+            kept = self._vault.conceal(user.tenant, before.design) if same else concealed
+            after = _changed(
+                before,
+                name=name,
+                remark=before.remark if wanted.remark is None else wanted.remark,
+                enabled=before.enabled if wanted.enabled is None else wanted.enabled,
+                design=kept.text,
+                version=before.version + (kept.text != before.design),
+            )
+            return after, kept
+
+        return await self._put(user, id_of(wanted.id or 0), saved)
+
+    async def _put(self, user: Principal, flow_id: int, change: Callable[[Flow], Change]) -> Flow:
+        """Change a flow from what it is at that moment.
+
+        When somebody else was faster, it is done anew from what they made of it.
+        """
+        for _ in range(ATTEMPTS):
+            before = await self.visible(user, flow_id)
+            after, concealed = change(before)
+            if after is before:
+                return before
+            also = await self._prepared(user, after, before, concealed)
+            if await self._store.replace(before, after, also):
+                await self._deploying.changed(user.tenant, after.id)
+                return after
+        raise Conflict(f"flow {flow_id} is being changed by others; try again", field="id")
 
     async def _prepared(
         self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None

@@ -8,6 +8,7 @@ import msgspec
 from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
 from services.workflow.graph.design import DesignNode, Reason
 from services.workflow.nodes.base import Parameters, Registry
+from services.workflow.nodes.reading import read
 
 MOST_NAME = 50
 """Characters of a node's name; editors have the same limit."""
@@ -28,7 +29,7 @@ def read_parameters(
     if node.data.node_name and len(node.data.node_name) > MOST_NAME:
         reasons.append(Reason(node.id, "data.nodeName", f"has more than {MOST_NAME} characters"))
     try:
-        found: Parameters = msgspec.convert(raw, kind.parameters)
+        found: Parameters = read(kind.parameters, raw)
     except msgspec.ValidationError as error:
         return None, [*reasons, Reason(node.id, *_placed(str(error)))]
     reasons += [

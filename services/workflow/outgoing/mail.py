@@ -6,7 +6,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import make_msgid
 
-from aiosmtplib import SMTP, SMTPException
+from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from libs.common.http.outgoing import AddressRefused, outgoing_socket
 from services.workflow.nodes.base import NodeFailed
@@ -52,7 +52,7 @@ class OutgoingMail:
         )
         try:
             await client.connect()
-            if server.username:
+            if server.username and await _takes_logins(client):
                 await client.login(server.username, server.password)
             await client.send_message(
                 message, sender=letter.sender, recipients=list(letter.recipients)
@@ -60,6 +60,15 @@ class OutgoingMail:
             await client.quit()
         finally:
             client.close()  # the connection is its own: closing that here would trip its transport
+
+
+async def _takes_logins(client: SMTP) -> bool:
+    """Whether the server offers to log in; one that does not says itself whose mail it takes."""
+    try:
+        await client.ehlo()
+    except SMTPHeloError:  # an old one, which knows no extensions
+        return False
+    return client.supports_extension("auth")
 
 
 def message_of(letter: Letter) -> EmailMessage:

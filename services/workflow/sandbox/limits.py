@@ -1,6 +1,7 @@
 """How much people's code may use, and what it may hand over."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ LONGEST_REASON = 500
 DEEPEST = 64
 """Lists and maps inside one another in a result."""
 LARGEST_INTEGER = 2**63
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class _Allowance:
@@ -64,8 +66,7 @@ def _plain(value: Any, allowance: _Allowance, depth: int) -> Any:
     if isinstance(value, int | float):
         return _number(value)
     if isinstance(value, str):
-        allowance.spend(len(value))
-        return value
+        return _text(value, allowance)
     if isinstance(value, list | tuple):
         return [_plain(one, allowance, depth + 1) for one in value]
     if isinstance(value, Mapping):
@@ -86,5 +87,10 @@ def _number(value: float) -> float:
 def _key(key: Any, allowance: _Allowance) -> str:
     if not isinstance(key, str):
         raise CodeFailed("its result has a map with keys that are no text")
-    allowance.spend(len(key))
-    return key
+    return _text(key, allowance)
+
+
+def _text(value: str, allowance: _Allowance) -> str:
+    """Text that UTF-8 can say: half of a character (`"🔥".slice(1)`) becomes U+FFFD."""
+    allowance.spend(len(value))
+    return value if value.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", value)

@@ -25,7 +25,7 @@ from pydantic_monty import (
 
 from services.workflow.sandbox.limits import CodeFailed, Limits, plain
 
-_DEFINES_MAIN = re.compile(r"^def main\(\s*\)", re.MULTILINE)
+_DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
 _POLICY: OSPolicy = {"sleep": "zero"}
 GRACE = 0.25
 """Seconds beyond a run's own after which its worker is killed."""

@@ -1,5 +1,6 @@
 """Flows: saved, found, changed, enabled, deleted, by whom they are granted to."""
 
+import asyncio
 import json
 
 from libs.common.contracts.access import ResourceType
@@ -100,6 +101,22 @@ async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):
         await user.done("GET", f"{FLOWS}/{flow}/{what}")
         found = await user.done("POST", f"{FLOWS}/search", {"enabled": enabled})
         assert [(flow, enabled)] == [(one["id"], one["enabled"]) for one in found]
+
+
+async def test_changes_at_the_same_time_are_all_made(workflow):
+    """Names and switches name no version: nobody is told that another one was faster."""
+    user = workflow.admin()
+    flow = (await save(user))["id"]
+
+    await asyncio.gather(
+        *(user.done("GET", f"{FLOWS}/{flow}/enable") for _ in range(3)),
+        *(user.done("GET", f"{FLOWS}/{flow}/disable") for _ in range(3)),
+        *(user.done("PUT", f"{FLOWS}/{flow}", {"name": f"n{n}", "remark": ""}) for n in range(3)),
+        user.done("POST", f"{FLOWS}/design", {"id": flow, "version": 1, "name": "saved"}),
+    )
+
+    (found,) = await user.done("POST", f"{FLOWS}/search", {})
+    assert found["name"] in {"n0", "n1", "n2", "saved"}
 
 
 async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):

@@ -11,6 +11,7 @@ from libs.common.errors import Conflict, NotFound
 from services.workflow.designs.ports import SavedFlow, Session
 from services.workflow.engine.runner import Start
 from services.workflow.nodes.http_in import HttpIn, HttpInParameters
+from services.workflow.nodes.reading import read
 from services.workflow.runs.records import Cause, Deployed, Run
 
 TOKEN = "token"  # noqa: S105 - the name of a field
@@ -63,7 +64,7 @@ class HookBook:
         if deployed is None or deployed.component != HttpIn.name:
             await self._hooks.remove(tenant, flow_id, session)
             return
-        parameters = msgspec.convert(dict(deployed.parameters), HttpInParameters)
+        parameters = read(HttpInParameters, deployed.parameters)
         without = msgspec.structs.replace(deployed, parameters={})
         await self._hooks.put(without, digest_of(parameters.token), session)
 

@@ -13,6 +13,7 @@ import msgspec
 from libs.common.store.mongo import StoreError
 from services.workflow.designs.ports import SavedFlow, Session
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
+from services.workflow.nodes.reading import read
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.deployed import DeployedFlows, read_deployed
 from services.workflow.triggers.listeners.index import ListenerIndex
@@ -88,7 +89,7 @@ class FollowedIndex:
             self.index.remove(flow_id)
             return
         try:
-            parameters = msgspec.convert(flow.parameters, EventListenerParameters)
+            parameters = read(EventListenerParameters, flow.parameters)
         except msgspec.ValidationError as error:
             log.warning("flow %d cannot listen: %s", flow_id, error)
             self.index.remove(flow_id)

@@ -26,6 +26,7 @@ from services.workflow.designs.ports import SavedFlow, Session
 from services.workflow.graph.design import DesignInvalid, read_design
 from services.workflow.graph.structure import entries_of
 from services.workflow.nodes.base import NodeFailed
+from services.workflow.nodes.reading import read
 from services.workflow.nodes.trigger import Trigger, TriggerInput, TriggerParameters
 from services.workflow.runs.records import Cause, Deployed, Run
 
@@ -134,7 +135,7 @@ class FlowCaller:
         flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
         if flow is None or flow.component != Trigger.name:
             raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)
-        parameters = msgspec.convert(flow.parameters, TriggerParameters)
+        parameters = read(TriggerParameters, flow.parameters)
         try:
             entered = self._entry.entered(parameters, wanted.inputs)
         except NodeFailed as error:
@@ -155,7 +156,7 @@ class FlowCaller:
 
 def _inputs(flow: SavedFlow) -> list[FlowInput] | None:
     try:
-        parameters = msgspec.convert(dict(flow.parameters), TriggerParameters)
+        parameters = read(TriggerParameters, flow.parameters)
     except msgspec.ValidationError:
         return None
     if any(parameters.faults()):

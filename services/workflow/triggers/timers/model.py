@@ -2,6 +2,7 @@
 
 import msgspec
 
+from services.workflow.nodes.reading import read
 from services.workflow.nodes.simple_timer import UTC, SimpleTimerParameters, TimerSettings
 from services.workflow.runs.records import Cause, Deployed
 
@@ -34,4 +35,4 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
 
 def settings_of(flow: Deployed) -> TimerSettings:
     """The settings of a flow that begins with a timer; they were checked."""
-    return msgspec.convert(flow.parameters, SimpleTimerParameters).timer_settings
+    return read(SimpleTimerParameters, flow.parameters).timer_settings

@@ -62,6 +62,22 @@ async def test_a_value_is_written_and_read_at_once(world: World):
     assert await read(world, key, tenant="other") == {}
 
 
+async def test_flows_set_custom_entities_that_people_only_read(world: World):
+    """What a flow computes is theirs to set, alone and beside a device's; people still cannot."""
+    made = await world.admin().done("POST", "/entity", {**body("computed"), "access_mod": "R"})
+    key = made["key"]
+    _, device = await direct(world, "H-3")
+
+    assert [key] == await write(world, {key: 7})
+    assert {key: 7} == await read(world, key)
+    assert {key, f"{device}.on"} == set(
+        await write(world, {key: 8, f"{device}.on": True, f"{device}.power": 1})
+    )
+    assert {key: 8} == await read(world, key)
+    path = "/entity/property/update"
+    await world.admin().refused(400, "POST", path, {"exchange": {key: 9}}, field="exchange")
+
+
 async def test_the_event_carries_how_many_flows_have_led_to_it(world: World):
     """The header goes from the update to the event; without flows there is none."""
     key, thing = await custom(world, "rpc2")

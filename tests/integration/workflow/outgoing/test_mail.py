@@ -1,15 +1,18 @@
 """Mail of flows, handed over to a real server: plain, STARTTLS, TLS."""
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import replace
 from email import message_from_bytes, policy
 
 import pytest
+from aiosmtpd.controller import Controller
 
+from deploy.local import ports
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.outgoing.mail import OutgoingMail, message_of
 from services.workflow.outgoing.ports import Letter, MailServer
-from tests.integration.workflow.outgoing.conftest import LOCAL
+from tests.integration.workflow.outgoing.conftest import LOCAL, Post
 
 LETTER = Letter(
     sender="flows@example.com",
@@ -60,6 +63,29 @@ async def test_a_wrong_password_is_a_reason_and_not_told(mail, server, post, enc
     assert "localhost did not take the mail" in str(failed.value)
     assert "wrong password" not in str(failed.value)
     assert post.letters == []
+
+
+@pytest.fixture
+def relay(authority) -> Iterator[Post]:
+    """A mail server without logins, as there are on networks of their own."""
+    handler = Post("127.0.0.1", 0, authority)
+    controller = Controller(handler, hostname="127.0.0.1", port=ports.choose_free())
+    controller.start()
+    handler.port = controller.port
+    yield handler
+    controller.stop()
+
+
+async def test_a_server_without_logins_gets_the_letter(relay):
+    """It offers none, so it is not told the password that the form asked for."""
+    server = MailServer(
+        host="127.0.0.1", port=relay.port, encryption="NONE", username="u@x.io", password="secret"
+    )
+
+    await OutgoingMail(LOCAL).send(server, LETTER, 10)
+
+    assert [one.rcpt_tos for one in relay.letters] == [["one@example.com", "two@example.com"]]
+    assert relay.logins == []
 
 
 async def test_a_certificate_that_is_not_trusted_ends_it(server, post, encryption):

@@ -217,7 +217,7 @@ def test_settings_are_checked(settings, expected):
     [
         {"intervalTimeUnit": "SECONDS"},
         {"intervalTime": 0},
-        {"intervalTime": "5"},
+        {"intervalTime": "soon"},
         {"type": "HOURLY"},
         {"rules": [{"hour": 24, "minute": 0}]},
         {"rules": [{"hour": 1, "minute": 0, "daysOfWeek": ["SOMEDAY"]}]},
