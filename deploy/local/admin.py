@@ -61,7 +61,7 @@ class Admin:
 async def connect(url: str, password: str) -> AsyncIterator[Admin]:
     """Connect as administrator. Raises `CommandError` when the platform is not running."""
     try:
-        client = await _connect(url, password)
+        client = await log_in(url, password)
     except (NatsError, OSError, TimeoutError) as error:
         raise CommandError(f"no platform answers at {url}: is `thingway up` running?") from error
     try:
@@ -74,7 +74,7 @@ async def wait_ready(url: str, password: str) -> None:
     """Return when the server takes logins and JetStream answers; the caller bounds the time."""
     while True:
         try:
-            client = await _connect(url, password)
+            client = await log_in(url, password)
         except (NatsError, OSError, TimeoutError):
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
@@ -88,13 +88,17 @@ async def wait_ready(url: str, password: str) -> None:
             await client.close()
 
 
-async def _connect(url: str, password: str) -> Client:
+async def log_in(url: str, password: str, user: str = ADMIN) -> Client:
+    """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
     return await nats.connect(
         url,
-        user=ADMIN,
+        user=user,
         password=password,
         name="thingway",
+        inbox_prefix=f"_INBOX.{user}".encode(),
         allow_reconnect=False,
+        max_reconnect_attempts=1,  # for ever below that
+        reconnect_time_wait=_PAUSE_SECONDS,
         connect_timeout=_CONNECT_SECONDS,
         error_cb=_ignore,
     )

@@ -76,7 +76,7 @@ def _add_up(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
         type=number(1, _MOST_WORKERS),
         default=1,
         metavar="N",
-        help="processes of the gateway and of the device service (default: %(default)s)",
+        help="processes of each of gateway, device and workflow (default: %(default)s)",
     )
     up.add_argument(
         "--admin-email",

@@ -171,6 +171,10 @@ class NatsConfig:
     """Bytes of one message, MQTT included; a client that sends more is disconnected."""
     sync_interval: str = "100ms"
     """What a power cut may take of what JetStream has acknowledged (`always`: nothing)."""
+    max_file_store: int = 1024**4
+    """Bytes that streams may reserve. By default nats-server takes 75 % of what is free when it
+    starts, and with a disk of less than 24 GB our streams, which are bounded each, would not be
+    made."""
     auth_timeout: float = 5.0
     """Seconds a connection may wait for the auth callout."""
 
@@ -193,6 +197,7 @@ server_name: {_value(config.server_name)}
 jetstream {{
   store_dir: {_value(str(config.store_dir))}
   sync_interval: {_value(config.sync_interval)}
+  max_file_store: {config.max_file_store}
 }}
 
 mqtt {{
@@ -271,6 +276,7 @@ def _service(name: str, password: str) -> str:
 def _system_user(password: str) -> str:
     publish = (
         "$SYS.REQ.SERVER.PING.CONNZ",
+        "$SYS.REQ.SERVER.PING.HEALTHZ",
         "$SYS.REQ.SERVER.*.CONNZ",
         "$SYS.REQ.SERVER.*.KICK",
     )

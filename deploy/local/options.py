@@ -61,7 +61,10 @@ def add_doors(parser: argparse.ArgumentParser) -> None:
             help=f"port of {name} (default: %(default)s)",
         )
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address of these doors (default: %(default)s)"
+        "--host",
+        type=_given,
+        default="127.0.0.1",
+        help="address of these doors (default: %(default)s)",
     )
 
 
@@ -86,6 +89,13 @@ def positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
+
+
+def _given(text: str) -> str:
+    """Argument type: a text that is not empty; as an address that would be every one."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
 
 
 def _absolute(text: str) -> Path:

@@ -24,6 +24,7 @@ _TUNING = frozenset(
         "AUDIT_RETENTION_DAYS",
         "RETENTION_DAYS",
         "COMMAND_LIFE",
+        "SERVICE_CALL_TIMEOUT",
         "HTTP_OFFLINE_AFTER",
         "INGEST_BATCH",
         "INGEST_CONCURRENCY",
@@ -38,7 +39,16 @@ _TUNING = frozenset(
         "ADDRESS_BURST",
         "TOKEN_RATE",
         "TOKEN_BURST",
+        "WEBSOCKETS",
         "TRUSTED_PROXIES",
+        "FLOW_RUNS_PER_TENANT",
+        "FLOW_RUNS_PER_FLOW",
+        "FLOW_RUN_SECONDS",
+        "FLOW_NODE_SECONDS",
+        "FLOW_FAILURES",
+        "FLOW_LOG_DAYS",
+        "FLOW_LOG_ENTRIES",
+        "CODE_PROCESSES",
         "OUTGOING_NETWORKS",
     )
 )
@@ -92,11 +102,11 @@ async def end(process: asyncio.subprocess.Process, grace: float) -> bool:
 
     Returns whether it ended by itself.
     """
-    _signal_group(process.pid, signal.SIGTERM)
+    signal_group(process.pid, signal.SIGTERM)
     try:
         await asyncio.wait_for(process.wait(), grace)
     except TimeoutError:
-        _signal_group(process.pid, signal.SIGKILL)
+        signal_group(process.pid, signal.SIGKILL)
         await process.wait()
         return False
     return True
@@ -117,7 +127,8 @@ def end_with_parent() -> None:
     tie_to(os.getppid())()
 
 
-def _signal_group(pid: int, number: signal.Signals) -> None:
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a child and its own children; nothing when they are gone."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:

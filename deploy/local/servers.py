@@ -14,6 +14,7 @@ from deploy.local.programs import Program
 from deploy.local.state import State
 
 INTERNAL_PORTS = ("mongod", "redis")
+NATS = "nats"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _nats(
     file = directory / "nats.conf"
     write_private(file, render_nats_config(config).encode())
     spec = Spec(
-        name="nats", argv=[str(program), "-c", str(file)], stage=1, environment=base, grace=15.0
+        name=NATS, argv=[str(program), "-c", str(file)], stage=1, environment=base, grace=15.0
     )
     return Server(spec, lambda: wait_ready(doors.url, passwords[ADMIN]))
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from deploy.local.process import Spec, describe_exit, end, spawn
+from deploy.local.process import Spec, describe_exit, end, signal_group, spawn
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
@@ -49,6 +50,11 @@ class Child:
     def stop(self) -> None:
         """Let `run` end the process and return."""
         self._stopping.set()
+
+    def interrupt(self) -> None:
+        """Send SIGTERM to the process, if it runs; `run` starts it again."""
+        if self.pid is not None:
+            signal_group(self.pid, signal.SIGTERM)
 
     async def run(self, say: Callable[[str], None], changed: Callable[[], None]) -> None:
         """Keep the process running until `stop` is called."""
@@ -114,6 +120,10 @@ class Supervisor:
         task = asyncio.create_task(child.run(self._say, self._changed), name=spec.name)
         self._tasks[spec.name] = task
         return child
+
+    def restart(self, name: str) -> None:
+        """Let a child end; it is started again like one that died."""
+        self._children[name].interrupt()
 
     def pids(self) -> dict[str, int]:
         """The process ids of the children that run now, by name."""

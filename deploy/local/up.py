@@ -9,11 +9,22 @@ from functools import partial
 
 from rich.console import Console
 
-from deploy.local import console, lock, ports, ready, servers, services, simulator, starting
+from deploy.local import (
+    console,
+    lock,
+    ports,
+    ready,
+    servers,
+    services,
+    simulator,
+    starting,
+    storage,
+)
 from deploy.local import state as states
 from deploy.local.bootstrap import bootstrap
 from deploy.local.errors import Exit, LauncherError
 from deploy.local.files import make_private_directory
+from deploy.local.nats import SYSTEM_USER
 from deploy.local.options import Options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
@@ -76,7 +87,7 @@ class Launcher:
             await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
-                await stop
+                await self._serve_until(stop)
         finally:
             self._progress.say("stopping")
             start.cancel()
@@ -84,6 +95,25 @@ class Launcher:
             self._is_ready = False
             ready.remove(self._directory)
             await self._supervisor.stop()
+
+    async def _serve_until(self, stop: asyncio.Task[bool]) -> None:
+        """Wait for `stop`; meanwhile nats-server is started again if a full disk stopped it."""
+        password = self._state.secrets[f"nats.{SYSTEM_USER}"]
+        healing = asyncio.create_task(
+            storage.keep_writing(
+                partial(storage.is_stuck, self._options.addresses.nats_url, password),
+                partial(storage.free_bytes, self._directory),
+                self._restart_nats,
+            )
+        )
+        try:
+            await stop
+        finally:
+            healing.cancel()
+
+    def _restart_nats(self) -> None:
+        self._progress.say("nats could not write, and the disk has room: starting it again")
+        self._supervisor.restart(servers.NATS)
 
     def _stop_on_signals(self) -> asyncio.Task[bool]:
         asked = asyncio.Event()

@@ -17,6 +17,13 @@ PREFIX = "THINGWAY_"
 
 Key = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{43}\\Z")]
 """32 bytes in base64url without padding, which is what a raw Ed25519 key is."""
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Days = Annotated[int, msgspec.Meta(ge=1, le=20_000)]
+"""As many as history may be kept: they do not reach back before 1970."""
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=2**31 - 1)]
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""Per second; 0 is no limit."""
 
 
 class SettingsInvalid(Exception):
@@ -29,7 +36,7 @@ class ServiceSettings:
 
     host: str = "127.0.0.1"
     """Address to listen on."""
-    port: int = 0
+    port: Port = 0
     """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
@@ -39,7 +46,7 @@ class ServiceSettings:
     """NATS user of this service."""
     nats_password: str = ""
     """Its password."""
-    shutdown_grace: float = 10.0
+    shutdown_grace: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 10.0
     """Seconds that requests in flight get after SIGTERM."""
 
 

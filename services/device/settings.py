@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from libs.common.settings import StoreSettings
+from libs.common.settings import Count, Days, Seconds, StoreSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,15 +13,15 @@ class DeviceSettings(StoreSettings):
     """User of NATS's system account: it hears of connections (`device` only)."""
     sys_nats_password: str = ""
     """Its password."""
-    retention_days: int = 30
+    retention_days: Days = 30
     """Days that history is kept; older reports are refused."""
-    command_life: float = 86_400.0
+    command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
-    service_call_timeout: float = 10.0
+    service_call_timeout: Seconds = 10.0
     """Seconds that a console waits for the answer of a service; the call goes on after that."""
-    http_offline_after: float = 300.0
+    http_offline_after: Seconds = 300.0
     """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
-    ingest_batch: int = 8000
+    ingest_batch: Count = 8000
     """Most messages of one ingest batch, which is one transaction."""
-    ingest_concurrency: int = 3
+    ingest_concurrency: Count = 3
     """Ingest batches in hand at the same time."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from yarl import URL
 
-from libs.common.settings import Key, ServiceSettings, SettingsInvalid
+from libs.common.settings import Count, Key, Rate, Seconds, ServiceSettings, SettingsInvalid
 
 MIB = 1024 * 1024
 
@@ -20,29 +20,29 @@ class GatewaySettings(ServiceSettings):
     """Ed25519 key (raw, base64url) that signs the principal header."""
     upstreams: str
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
-    max_body: int = 8 * MIB
+    max_body: Count = 8 * MIB
     """Bytes of the largest request body."""
-    max_header: int = 32 * 1024
+    max_header: Count = 32 * 1024
     """Bytes that the header fields of a request may take together."""
-    request_timeout: float = 30.0
+    request_timeout: Seconds = 30.0
     """Seconds until the head of the answer, and between two parts of its body."""
-    connect_timeout: float = 2.0
+    connect_timeout: Seconds = 2.0
     """Seconds until a service takes a connection."""
-    upstream_requests: int = 4096
+    upstream_requests: Count = 4096
     """Requests that one service may have in hand; more are refused with 503."""
-    principal_rate: float = 1000.0
+    principal_rate: Rate = 1000.0
     """Requests per second of one application, device or user."""
-    principal_burst: int = 2000
+    principal_burst: Count = 2000
     """Requests that it may make at once."""
-    address_rate: float = 2000.0
+    address_rate: Rate = 2000.0
     """Requests per second from one address."""
-    address_burst: int = 4000
+    address_burst: Count = 4000
     """Requests that may come from it at once."""
-    token_rate: float = 50.0
+    token_rate: Rate = 50.0
     """Requests per second from one address to where people and applications sign in."""
-    token_burst: int = 200
+    token_burst: Count = 200
     """Requests to there that may come from one address at once."""
-    websockets: int = 10_000
+    websockets: Count = 10_000
     """WebSocket connections that may be open in one process; more are refused with 503."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.settings import Key, StoreSettings
+from libs.common.settings import Count, Days, Key, StoreSettings
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -17,21 +16,21 @@ class WorkflowSettings(StoreSettings):
 
     secrets_key: Key
     """Key (32 bytes, base64url) of the secrets in the designs of flows."""
-    flow_runs_per_tenant: Positive = 64
+    flow_runs_per_tenant: Count = 64
     """Runs of flows of one tenant at a time in one process; more wait."""
-    flow_runs_per_flow: Positive = 16
+    flow_runs_per_flow: Count = 16
     """Runs of one flow at a time in one process; more wait."""
     flow_run_seconds: Seconds = 300.0
     """Seconds that a run of a flow may take."""
     flow_node_seconds: Seconds = 60.0
     """Seconds that one node of a flow may take."""
-    flow_failures: Positive = 50
+    flow_failures: Count = 50
     """Failed runs one after the other, seen by one process, after which a flow is disabled."""
-    flow_log_days: Positive = 30
+    flow_log_days: Days = 30
     """Days for which the logs of flows are kept."""
-    flow_log_entries: Positive = 10_000
+    flow_log_entries: Count = 10_000
     """Runs that the log of one flow keeps; those of the last ten minutes stay in any case."""
-    code_processes: Positive = 2
+    code_processes: Count = 2
     """Processes of a replica that run people's code, for each language."""
     outgoing_networks: str = ""
     """Networks that are not public and that people may have the platform call all the same,

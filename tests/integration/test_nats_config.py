@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.js.api import RetentionPolicy, StreamConfig
 
 from deploy.local.nats import ACCOUNT, SERVICE_USERS, USERS, NatsConfig, render_nats_config
+from deploy.local.storage import is_stuck
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.auth.callout import jwt
 from services.auth.callout.permissions import application_permissions, device_permissions
@@ -172,6 +173,27 @@ async def server(tmp_path_factory) -> AsyncIterator[Server]:
 async def stored(client: Client, subject: str) -> int:
     info = await client.jetstream().stream_info("UPLINK", subjects_filter=subject)
     return (info.state.subjects or {}).get(subject, 0)
+
+
+async def test_streams_may_reserve_what_the_disk_has_not(server, tmp_path):
+    """A platform starts on a small disk, although its streams may grow to 17 GiB together."""
+    size = min(shutil.disk_usage(tmp_path).free, 512 * 1024**3)
+    async with server.service("admin") as admin:
+        js = admin.jetstream()
+        made = await js.add_stream(StreamConfig(name="WIDE", subjects=["wide"], max_bytes=size))
+        await js.delete_stream("WIDE")
+
+    assert made.config.max_bytes == size
+
+
+async def test_the_system_user_hears_whether_streams_are_written(server):
+    """A server that writes is not stuck, as the launcher asks it; the answer is let through."""
+    assert await is_stuck(server.url, "secret-sys") is False
+
+    async with server.service("sys") as system:
+        answer = await system.request("$SYS.REQ.SERVER.PING.HEALTHZ", b"{}")
+
+    assert msgspec.json.decode(answer.data)["data"]["status"] == "ok"
 
 
 async def test_a_device_with_its_key_comes_in_over_mqtt_and_nats(server):

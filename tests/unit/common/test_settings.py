@@ -1,12 +1,15 @@
 """Settings from the environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 
 from libs.common.identity import HeaderSigner, HeaderVerifier, make_keys
 from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load
+from services.auth.settings import AuthSettings
+from services.device.settings import DeviceSettings
 from services.gateway.settings import GatewaySettings
+from services.workflow.settings import WorkflowSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,47 @@ def test_log_level_is_one_that_there_is(value: str):
     """A level that does not exist is a bad variable, not a service that says nothing."""
     with pytest.raises(SettingsInvalid, match=r"^THINGWAY_LOG_LEVEL: "):
         load(ServiceSettings, {"THINGWAY_LOG_LEVEL": value})
+
+
+GIVEN = {
+    "THINGWAY_INTERNAL_PRIVATE_KEY": "A" * 43,
+    "THINGWAY_INTERNAL_PUBLIC_KEY": "A" * 43,
+    "THINGWAY_SECRETS_KEY": "A" * 43,
+    "THINGWAY_CALLOUT_SEED": "seed",
+    "THINGWAY_UPSTREAMS": "device=http://d",
+}
+NUMBERS = [
+    (kind, f"THINGWAY_{field.name.upper()}")
+    for kind in (AuthSettings, DeviceSettings, GatewaySettings, WorkflowSettings)
+    for field in fields(kind)
+    if isinstance(field.default, int | float)
+]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "99999999999999999999"])
+@pytest.mark.parametrize(("kind", "variable"), NUMBERS)
+def test_a_number_that_makes_no_sense_is_a_bad_variable(kind: type, variable: str, value: str):
+    """Below nothing and beyond everything nothing starts, so nothing acts on such a number."""
+    with pytest.raises(SettingsInvalid, match=f"^{variable}: "):
+        load(kind, {**GIVEN, variable: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [
+        (AuthSettings, "THINGWAY_ACCESS_TOKEN_LIFE"),
+        (DeviceSettings, "THINGWAY_RETENTION_DAYS"),
+        (DeviceSettings, "THINGWAY_COMMAND_LIFE"),
+        (DeviceSettings, "THINGWAY_INGEST_BATCH"),
+        (GatewaySettings, "THINGWAY_REQUEST_TIMEOUT"),
+        (GatewaySettings, "THINGWAY_PRINCIPAL_BURST"),
+        (WorkflowSettings, "THINGWAY_FLOW_LOG_DAYS"),
+    ],
+)
+def test_zero_is_refused_where_it_would_not_mean_without_limit(kind: type, variable: str):
+    """A retention of 0 days would drop all history, and no other of these could work."""
+    with pytest.raises(SettingsInvalid, match=f"^{variable}: "):
+        load(kind, {**GIVEN, variable: "0"})
 
 
 KEYS = [

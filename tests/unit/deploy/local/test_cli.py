@@ -42,6 +42,7 @@ def test_the_data_directory_comes_from_the_environment(
         ["up", "--port", "0"],
         ["up", "--port", "65536"],
         ["up", "--workers", "-1"],
+        ["up", "--host", ""],
         ["simulate", "--devices", "2001", "--rate", "1"],
         ["simulate", "--devices", "1", "--rate", "0"],
         ["simulate", "--devices", "1", "--rate", "nan"],

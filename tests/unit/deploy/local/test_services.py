@@ -1,11 +1,20 @@
 """Each service is given what it needs and nothing that belongs to another."""
 
+from dataclasses import fields
+
 import pytest
 
 from deploy.local import keys, services
+from deploy.local.process import base_environment
 from deploy.local.redis_server import render_acl
 from deploy.local.services import SERVICES, Doors
 from deploy.local.state import State
+from libs.common.settings import PREFIX
+from services.auth.settings import AuthSettings
+from services.device.settings import DeviceSettings
+from services.gateway.settings import GatewaySettings
+from services.management.settings import ManagementSettings
+from services.workflow.settings import WorkflowSettings
 
 DOORS = Doors("0.0.0.0", 8080, "http://127.0.0.1:8080", "nats://127.0.0.1:4222")
 
@@ -86,3 +95,25 @@ def test_live_updates_read_tokens_and_write_nothing(state: State) -> None:
     assert reader.name == "management"
     (line,) = (one for one in render_acl([reader]).splitlines() if "management" in one)
     assert "%R~tw:*" in line.split()
+
+
+SETTINGS = {
+    "auth": AuthSettings,
+    "device": DeviceSettings,
+    "device-ingest": DeviceSettings,
+    "gateway": GatewaySettings,
+    "management": ManagementSettings,
+    "workflow": WorkflowSettings,
+}
+NOT_NEEDED = {"THINGWAY_SYS_NATS_USER", "THINGWAY_SYS_NATS_PASSWORD", "THINGWAY_REDIS_URL"}
+"""Shared fields that a service may have no use for: only `device` hears of connections."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_is_the_launchers_own_or_the_operators(
+    environments: dict[str, dict[str, str]], name: str
+) -> None:
+    """What the launcher does not set itself it passes on from the shell, so each one can be set."""
+    variables = {f"{PREFIX}{field.name.upper()}" for field in fields(SETTINGS[name])}
+    passed_on = base_environment(dict.fromkeys(variables, "1"))
+    assert variables - environments[name].keys() - NOT_NEEDED == passed_on.keys()

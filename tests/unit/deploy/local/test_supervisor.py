@@ -84,6 +84,16 @@ async def test_a_killed_child_is_started_again_and_said_so(watch: Watch) -> None
     assert watch.lines[0].startswith("sleeper was ended by SIGKILL; starting it again in 0.2 s")
 
 
+async def test_a_child_that_is_restarted_ends_and_comes_back(watch: Watch) -> None:
+    """A restart is a SIGTERM, after which the child is started like one that died."""
+    watch.supervisor.start(spec("sleeper", SLEEPER))
+    await watch.until(lambda: "sleeper" in watch.supervisor.pids())
+    first = watch.supervisor.pids()["sleeper"]
+    watch.supervisor.restart("sleeper")
+    await watch.until(lambda: watch.supervisor.pids().get("sleeper") not in (None, first))
+    assert watch.lines[0].startswith("sleeper was ended by SIGTERM; starting it again in 0.2 s")
+
+
 async def test_a_dead_child_has_no_pid(watch: Watch) -> None:
     """While a child waits for its next start, no pid is reported for it."""
     watch.supervisor.start(spec("brief", "raise SystemExit(3)"))

@@ -1,0 +1,51 @@
+"""nats-server is started again when it has stopped writing, and not before there is room."""
+
+import asyncio
+
+import pytest
+
+from deploy.local import storage
+
+
+async def restarts(looks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the server is restarted when it is found like that: stuck, bytes that are free."""
+    monkeypatch.setattr(storage, "PERIOD", 0)
+    coming, done = iter(looks), asyncio.Event()
+    count, free = 0, 0
+
+    async def is_stuck() -> bool:
+        nonlocal free
+        stuck, free = next(coming, (False, 0))
+        if (stuck, free) == (False, 0):
+            done.set()
+        return stuck
+
+    def restart() -> None:
+        nonlocal count
+        count += 1
+
+    keeping = asyncio.create_task(storage.keep_writing(is_stuck, lambda: free, restart))
+    await done.wait()
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ([(False, storage.ROOM)], 0),
+        ([(True, storage.ROOM - 1)], 0),
+        ([(True, storage.ROOM)], 1),
+        ([(True, 0), (True, 0), (True, storage.ROOM), (False, storage.ROOM)], 1),
+        ([(True, storage.ROOM), (False, storage.ROOM), (True, storage.ROOM)], 2),
+    ],
+)
+async def test_a_stuck_server_is_restarted_once_there_is_room(looks, expected, monkeypatch):
+    """A healthy server, and one that would fail again at once, are left alone."""
+    assert await restarts(looks, monkeypatch) == expected
+
+
+async def test_a_server_that_does_not_answer_is_not_stuck():
+    """It is being started or ends; the supervisor sees to that."""
+    assert await storage.is_stuck("nats://127.0.0.1:1", "x") is False

@@ -1,0 +1,36 @@
+"""The pages name metrics and messages that there are."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SUFFIX = re.compile("_(total|seconds)$")
+
+
+def written(text: str) -> set[str]:
+    """Metric names in code or text as they are without unit and `_total`."""
+    found = re.findall(r"[\"`](thingway[._][a-z_.]+)[\"`]", text)
+    return {SUFFIX.sub("", name.replace(".", "_")) for name in found}
+
+
+@pytest.mark.parametrize("page", ["operations.md", "accounts.md"])
+def test_every_metric_on_a_page_is_measured(page: str):
+    """Whoever builds a dashboard of the page's names finds data under each of them."""
+    sources = [
+        file.read_text() for root in ("services", "libs") for file in (ROOT / root).rglob("*.py")
+    ]
+    measured = set().union(*map(written, sources))
+    families = tuple(set().union(*(re.findall(r'f"(thingway_[a-z_]+)\{', one) for one in sources)))
+    named = written((ROOT / "docs" / page).read_text())
+    assert {name for name in named - measured if not name.startswith(families)} == set()
+
+
+def test_every_message_of_the_bus_is_on_its_page():
+    """`docs/nats.md` leaves out nothing of what `asyncapi.json` promises."""
+    page = (ROOT / "docs/nats.md").read_text()
+    channels = json.loads((ROOT / "docs/asyncapi.json").read_bytes())["channels"].values()
+    promised = {name for channel in channels for name in channel["messages"]}
+    assert {name for name in promised if f"`{name}`" not in page} == set()
