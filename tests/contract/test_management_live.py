@@ -108,6 +108,21 @@ async def test_a_thousand_unknown_keys_do_no_harm(hall: Hall) -> None:
         assert await socket.told() == {hall.key("counter"): 77}
 
 
+async def test_as_many_keys_as_documented(hall: Hall) -> None:
+    """10,000 keys of the length that keys have are one subscription; one more is refused."""
+    keys = [
+        f"direct.device.6785E{at:011d}.reporting_interval.time_of_the_day" for at in range(9999)
+    ]
+    async with opened(hall.admin) as socket:
+        await socket.subscribe(*keys, hall.key("counter"))
+        await hall.report(counter=78)
+        assert await socket.told() == {hall.key("counter"): 78}
+        more = {"entity_key": [*keys, hall.key("counter"), "one.too.many"]}
+        await socket.socket.send_json({"event_type": "Exchange", "payload": more})
+        code, reason = await socket.closed()
+    assert (code, "10000" in reason) == (1007, True)
+
+
 @pytest.mark.parametrize(
     "frame",
     [

@@ -120,18 +120,44 @@ async def test_attributes_and_widgets(admin: Console) -> None:
     await admin.does("DELETE", f"/dashboard/{made['dashboard_id']}")
 
 
+SEARCHES = ("/device/search", "/entity/search", "/integration/search", "/user/members/search")
+
+
 @pytest.mark.parametrize("body", [b"[]", b"7", b'"x"', b"null", b"{", b"\xff", b"", b"[" * 5000])
 async def test_bodies_that_are_no_objects(hall: Hall, body: bytes) -> None:
-    """400, wherever a body is read."""
+    """400, wherever a body is read; only a search for everything may have none."""
     led = hall.entities["led"]
+    searches = () if body in {b"", b"null"} else SEARCHES
     for method, path in (
         *(("POST", path) for path in (
-            "/device", "/device/search", "/device/batch-delete", "/entity", "/entity/search",
-            "/entity/delete", "/entity/history/search", "/entity/history/aggregate",
-            "/entity/property/update", "/entity/service/call", "/dashboard", "/integration/search",
+            *searches, "/device", "/device/batch-delete", "/entity", "/entity/delete",
+            "/entity/history/search", "/entity/history/aggregate", "/entity/property/update",
+            "/entity/service/call", "/dashboard",
         )),
         ("PUT", f"/device/{hall.device}"), ("PUT", f"/entity/{led}"), ("PUT", "/dashboard/1"),
     ):  # fmt: skip
         answer = await hall.admin.ask(method, path, body)
         assert answer.status_code == 400, (path, answer.text)
         assert answer.json()["error_code"].startswith("parameter_")
+
+
+@pytest.mark.parametrize("path", [*SEARCHES, "/user/roles/search"])
+async def test_a_search_for_everything_needs_no_body(admin: Console, path: str) -> None:
+    """Every field of it is optional."""
+    assert await admin.done("POST", path) == await admin.done("POST", path, {})
+
+
+@pytest.mark.parametrize("odd", ["abc", "1.5", "0x10", "%20", "9" * 30])
+async def test_an_id_in_the_path_that_is_none(admin: Console, odd: str) -> None:
+    """Broken syntax, with the name of what is broken."""
+    for method, path, body, field in (
+        ("GET", f"/device/{odd}", None, "device_id"),
+        ("PUT", f"/device/{odd}", {"name": "N"}, "device_id"),
+        ("GET", f"/entity/{odd}/status", None, "entity_id"),
+        ("DELETE", f"/dashboard/{odd}", {}, "dashboard_id"),
+        ("DELETE", f"/user/members/{odd}", {}, "user_id"),
+        ("POST", f"/user/roles/{odd}/members", {}, "role_id"),
+        ("DELETE", f"/user/menus/{odd}", {}, "menu_id"),
+        ("GET", f"/workflow/flows/{odd}/design", None, "flow_id"),
+    ):
+        await admin.fails(400, "parameter_syntax_error", method, path, body, field)

@@ -127,7 +127,7 @@ async def test_enable_and_disable(admin: Console) -> None:
     )
     assert body["data"][0]["node_id"] == "odd"
     await admin.fails(404, "data_no_found", "GET", f"{FLOWS}/999999999/enable")
-    await admin.fails(400, "parameter_validation_failed", "GET", f"{FLOWS}/x/enable")
+    await admin.fails(400, "parameter_syntax_error", "GET", f"{FLOWS}/x/enable")
 
 
 async def test_batch_delete(admin: Console) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from nats.aio.client import Client
+from nats.errors import AuthorizationError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
@@ -20,6 +21,8 @@ PUBLISH_TIMEOUT = 5.0
 """Seconds to wait for JetStream's acknowledgement."""
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
+REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
+"""How NATS begins to say that it lets somebody in no longer, or not at all."""
 IN_FLIGHT = 512
 """Most publishes that one call has waiting for their acknowledgement."""
 
@@ -37,6 +40,22 @@ class Outgoing(msgspec.Struct, frozen=True):
         if self.msg_id is None:
             return self.headers or None
         return {**self.headers, "Nats-Msg-Id": self.msg_id}
+
+
+class _Persistent(Client):
+    """Comes back after a refused login as after any other loss.
+
+    Logins of integrations are answered by `auth`. While the platform starts nobody does: NATS
+    pings a newcomer after two seconds, which nats-py takes for being let in, and refuses it
+    after five; nats-py closes such a connection for good.
+    """
+
+    async def _process_err(self, err_msg: str) -> None:
+        if not err_msg.strip("'").lower().startswith(REFUSALS):
+            await super()._process_err(err_msg)
+            return
+        await self._error_cb(AuthorizationError())
+        await self._process_op_err(AuthorizationError())
 
 
 class Bus:
@@ -66,7 +85,7 @@ class Bus:
         if user:
             inboxes = f"_INBOX.{user}".encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
-        client = Client()
+        client = _Persistent()
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:

@@ -34,7 +34,9 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     if not faults:
         return InvalidInput(error.detail)
     text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
-    return InvalidInput(text.replace("`", "'"), field=faults[0][0] or None)
+    in_path = entries[0].get("source") == "path" and not path.startswith(OPEN_API_PREFIXES)
+    kind = MalformedRequest if in_path else InvalidInput  # management API notes, section 1.3
+    return kind(text.replace("`", "'"), field=faults[0][0] or None)
 
 
 def _fault(entry: dict[str, Any], path: str) -> tuple[str, str]:

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 YOUNG = 10_000
 """New objects after which the garbage collector looks at them."""
+LARGEST_FRAME = 1024 * 1024
+"""Bytes of a WebSocket frame: a subscription of the most keys, each of them a long one."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -61,7 +63,7 @@ async def serve(app: Any, settings: ServiceSettings, *, websocket: Any = "none")
         server_header=False,
         date_header=False,
         timeout_keep_alive=75,
-        ws_max_size=64 * 1024,
+        ws_max_size=LARGEST_FRAME,
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http=BoundedProtocol,

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.integrations import (
@@ -23,6 +24,9 @@ from libs.common.jobs import ended
 
 log = logging.getLogger(__name__)
 
+Q = TypeVar("Q")
+A = TypeVar("A")
+
 
 class IntegrationHost:
     """One integration on one connection; several processes may host the same one."""
@@ -32,10 +36,10 @@ class IntegrationHost:
         self._integration = integration
         self._client = RpcClient(bus)
         self._rpc = RpcServer(bus, f"integration.{manifest.id}", discovered=False)
-        self._rpc.offer("add_device", AddDevice, integration.add_device)
+        self._rpc.offer("add_device", AddDevice, _named(integration.add_device))
         self._rpc.offer("delete_device", DeviceRef, self._delete_device)
-        self._rpc.offer("call", CallService, integration.call)
-        self._rpc.offer("updated", PropertiesUpdated, self._updated)
+        self._rpc.offer("call", CallService, _named(integration.call))
+        self._rpc.offer("updated", PropertiesUpdated, _named(self._updated))
         self._rpc.offer("command", DeviceCommand, self._command)
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
@@ -83,3 +87,20 @@ class IntegrationHost:
     async def _command(self, wanted: DeviceCommand) -> Acknowledged:
         await self._integration.command(wanted)
         return Acknowledged()
+
+
+def _named(handle: Callable[[Q], Awaitable[A]]) -> Callable[[Q], Awaitable[A]]:
+    """Begin a refusal with the input at fault, which is how the platform knows it.
+
+    A sentence that happens to have the name in it ("a serial has no spaces") does not do.
+    """
+
+    async def naming(wanted: Q) -> A:
+        try:
+            return await handle(wanted)
+        except ThingwayError as error:
+            if error.field and not error.message.startswith(f"{error.field}: "):
+                error.message = f"{error.field}: {error.message}"
+            raise
+
+    return naming

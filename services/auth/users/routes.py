@@ -41,11 +41,12 @@ People = NamedDependency[UserService]
 
 @post("/members/search")
 async def search_users(
-    request: HttpRequest, directory: Directory, data: JSONBody[UserSearch]
+    request: HttpRequest, directory: Directory, data: JSONBody[UserSearch | None] = None
 ) -> Answer[list[ShownUser] | Page[ShownUser]]:
     """Search users by part of their nickname or e-mail address."""
-    found, total = await directory.search(principal_of(request).tenant, data)
-    return answer(request, data.listed(found, total))
+    wanted = data or UserSearch()
+    found, total = await directory.search(principal_of(request).tenant, wanted)
+    return answer(request, wanted.listed(found, total))
 
 
 @post("/members", guards=[super_admins])

@@ -26,10 +26,11 @@ from services.device.console.service import ConsoleDevices
 async def search_devices(
     request: HttpRequest,
     console_devices: NamedDependency[ConsoleDevices],
-    data: JSONBody[SearchDevices],
+    data: JSONBody[SearchDevices | None] = None,
 ) -> Answer[Page[ShownDevice]]:
     """The devices that the caller sees, the newest first; always a page."""
-    return answer(request, await console_devices.search(principal_of(request), data))
+    wanted = data or SearchDevices()
+    return answer(request, await console_devices.search(principal_of(request), wanted))
 
 
 @post("/", guards=[holders(Function.DEVICE_ADD)], summary="Add a device")

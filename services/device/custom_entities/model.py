@@ -36,10 +36,10 @@ def member_of(body: CreateEntity, number: int) -> Member:
         name=body.name,
         value_type=body.value_type,
         access_mod=body.access_mod if body.type == "PROPERTY" or child else None,
-        attribute=read_attributes(body.value_attribute, body.value_type),
+        attribute=read_attributes(body.value_attribute or {}, body.value_type),
         parent="" if child else None,
         description=body.description,
-        visible=body.visible,
+        visible=body.visible is not False,
     )
 
 

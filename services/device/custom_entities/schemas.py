@@ -30,8 +30,9 @@ class CreateEntity(msgspec.Struct, kw_only=True):
     value_type: ValueType
     access_mod: AccessMod | None = None
     """Of a PROPERTY; it must have one."""
-    value_attribute: dict[str, Any] = {}
-    visible: bool = True
+    value_attribute: dict[str, Any] | None = None
+    visible: bool | None = None
+    """Unless it is false, the entity is shown."""
     parent_identifier: Identifier | None = None
     description: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
 

@@ -28,10 +28,11 @@ from services.device.entities.service import EntityService
 async def search_entities(
     request: HttpRequest,
     entity_search: NamedDependency[EntitySearch],
-    data: JSONBody[SearchEntities],
+    data: JSONBody[SearchEntities | None] = None,
 ) -> Answer[list[ShownEntity] | Page[ShownEntity]]:
     """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
-    return answer(request, await entity_search.search(principal_of(request), data))
+    wanted = data or SearchEntities()
+    return answer(request, await entity_search.search(principal_of(request), wanted))
 
 
 @get(

@@ -22,10 +22,11 @@ _SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 async def search_integrations(
     request: HttpRequest,
     integrations: NamedDependency[IntegrationService],
-    data: JSONBody[SearchIntegrations],
+    data: JSONBody[SearchIntegrations | None] = None,
 ) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
     """Those that are there and that the caller sees, with what they have; by id."""
-    return answer(request, await integrations.search(principal_of(request), data))
+    wanted = data or SearchIntegrations()
+    return answer(request, await integrations.search(principal_of(request), wanted))
 
 
 @get("/{integration_id:str}", guards=[_SEES], summary="Get an integration")

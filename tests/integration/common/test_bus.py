@@ -330,3 +330,45 @@ async def test_a_wrong_login_ends_and_does_not_storm(tmp_path):
     finally:
         server.terminate()
         server.wait()
+
+
+INFO = (
+    b'INFO {"server_id":"S","version":"2.15.0","proto":1,"headers":true,"max_payload":1048576}\r\n'
+)
+
+
+class Doorman:
+    """A NATS server that plays a login in three ways, one connection after another."""
+
+    def __init__(self, *ways: bytes) -> None:
+        self.ways = [*ways]
+        self.end = asyncio.Event()
+        self.let_in = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        way = self.ways.pop(0)
+        writer.write(INFO)
+        await reader.readuntil(b"PING\r\n")
+        writer.write(way)
+        if self.ways and way == b"PONG\r\n":
+            await self.end.wait()
+        elif not self.ways:
+            await reader.readuntil(b"SUB t")
+            self.let_in.set()
+            await reader.read()
+        writer.close()
+
+
+@pytest.mark.parametrize("reason", ["Authorization Violation", "Authentication Timeout"])
+async def test_a_login_that_nobody_answered_is_tried_again(reason: str):
+    """While the platform starts nobody answers for logins: the server pings, and then refuses."""
+    refused = b"PING\r\n-ERR '%s'\r\n" % reason.encode()
+    doorman = Doorman(b"PONG\r\n", refused, refused, b"PONG\r\n")
+    async with await asyncio.start_server(doorman, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        bus = await Bus.connect(f"nats://127.0.0.1:{port}", user="integration.x", name="x")
+        await bus.client.subscribe("t")
+        doorman.end.set()
+        async with asyncio.timeout(20):
+            await doorman.let_in.wait()
+        await bus.client.close()

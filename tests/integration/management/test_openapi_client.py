@@ -202,6 +202,31 @@ async def test_what_people_deleted_stays_away_until_they_add_it(world: World):
     assert list(world.played.devices) == [again.device_id]
 
 
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_device_that_is_added_anew_gets_its_history_anew(world: World, told: bool):
+    """What it had here was deleted with it, whether or not the integration was there to hear."""
+    world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}), (NOW - 5, {"level": 2}))
+    await world.configure()
+    await world.sync()
+    (device,) = world.played.devices.values()
+    if told:
+        await world.played.delete(device)
+    world.played.devices.clear()
+    world.played.reports.clear()
+    await world.played.add({"device": "7"})
+    await world.sync()
+    assert world.told() == [("A7", NOW - HOUR, {"level": 1}), ("A7", NOW - 5, {"level": 2})]
+
+
+async def test_a_device_that_is_here_and_added_again_keeps_its_place(world: World):
+    """Its history goes on where it was."""
+    world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}))
+    await world.configure()
+    await world.sync()
+    await world.played.add({"device": "7"})
+    assert (await world.sync())["synced_reports"] == 0
+
+
 async def test_a_device_that_was_deleted_while_nobody_was_there_stays_away(world: World):
     """It is found gone at its next report, and not brought back."""
     world.remote.add(7, "A7", (NOW - HOUR, {"level": 1}))
@@ -220,7 +245,7 @@ async def test_a_device_can_be_added_by_its_sn(world: World):
     await world.configure()
     assert (await world.played.add({"device": "a7"})).identifier == "A7"
     wanted = AddDevice(tenant="default", user_id=1, name="x", params={"device": "Z9"})
-    with pytest.raises(InvalidInput, match=r"device.*Z9"):
+    with pytest.raises(InvalidInput, match=r"^device: the other application .* 'Z9'"):
         await world.played.ask("add_device", wanted, NewDevice)
 
 

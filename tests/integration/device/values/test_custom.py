@@ -49,6 +49,18 @@ async def test_a_custom_property_lives_like_any_other(world: World):
 
 
 @pytest.mark.parametrize(
+    "left_out", ["value_attribute", "visible", "parent_identifier", "description"]
+)
+async def test_null_is_as_good_as_nothing(world: World, left_out: str):
+    """Clients send fields that they do not fill in."""
+    admin = world.admin()
+    made = await admin.done("POST", "/entity", body(f"no-{left_out}", **{left_out: None}))
+    assert made["value_attribute"] == {}
+    found = await admin.done("POST", "/entity/search", {"keyword": made["key"]})
+    assert [row["entity_id"] for row in found] == [made["id"]]
+
+
+@pytest.mark.parametrize(
     ("value_type", "given", "expected"),
     [
         ("STRING", 5, "5"),

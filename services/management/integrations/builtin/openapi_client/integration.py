@@ -26,7 +26,11 @@ from services.management.integrations.builtin.openapi_client.manifest import MAN
 from services.management.integrations.builtin.openapi_client.ports import Links, Things
 from services.management.integrations.builtin.openapi_client.schedule import due_in
 from services.management.integrations.builtin.openapi_client.store import Link
-from services.management.integrations.builtin.openapi_client.sync import Sync, new_device
+from services.management.integrations.builtin.openapi_client.sync import (
+    Sync,
+    is_here,
+    new_device,
+)
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +76,11 @@ class OpenApiClient(Integration):
         self._changed = asyncio.Event()
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
-        """Find the device at the other platform."""
+        """Find the device at the other platform.
+
+        One that is still here keeps its place in the history; one that comes back begins anew,
+        for what it had here was deleted with it.
+        """
         remote = await self._accounts.remote(wanted.tenant)
         text = str(wanted.params["device"]).strip()
         found = await remote.find(text)
@@ -86,7 +94,11 @@ class OpenApiClient(Integration):
             model=found.model or "",
         )
         known = await self._links.link(wanted.tenant, found.sn)
-        if known is not None and (known.url, known.remote_id) == (link.url, link.remote_id):
+        if (
+            known is not None
+            and (known.url, known.remote_id) == (link.url, link.remote_id)
+            and await is_here(self._things, wanted.tenant, found.sn)
+        ):
             link.at, link.seen = known.at, known.seen
         await self._links.keep_link(wanted.tenant, found.sn, link)
         return await new_device(remote, found)

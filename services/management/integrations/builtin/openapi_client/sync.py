@@ -60,6 +60,15 @@ async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
     )
 
 
+async def is_here(things: Things, tenant: str, identifier: str) -> bool:
+    """Tell whether a device is ours, or has gone without our hearing of it."""
+    try:
+        await things.tsl(tenant, identifier)
+    except NotFound:
+        return False
+    return True
+
+
 class Sync:
     """Syncs tenants."""
 
@@ -90,20 +99,13 @@ class Sync:
         if link is None or (link.url, link.remote_id) != (url, device.id):
             link = Link(url=url, remote_id=device.id, state="asked")
         name = device.name or device.sn
-        if link.state == "asked" and link.name and await self._is_here(tenant, device.sn):
+        if link.state == "asked" and link.name and await is_here(self._things, tenant, device.sn):
             link.state = "here"
         if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
             await self._things.put_device(tenant, name, await new_device(remote, device))
             link.state, link.name, link.model = "here", name, device.model or ""
         await self._links.keep_link(tenant, device.sn, link)
         return link
-
-    async def _is_here(self, tenant: str, identifier: str) -> bool:
-        try:
-            await self._things.tsl(tenant, identifier)
-        except NotFound:
-            return False
-        return True
 
     async def _history(
         self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
