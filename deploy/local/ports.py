@@ -37,6 +37,21 @@ def choose_free(taken: Collection[int] = ()) -> int:
     raise LauncherError("no free port between 20000 and 32000 on 127.0.0.1")
 
 
+def hold(port: int) -> socket.socket:
+    """Keep a port from strangers until a service, which shares it, listens on it.
+
+    A platform that starts beside this one finds it taken. Nobody connects to what does not listen.
+    """
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        held.bind((LOOPBACK, port))
+    except OSError as error:
+        held.close()
+        raise LauncherError(f"port {port} on {LOOPBACK} has just been taken: try again") from error
+    return held
+
+
 def require_free(host: str, ports: dict[str, int]) -> None:
     """Refuse the start unless every port can be listened on; `ports` is by option name."""
     options: dict[int, str] = {}

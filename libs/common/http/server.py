@@ -28,7 +28,8 @@ LARGEST_FRAME = 1024 * 1024
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on a port that other processes of the service may share; OSError when it is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,7 +72,7 @@ async def serve(app: Any, settings: ServiceSettings, *, websocket: Any = "none")
     )
     server = _Server(config)
     _spare_what_stays()
-    await server.serve(sockets=[_listen(settings.host, settings.port)])
+    await server.serve(sockets=[listen(settings.host, settings.port)])
     if not server.started:
         raise SystemExit(3)
 

@@ -34,6 +34,8 @@ VALUES = {
         ("python", "def  main ( ) :\n  return a", 2),
         ("js", "return {['k' + '🔥'.slice(1)]: '🔥'.slice(0, 1)}", {"k\ufffd": "\ufffd"}),
         ("js", "return '🔥' + a", "🔥2"),
+        ("js", "console.log('a', a); console.error(b); return a", 2),
+        ("python", "print('a', a)\nreturn a", 2),
         ("python", "import json\njson.loads('[1]')", [1]),
         ("python", "x = 1", None),
     ],

@@ -166,7 +166,7 @@ async def quick():
         yield sandbox
 
 
-HOST = "std os bjson print console scriptArgs begin outcome gc load require process fetch"
+HOST = "std os bjson print scriptArgs begin outcome gc load require process fetch"
 
 
 async def test_the_host_left_no_function_behind(quick):
