@@ -8,7 +8,7 @@ from typing import Any
 import uvicorn
 
 from libs.common.http.protocol import BoundedProtocol
-from libs.common.http.server import _listen
+from libs.common.http.server import listen
 
 
 @contextlib.asynccontextmanager
@@ -18,7 +18,7 @@ async def serving(app: Any, websocket: Any = "none") -> AsyncIterator[int]:
         app, log_config=None, access_log=False, http=BoundedProtocol, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
     )  # fmt: skip
-    server, listener = uvicorn.Server(config), _listen("127.0.0.1", 0)
+    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
     task = asyncio.create_task(server._serve([listener]))
     while not server.started:
         await asyncio.sleep(0.005)
