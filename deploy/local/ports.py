@@ -3,6 +3,7 @@
 import errno
 import secrets
 import socket
+import sys
 from collections.abc import Collection
 
 from deploy.local.errors import LauncherError
@@ -11,6 +12,8 @@ LOOPBACK = "127.0.0.1"
 _INTERNAL_PORTS = range(20_000, 32_000)
 """Below the kernel's range for outgoing connections (32768 on Linux): no client's
 connection can take a port between its choice and the server's start."""
+_claimed: dict[int, socket.socket] = {}
+"""Claims of this process. Each is an abstract Unix socket name: one per network, as ports are."""
 
 
 def reachable(host: str) -> str:
@@ -29,27 +32,43 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def choose_free(taken: Collection[int] = ()) -> int:
-    """Choose a free internal port that is not in `taken`."""
+    """Choose a free internal port that is not in `taken`, and claim it."""
     for _ in range(200):
         port = secrets.choice(_INTERNAL_PORTS)
-        if port not in taken and is_free(port):
+        if port not in taken and port not in _claimed and claim(port):
             return port
     raise LauncherError("no free port between 20000 and 32000 on 127.0.0.1")
 
 
-def hold(port: int) -> socket.socket:
-    """Keep a port from strangers until a service, which shares it, listens on it.
+def claim(port: int) -> bool:
+    """Whether a server could listen on `port` now; if so, no other process can claim it.
 
-    A platform that starts beside this one finds it taken. Nobody connects to what does not listen.
+    A claim ends with this process. It keeps apart what starts at the same time: between the
+    choice of a port and the start of its server nobody listens there yet.
     """
-    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    mark = _claimed.get(port) or _mark(port)
+    if mark is None:
+        return False
+    _claimed[port] = mark
+    if is_free(port):
+        return True
+    _claimed.pop(port).close()
+    return False
+
+
+def _mark(port: int) -> socket.socket | None:
+    """Take the name of a claim; None when another process has it."""
+    mark = socket.socket(socket.AF_UNIX)
+    if sys.platform != "linux":  # no abstract names there
+        return mark
     try:
-        held.bind((LOOPBACK, port))
+        mark.bind(f"\0thingway-port-{port}")
     except OSError as error:
-        held.close()
-        raise LauncherError(f"port {port} on {LOOPBACK} has just been taken: try again") from error
-    return held
+        mark.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return None
+    return mark
 
 
 def require_free(host: str, ports: dict[str, int]) -> None:

@@ -69,7 +69,7 @@ class State(msgspec.Struct, kw_only=True):
         taken = set(reserved) | others
         for name in wanted:
             port = self.ports.get(name)
-            if port is None or port in taken or not ports.is_free(port):
+            if port is None or port in taken or not ports.claim(port):
                 port = ports.choose_free(taken)
             self.ports[name] = port
             taken.add(port)

@@ -161,7 +161,6 @@ class Launcher:
             [*servers.INTERNAL_PORTS, *services.internal_port_names()],
             reserved={options.port, options.mqtt_port, options.nats_port},
         )
-        self._held = [ports.hold(self._state.ports[one]) for one in services.internal_port_names()]
 
     def _service_specs(self) -> list[tuple[Spec, str]]:
         """Every service process with the address that tells when it is ready."""
