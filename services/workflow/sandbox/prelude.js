@@ -28,6 +28,7 @@
   };
   globalThis.outcome = () => found;
   globalThis.begin = guarded((request) => {
+    found = null;
     const [code, names, values] = parse(request);
     const value = apply(new Make(...names, code), undefined, values);
     if (value instanceof Later) apply(then, fulfil(value), [guarded(keep), fail]);

@@ -61,6 +61,7 @@ def _fork(quick: Quick, memory: int) -> Child:
         for one in (0, 1, 2, requests, answers):
             os.close(one)
         confine(2 * memory)
+        quick.warm()
         _run(quick, their_requests, their_answers)
     finally:
         os._exit(0)
