@@ -32,13 +32,22 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def ended(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks until they have ended, however they end.
 
-    Once is not enough: nats-py swallows a cancellation that comes while it writes.
+    Once is not enough: nats-py swallows a cancellation that comes while it writes. Whoever is
+    cancelled while it waits here goes on until they have ended, and then is: else the second
+    cancellation of a task would leave behind those that it is ending.
     """
     pending = set(tasks)
+    cancelled: asyncio.CancelledError | None = None
     while pending:
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=AGAIN)
+        try:
+            await asyncio.wait(pending, timeout=AGAIN)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        pending = {task for task in pending if not task.done()}
+    if cancelled is not None:
+        raise cancelled
 
 
 class Beside:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import AuthorizationError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -43,7 +44,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class _Persistent(Client):
-    """Comes back after a refused login as after any other loss.
+    """Comes back after a refused login as after any other loss, and hears cancellations.
 
     Logins of integrations are answered by `auth`. While the platform starts nobody does: NATS
     pings a newcomer after two seconds, which nats-py takes for being let in, and refuses it
@@ -56,6 +57,20 @@ class _Persistent(Client):
             return
         await self._error_cb(AuthorizationError())
         await self._process_op_err(AuthorizationError())
+
+    async def request(self, *arguments: Any, **options: Any) -> Msg:
+        """Ask as nats-py does; a cancellation that comes together with the answer counts.
+
+        It waits with `asyncio.wait_for`, which before Python 3.12 gives the answer instead: an
+        endless job would go on, and whoever ends it would wait for ever.
+        """
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        try:
+            return await super().request(*arguments, **options)
+        finally:
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError
 
 
 class Bus:

@@ -183,7 +183,8 @@ class Tracker:
 async def next_changes(queue: "asyncio.Queue[Change]", wait: float) -> list[Change]:
     """The changes that are there, or the first that comes within `wait` seconds."""
     try:
-        changes = [await asyncio.wait_for(queue.get(), wait)]
+        async with asyncio.timeout(wait):
+            changes = [await queue.get()]
     except TimeoutError:
         return []
     while not queue.empty():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
 
@@ -308,6 +309,20 @@ async def test_nobody_there_is_unavailable_at_once(rpc: RpcClient):
     async with asyncio.timeout(2):
         with pytest.raises(Unavailable):
             await rpc.call("rpc.test.nothing", Ask("x"), Answer)
+
+
+async def test_a_job_that_asks_ends_when_it_is_cancelled_as_the_answer_comes(bus: Bus):
+    """An endless job would ask again, and its process would not end."""
+    asked = asyncio.ensure_future(bus.client.request("test.silent", timeout=30))
+    silent = await bus.client.subscribe("test.silent")
+    while not bus.client._resp_map:
+        await asyncio.sleep(0)
+    (answer,) = bus.client._resp_map.values()
+    answer.set_result(Msg(bus.client))
+    asked.cancel()
+    await asyncio.wait({asked})
+    assert asked.cancelled()
+    await silent.unsubscribe()
 
 
 async def test_a_wrong_login_ends_and_does_not_storm(tmp_path):

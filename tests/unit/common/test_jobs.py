@@ -1,6 +1,7 @@
 """Jobs beside a service."""
 
 import asyncio
+import contextlib
 import signal
 
 import pytest
@@ -66,3 +67,40 @@ async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
     await ended(task)
     assert task.cancelled()
     assert swallowed == 2
+
+
+async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
+    """On a loaded machine what ends slowly is cancelled once more while it ends its own tasks."""
+    begun, stopping, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+
+    inner = asyncio.ensure_future(slow())
+
+    async def outer() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ended(inner)
+
+    task = asyncio.ensure_future(outer())
+    await begun.wait()
+    task.cancel()
+    await stopping.wait()
+    task.cancel()
+    for _ in range(10):  # turns of the loop in which it could end
+        await asyncio.sleep(0)
+    ended_early = task.done()
+    may_end.set()
+    await asyncio.wait({task})
+    assert not ended_early
+    assert task.cancelled()
+    assert inner.done()

@@ -132,7 +132,8 @@ class OpenApiClient(Integration):
                 self._changed.clear()
                 wait = await self._start_due()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), wait)
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
         finally:
             await self._syncing.stop()
             await self._carrier.stop()

@@ -132,7 +132,8 @@ class Simulator(Integration):
         due = self._wheel.next()
         wait = None if due is None else max(0.0, due - time.monotonic())
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._turned.wait(), wait)
+            async with asyncio.timeout(wait):
+                await self._turned.wait()
 
     async def _keep_looking(self) -> None:
         while True:
@@ -144,7 +145,8 @@ class Simulator(Integration):
                 self._look.set()
             await asyncio.sleep(LOOK_PAUSE)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), LOOK_EVERY)
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._look.wait()
 
     async def _look_around(self) -> None:
         found = {device.device_id: device async for device in self._things.devices()}
