@@ -12,6 +12,7 @@ from pymongo.database import Database
 
 from bench.table import Row, middle
 from bench.things import TENANT, Running, device_service
+from libs.common.clock import now_ms
 from libs.common.identity import Kind
 from libs.common.things import entity_id
 from services.device.history.partitions import DAY_MS, collection_name, history_key, partition_of
@@ -59,7 +60,7 @@ async def aggregates(running: Running) -> list[Row]:
     """One row for each kind."""
     database = running.mongo["bench"]
     await running.put_product("THREE", 3)
-    start = int(time.time() * 1000) - DAYS * DAY_MS
+    start = now_ms() - DAYS * DAY_MS
     names = await asyncio.to_thread(_fill, database, start)
     body = {"snDevEUI": "AGGREGATED", "name": "aggregated", "model": "THREE"}
     await running.call(Kind.APPLICATION, "POST", "/device/openapi/v1/devices", body)

@@ -17,6 +17,7 @@ from pymongo import MongoClient, WriteConcern
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import EVENTS, UPLINK, Bus, Outgoing
+from libs.common.clock import now_ms
 from libs.common.tsl import parse_document, to_wire
 from services.device.history.partitions import history_key
 
@@ -119,7 +120,7 @@ async def measure(servers: Stack) -> Row:
     bus = await Bus.connect(servers.nats_url, name="bench")
     ours, bare = [], []
     for number in range(ROUNDS + 1):
-        ts = int(time.time() * 1000)
+        ts = now_ms()
         events = (await bus.js.stream_info(EVENTS)).state.messages
         child.send_signal(signal.SIGSTOP)
         await fill(bus, ts)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from bench.client import Client
 from bench.stack import ROOT
 from bench.table import Row, middle
 from deploy.local import ports
+from libs.common.clock import now_ms
 from services.device.history.partitions import (
     SPAN_MS,
     collection_name,
@@ -174,7 +174,7 @@ class Histories:
         body = {"snDevEUI": sn, "name": sn}
         async with http.post("/device/openapi/v1/devices", json=body, headers=headers) as answer:
             device_id = (await answer.json())["data"]["deviceId"]
-        end = int(datetime.now(UTC).timestamp() * 1000)
+        end = now_ms()
         start = max(end - records * 500, partition_of(end) * SPAN_MS)
         name = collection_name(partition_of(end))
         if name not in self._database.list_collection_names():
@@ -202,7 +202,7 @@ class Histories:
         return seconds
 
     def _query(self, device_id: int) -> float:
-        now = int(datetime.now(UTC).timestamp() * 1000)
+        now = now_ms()
         bounds = {"$gte": history_key(device_id, 0, 0), "$lte": history_key(device_id, now, 0)}
         started = time.perf_counter()
         collection = self._database[collection_name(partition_of(now))]

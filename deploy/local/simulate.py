@@ -21,6 +21,7 @@ from deploy.local.bootstrap import demo_product
 from deploy.local.products import Target
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
+from libs.common.jobs import happened
 
 _QOS = 1
 _ACK_SECONDS = 30.0
@@ -71,8 +72,7 @@ async def _until_stopped(duration: float | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), duration)
+    await happened(stop, duration)
 
 
 class Crowd:

@@ -1,13 +1,13 @@
 """Keep children running: restart what dies, end all of them in order."""
 
 import asyncio
-import contextlib
 import signal
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from deploy.local.process import Spec, describe_exit, end, signal_group, spawn
+from libs.common.jobs import happened
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
@@ -68,8 +68,7 @@ class Child:
             pause = backoff.after(time.monotonic() - started)
             say(f"{self.spec.name} {fault}; starting it again in {pause:.1f} s (see {self.log})")
             changed()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+            await happened(self._stopping, pause)
 
     async def _live(self, changed: Callable[[], None]) -> str | None:
         """Run one life; return how it ended, or None after a stop."""

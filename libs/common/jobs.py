@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -29,12 +29,23 @@ async def running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await ended(*tasks)
 
 
+async def happened(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, at most so many seconds; None is for ever.
+
+    A cancellation that comes together with the event counts; `asyncio.wait_for`, before Python
+    3.12, swallows it.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 async def ended(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks until they have ended, however they end.
 
-    Once is not enough: nats-py swallows a cancellation that comes while it writes. Whoever is
-    cancelled while it waits here goes on until they have ended, and then is: else the second
-    cancellation of a task would leave behind those that it is ending.
+    Once is not enough: libraries swallow a cancellation that comes together with what they wait
+    for. Whoever is cancelled while it waits here goes on until they have ended, and then is: else
+    the second cancellation of a task would leave behind those that it is ending.
     """
     pending = set(tasks)
     cancelled: asyncio.CancelledError | None = None

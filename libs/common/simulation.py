@@ -5,11 +5,11 @@ It has no connection; who owns it sends what it says.
 
 import copy
 import random
-import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from libs.common.clock import now_ms
 from libs.common.tsl import ServiceSpec, TslDocument, plausible_params, plausible_properties
 
 _REMEMBERED_COMMANDS = 1000
@@ -78,7 +78,7 @@ class SimulatedDevice:
     def _execute(self, command: Values) -> tuple[Values, str | None]:
         """Return the changed properties, or why nothing was done."""
         expires_at = command.get("expiresAt")
-        if isinstance(expires_at, int) and expires_at < time.time() * 1000:
+        if isinstance(expires_at, int) and expires_at < now_ms():
             return {}, "the command has expired"
         match command.get("kind"):
             case "SET_PROPERTIES":

@@ -82,11 +82,13 @@ class CommandStore:
         await self._commands.insert_many([to_document(one) for one in commands], session=session)
 
     async def take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
-        """Let the caller's transaction conflict with every other that takes these turns."""
+        """Let the caller's transaction conflict with every other that takes a turn of these things.
+
+        Each thing once, and in one order for all callers.
+        """
         if thing_ids:
             turns = [
-                UpdateOne({"_id": one}, {"$inc": {"taken": 1}}, upsert=True)
-                for one in sorted(set(thing_ids))
+                UpdateOne({"_id": one}, {"$inc": {"taken": 1}}, upsert=True) for one in thing_ids
             ]
             await self._turns.bulk_write(turns, session=session)
 

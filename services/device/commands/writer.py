@@ -32,14 +32,16 @@ class CommandWriter:
         `in_turn` meanwhile, so what it reads of them in its session still holds.
         """
 
+        things = sorted(set(in_turn))  # whoever takes several takes them in the same order
+
         async def work(session: Session) -> tuple[Sequence[Command], list[dict[str, Any]]]:
-            await self._commands.take_turns(in_turn, session)
+            await self._commands.take_turns(things, session)
             commands, entries = await make(session)
             await self._commands.add(commands, session)
             return commands, await self._outbox.add(entries, session)
 
         async with AsyncExitStack() as turns:  # conflicts are for those of other processes
-            for one in sorted(set(in_turn)):
+            for one in things:
                 await turns.enter_async_context(self._turn(one))
             commands, written = await self._mongo.transaction(work)
         await self._outbox.relay(written)

@@ -6,10 +6,10 @@ page of one device is one range scan, and a redelivered report has the key it ha
 
 import struct
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from libs.common.clock import from_ms
 from libs.common.store.mongo import Database, create_missing
 
 DAY_MS = 86_400_000
@@ -32,7 +32,7 @@ def partition_of(ts: int) -> int:
 @cache
 def collection_name(partition: int) -> str:
     """`history_` and the partition's first day."""
-    first = datetime.fromtimestamp(partition * SPAN_MS / 1000, UTC)
+    first = from_ms(partition * SPAN_MS)
     return f"{PREFIX}{first:%Y%m%d}"
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from libs.common.jobs import ended, running
+from libs.common.jobs import ended, happened, running
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -48,8 +48,30 @@ async def test_jobs_end_with_the_service(monkeypatch: pytest.MonkeyPatch):
     assert raised == []
 
 
+async def test_who_waits_for_an_event_is_cancelled_also_as_it_comes():
+    """An endless job would take the event for one more round, and not end."""
+    event = asyncio.Event()
+    waiting = asyncio.ensure_future(happened(event, 60))
+    await asyncio.sleep(0)
+    event.set()
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert waiting.cancelled()
+
+
+@pytest.mark.parametrize(("seconds", "comes"), [(0.0, False), (60.0, True), (None, True)])
+async def test_a_wait_ends_with_the_event_or_the_time(seconds: float | None, comes: bool):
+    """Neither raises; None waits for ever."""
+    event = asyncio.Event()
+    if comes:
+        asyncio.get_running_loop().call_soon(event.set)
+    async with asyncio.timeout(30):
+        await happened(event, seconds)
+    assert event.is_set() is comes
+
+
 async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
-    """nats-py swallows the one that comes while it writes; the next one is heard."""
+    """Libraries swallow one that comes with what they wait for; the next one is heard."""
     swallowed = 0
 
     async def deaf() -> None:

@@ -7,10 +7,10 @@ being accepted is the end.
 
 import asyncio
 import logging
-import time
 from functools import partial
 from typing import Any
 
+from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceCommand
 from libs.common.errors import (
     Conflict,
@@ -86,7 +86,7 @@ class CommandCarrier:
         async with self._slots:
             pause = FIRST_PAUSE
             while not await self._step(carried):
-                if carried.command["expiresAt"] < time.time() * 1000:
+                if carried.command["expiresAt"] < now_ms():
                     await self._commands.told(carried)
                     return
                 await asyncio.sleep(pause)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -19,7 +18,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration
-from libs.common.jobs import Beside
+from libs.common.jobs import Beside, happened
 from services.management.integrations.builtin.openapi_client.accounts import Accounts
 from services.management.integrations.builtin.openapi_client.commands import CommandCarrier
 from services.management.integrations.builtin.openapi_client.manifest import MANIFEST
@@ -131,9 +130,7 @@ class OpenApiClient(Integration):
             while True:
                 self._changed.clear()
                 wait = await self._start_due()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._changed.wait()
+                await happened(self._changed, wait)
         finally:
             await self._syncing.stop()
             await self._carrier.stop()

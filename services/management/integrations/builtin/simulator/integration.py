@@ -6,7 +6,6 @@ import random
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
@@ -15,6 +14,7 @@ import msgspec
 from libs.common.contracts.integrations import AddDevice, DeviceCommand, DeviceRef, NewDevice
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration
+from libs.common.jobs import happened
 from libs.common.simulation import SimulatedDevice
 from libs.common.things import GENERIC
 from libs.common.tsl import TslDocument, parse_document
@@ -131,9 +131,7 @@ class Simulator(Integration):
     async def _next_turn(self) -> None:
         due = self._wheel.next()
         wait = None if due is None else max(0.0, due - time.monotonic())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await self._turned.wait()
+        await happened(self._turned, wait)
 
     async def _keep_looking(self) -> None:
         while True:
@@ -144,9 +142,7 @@ class Simulator(Integration):
                 log.warning("simulator: the devices are not known: %s", error)
                 self._look.set()
             await asyncio.sleep(LOOK_PAUSE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self._look.wait()
+            await happened(self._look, LOOK_EVERY)
 
     async def _look_around(self) -> None:
         found = {device.device_id: device async for device in self._things.devices()}
