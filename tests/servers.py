@@ -183,7 +183,7 @@ async def _host(kind: str, directory: Path, owner: int) -> None:
 async def _serve(kind: str, directory: Path) -> None:
     """Start the shared servers, tell the workers, and keep them until cancelled."""
     mongo_port = ports.choose_free()
-    redis_port = ports.choose_free({mongo_port})
+    redis_port = ports.choose_free()
     run = containers.host if kind == "containers" else _embedded
     async with run(directory, mongo_port, redis_port):
         async with asyncio.timeout(60):

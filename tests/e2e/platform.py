@@ -60,10 +60,7 @@ class Platform:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        chosen: list[int] = []
-        for _ in range(3):
-            chosen.append(ports.choose_free(chosen))
-        self.port, self.mqtt_port, self.nats_port = chosen
+        self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

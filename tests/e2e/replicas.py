@@ -24,11 +24,8 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
     state, served = platform.state, [one for one in services.SERVICES if one.upstream]
     gateway = next(one for one in services.SERVICES if one.name == services.PUBLIC_SERVICE)
     assert state.addresses is not None
-    chosen: list[int] = []
-    for _ in (*served, gateway):
-        chosen.append(ports.choose_free(chosen))
-    doors = Doors("127.0.0.1", chosen.pop(), platform.base_url, state.addresses.nats_url)
-    state.ports |= {one.name: port for one, port in zip(served, chosen, strict=True)}
+    doors = Doors("127.0.0.1", ports.choose_free(), platform.base_url, state.addresses.nats_url)
+    state.ports |= {one.name: ports.choose_free() for one in served}
     with contextlib.ExitStack() as cleanup:
         output = cleanup.enter_context((platform.directory.parent / "replicas.log").open("ab"))
         for service in (*served, gateway):

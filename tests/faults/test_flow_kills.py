@@ -38,7 +38,7 @@ class Replica:
 
     environment: dict[str, str]
     log: Path
-    port: int = field(default_factory=lambda: ports.choose_free(set()))
+    port: int = field(default_factory=ports.choose_free)
     process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:

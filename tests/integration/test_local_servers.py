@@ -70,8 +70,8 @@ async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
     """Start the servers as `thingway up` does, and end them as it does."""
     state = states.load(directory)
     state.claim_ports([*servers.INTERNAL_PORTS, *services.internal_port_names()], reserved=())
-    nats_port = ports.choose_free(state.ports.values())
-    mqtt_port = ports.choose_free({*state.ports.values(), nats_port})
+    nats_port = ports.choose_free()
+    mqtt_port = ports.choose_free()
     doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)
     wanted = servers.embedded(found, directory, state, doors, base_environment(os.environ))
     states.save(directory, state)
@@ -219,9 +219,7 @@ async def assert_data(second: Running) -> None:
 
 
 def up(directory: Path, **options: int) -> subprocess.CompletedProcess[str]:
-    chosen = {"port": ports.choose_free()}
-    for name in ("mqtt-port", "nats-port"):
-        chosen[name] = ports.choose_free(chosen.values())
+    chosen = {name: ports.choose_free() for name in ("port", "mqtt-port", "nats-port")}
     chosen |= {name.replace("_", "-"): value for name, value in options.items()}
     arguments = [part for name, port in chosen.items() for part in (f"--{name}", str(port))]
     return subprocess.run(

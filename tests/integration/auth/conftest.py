@@ -159,7 +159,7 @@ def door(tmp_path_factory) -> Iterator[Door]:
     """A nats-server as the launcher configures it."""
     folder = tmp_path_factory.mktemp("nats-auth")
     port = ports.choose_free()
-    mqtt_port = ports.choose_free({port})
+    mqtt_port = ports.choose_free()
     config = folder / "nats.conf"
     config.write_text(
         render_nats_config(

@@ -327,7 +327,7 @@ async def test_a_job_that_asks_ends_when_it_is_cancelled_as_the_answer_comes(bus
 
 async def test_a_wrong_login_ends_and_does_not_storm(tmp_path):
     """Who may not come in is told so when the wait is over, after a few attempts a second."""
-    port = ports.choose_free(set())
+    port = ports.choose_free()
     config = tmp_path / "nats.conf"
     config.write_text(f"listen: 127.0.0.1:{port}\nauthorization {{ user: a, password: b }}\n")
     log = tmp_path / "nats.log"

@@ -28,10 +28,10 @@ from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.reports.latest import LatestValues
-from tests.console import Grants, User
+from tests.console import AskedByUsers, Grants
 from tests.servers import Servers
 
-EVERYTHING = tuple(Function)
+EVERYTHING = frozenset(Function)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Keys:
 
 
 @dataclass
-class World:
+class World(AskedByUsers):
     """The running features, and what a test does with them."""
 
     http: AsyncClient
@@ -61,33 +61,11 @@ class World:
     signer: HeaderSigner
     products: ProductService
     devices: DeviceService
+    usual = EVERYTHING
 
     @property
     def database(self) -> Any:
         return self.mongo.database
-
-    def user(
-        self,
-        user_id: int = 7,
-        *functions: Function,
-        tenant: str = "default",
-        super_admin: bool = False,
-    ) -> User:
-        """A user with these functions, or with all of them."""
-        held = functions or EVERYTHING
-        principal = Principal(
-            kind=Kind.USER,
-            tenant=tenant,
-            subject=str(user_id),
-            name=f"user{user_id}@example.com",
-            functions=frozenset() if super_admin else frozenset(held),
-            super_admin=super_admin,
-        )
-        return User(self.http, self.signer, principal, self.grants)
-
-    def admin(self, tenant: str = "default") -> User:
-        """A super-admin."""
-        return self.user(1, tenant=tenant, super_admin=True)
 
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""

@@ -166,7 +166,7 @@ def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[Broker
     """A broker with a login."""
     folder: Path = tmp_path_factory.mktemp("broker")
     port = ports.choose_free()
-    mqtt = ports.choose_free({port})
+    mqtt = ports.choose_free()
     tls = f'tls {{ cert_file: "{authority.chain}", key_file: "{authority.key}" }}'
     config = folder / "nats.conf"
     config.write_text(
