@@ -122,6 +122,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
+        await heard.stop()
 
     return create_app(
         Service(

@@ -17,7 +17,7 @@ from tests.e2e.platform import Platform, shared
 @pytest.fixture(scope="session")
 def platform(request: pytest.FixtureRequest) -> Platform:
     """The running platform of this pytest process."""
-    return shared(request.config)
+    return shared(request.session)
 
 
 async def _application(platform: Platform, name: str) -> Api:

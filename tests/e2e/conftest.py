@@ -23,7 +23,7 @@ AddDevice = Callable[..., Awaitable[Device]]
 @pytest.fixture(scope="session")
 def platform(request: pytest.FixtureRequest) -> Platform:
     """The running platform of this pytest process."""
-    return shared(request.config)
+    return shared(request.session)
 
 
 @pytest.fixture(scope="session")

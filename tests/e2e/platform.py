@@ -216,17 +216,30 @@ async def _answers(address: str) -> bool:
     return False
 
 
-def shared(config: pytest.Config) -> Platform:
-    """The platform that all modules of a pytest process share, started by the first in need."""
+def shared(session: pytest.Session) -> Platform:
+    """The platform that all modules of a pytest process share, started by the first in need.
+
+    Its data go with the process, and its logs too, unless a test has failed.
+    """
+    config = session.config
     found = config.stash.get(_RUNNING, None)
     if found is None:
         root = Path(tempfile.mkdtemp(prefix="thingway-e2e-"))
         found = Platform(root / "data")
-        config.add_cleanup(lambda: rmtree(root, ignore_errors=True))
+        config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.stop)
         config.stash[_RUNNING] = found
     return found
+
+
+def _clear(root: Path, *, keep_logs: bool) -> None:
+    if keep_logs:
+        kept = Path(tempfile.mkdtemp(prefix="thingway-logs-"))
+        for log in (*root.glob("*.log"), *root.glob("data/logs/*")):
+            log.rename(kept / log.name)
+        print(f"the logs of the platform: {kept}", file=sys.__stderr__)
+    rmtree(root, ignore_errors=True)
 
 
 class Application:

@@ -1,15 +1,29 @@
 """`kill -9` of processes under load: what was acknowledged is stored once, and all goes on."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
-from tests.e2e.platform import Application, Platform, until
+from deploy.local.mongo_server import DatabaseUser
+from tests.e2e.platform import Application, Listener, Platform, until
 from tests.faults.load import Load, settled
 
 pytestmark = pytest.mark.xdist_group("faults")
 
 TIMES = 10
+HALF_DONE = """
+import sys, time, pymongo
+url, device = sys.argv[1], int(sys.argv[2])
+with pymongo.MongoClient(url) as client, client.start_session() as session:
+    session.start_transaction()
+    devices = client.get_default_database()["devices"]
+    devices.update_one({"_id": device}, {"$set": {"connectStatus": "OFFLINE"}}, session=session)
+    print("written", flush=True)
+    time.sleep(600)
+"""
+"""What `device` does when a device goes, up to the moment before it commits."""
 
 
 @pytest.fixture
@@ -44,6 +58,27 @@ async def test_killed_ingest_and_device_lose_nothing(platform: Platform, load: L
             await platform.restarted(name, pid)
             await load.goes_on()
     await load.check(before)
+
+
+async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds(
+    platform: Platform, application: Application, events: Listener
+):
+    """A transaction that nobody will end is ended by MongoDB, well before its usual minute.
+
+    Meanwhile HTTP reports of the device whose record it locks are taken as ever.
+    """
+    device = await application.add_device()
+    user = DatabaseUser("device", platform.state.secrets["mongo.device"], "thingway_device")
+    url = user.url(platform.state.ports["mongod"])
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF_DONE, url, str(device.id)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert await asyncio.to_thread(process.stdout.readline) == b"written\n"
+        process.kill()
+    status, _ = await device.http("POST", "report", {"properties": {"counter": 1}})
+    assert status == 202
+    await events.wait(f"event.default.device.{device.id}.reported")
 
 
 @pytest.mark.parametrize("name", ["nats", "mongod", "redis"])

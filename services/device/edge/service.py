@@ -66,8 +66,8 @@ class EdgeService:
         )
         if not is_array and not accepted:
             raise _single_refusal(refused)
-        await self._presence.heard(thing)
         if not accepted:
+            await self._presence.heard(thing)
             return Accepted(0, refused)
         headers: dict[str, str] = {}
         inject_context(headers)
@@ -80,6 +80,7 @@ class EdgeService:
             await publish_all(
                 self._bus, [Outgoing(subject, raw, None, headers) for raw in accepted]
             )
+            await self._presence.heard(thing)
             if waiter is None:
                 return Accepted(len(accepted), refused)
             outcomes = await waiter.wait(STORED_WAIT)

@@ -193,8 +193,8 @@ class IntegrationTells:
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
         _CHECKS[channel](thing, raw, now_ms(), self._retention_ms)
-        await self._presence.heard(thing)
         await self._speaker.say(thing, channel, raw, report_id)
+        await self._presence.heard(thing)
         return Acknowledged()
 
     async def _device(self, who: str, tenant: str, identifier: str) -> Device:

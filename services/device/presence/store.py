@@ -57,11 +57,12 @@ class PresenceStore:
         query = {"connectStatus": "ONLINE", "httpUntil": over, "snKey": {"$nin": list(connected)}}
         await self._change(query, "OFFLINE")
 
-    async def heard(self, device_id: int, life: float) -> None:
-        """Note a report over HTTP: ONLINE for `life` seconds."""
+    async def heard(self, device_ids: Collection[int], life: float) -> None:
+        """Note reports over HTTP, of a chunk of devices at most: ONLINE for `life` seconds."""
+        query = {"_id": {"$in": list(device_ids)}}
         until = datetime.now(UTC) + timedelta(seconds=life)
-        await self._devices.update_one({"_id": device_id}, {"$max": {"httpUntil": until}})
-        await self._change({"_id": device_id, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
+        await self._devices.update_many(query, {"$max": {"httpUntil": until}})
+        await self._change({**query, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
 
     @staticmethod
     def _silent() -> dict[str, Any]:
@@ -71,6 +72,8 @@ class PresenceStore:
 
     async def _change(self, query: dict[str, Any], status: str) -> int:
         """Change what `query` finds, up to a chunk of it; return how many."""
+        if await self._devices.find_one(query, {"_id": 1}) is None:
+            return 0
         what = status.lower()
 
         async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """Connection states, with their events, right again after whatever went wrong."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from services.device.presence.connections import Connection
 from services.device.presence.http import HttpPresence
 from services.device.presence.store import PresenceStore
 from services.device.presence.watch import PresenceWatch
+from services.device.things import Thing
 from tests.integration.device.reports.world import World, until
 from tests.unit.device.presence.test_tracker import change
 
@@ -60,7 +62,7 @@ async def test_a_device_that_was_never_there_stays_disconnected(world: World, st
 async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
-    await store.heard(1, 60)
+    await store.heard([1], 60)
     await store.set_offline({"SN1"})
     await store.set_others_offline(set())
     await store.sweep_http(set())
@@ -72,22 +74,72 @@ async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     assert await states(world) == {1: "OFFLINE"}
 
 
-async def test_hearing_a_device_often_writes_seldom(
-    world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch
-):
+async def things(world: World, *ids: int) -> list[Thing]:
+    found = await world.first.things.by_sn([await world.add(one) for one in ids])
+    return list(found.values())
+
+
+class Notes:
+    """Stands for the store of states: remembers what it is told, once it may."""
+
+    def __init__(self) -> None:
+        self.heard_of: list[list[int]] = []
+        self.faults: list[Exception] = []
+        self.open = asyncio.Event()
+
+    async def heard(self, device_ids: Collection[int], life: float) -> None:
+        await self.open.wait()
+        if self.faults:
+            raise self.faults.pop()
+        self.heard_of.append(list(device_ids))
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    monkeypatch.setattr("services.device.presence.http.AGAIN", 0.01)
+    return Notes()
+
+
+async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     """One write for a burst of reports."""
-    sn = await world.add(1)
-    thing = (await world.first.things.by_sn([sn]))[sn]
-    heard: list[int] = []
-
-    async def count(device_id: int, life: float) -> None:
-        heard.append(device_id)
-
-    monkeypatch.setattr(store, "heard", count)
-    presence = HttpPresence(store, 60)
+    (thing,) = await things(world, 1)
+    notes.open.set()
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
     for _ in range(5):
         await presence.heard(thing)
-    assert heard == [1]
+    assert notes.heard_of == [[1]]
+
+
+async def test_devices_that_speak_while_a_note_is_written_share_the_next(
+    world: World, notes: Notes
+):
+    """However many speak at once, there is one write at a time."""
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    several = await things(world, 1, 2, 3)
+    speaking = [asyncio.ensure_future(presence.heard(one)) for one in several]
+    await asyncio.sleep(0)
+    notes.open.set()
+    await asyncio.gather(*speaking)
+    assert notes.heard_of == [[1, 2, 3]]
+
+
+async def test_a_note_that_cannot_be_written_holds_up_no_report(
+    world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
+):
+    """The device is told that its report is taken, and is noted when the database is back."""
+    monkeypatch.setattr("services.device.presence.http.PATIENCE", 0.01)
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    (thing,) = await things(world, 1)
+    for _ in range(2):
+        await presence.heard(thing)
+    assert notes.heard_of == []
+    notes.faults.append(StoreUnavailable("away"))
+    notes.open.set()
+
+    async def noted() -> bool:
+        return notes.heard_of == [[1]]
+
+    await until(noted)
 
 
 class Account:
@@ -148,7 +200,7 @@ async def test_http_devices_fall_silent_while_others_come_and_go(
     monkeypatch.setattr("services.device.presence.watch.SWEEP", 0.5)
     watch, _ = watching
     await world.add(1)
-    await store.heard(1, 0.1)
+    await store.heard([1], 0.1)
 
     async def offline() -> bool:
         watch._changes.put_nowait(change("SN9", 1))
