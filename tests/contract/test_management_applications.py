@@ -6,7 +6,8 @@ import pytest
 
 from tests.contract.client import Api
 from tests.contract.console import Console, new_name
-from tests.e2e.platform import Platform, listening
+from tests.e2e.listening import listening
+from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
 

@@ -17,7 +17,8 @@ from tests.contract.browser import Browser
 from tests.contract.console import new_name
 from tests.contract.hall import Hall
 from tests.contract.ping import Ping, hosted
-from tests.e2e.platform import Platform, until
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 

@@ -9,7 +9,8 @@ from tests.contract.console import Console, console_accepted, new_email, new_ten
 from tests.contract.hall import UNKNOWN, Hall
 from tests.contract.ping import Ping
 from tests.contract.shapes import Integration, IntegrationDetail, Page, shaped
-from tests.e2e.platform import Platform, until
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("things")
 

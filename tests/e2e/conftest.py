@@ -4,18 +4,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from tests.e2e.platform import (
-    MODEL,
-    PRODUCT,
-    Application,
-    Console,
-    Device,
-    Listener,
-    Platform,
-    hearing_dead,
-    listening,
-    shared,
-)
+from tests.e2e.callers import Application, Console
+from tests.e2e.devices import Device
+from tests.e2e.listening import Listener, hearing_dead, listening
+from tests.e2e.platform import MODEL, PRODUCT, Platform, shared
 
 AddDevice = Callable[..., Awaitable[Device]]
 

@@ -16,7 +16,10 @@ from uuid import uuid4
 
 import aiohttp
 
-from tests.e2e.platform import MODEL, PRODUCT, Application, Device, Platform, until
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.platform import MODEL, PRODUCT, Platform
+from tests.e2e.waiting import until
 
 PASSWORD = "Correct1horse"
 

@@ -12,7 +12,8 @@ from deploy.local import ports, services
 from deploy.local.process import PROJECT_ROOT, base_environment
 from deploy.local.services import Doors, environment
 from tests.contract.console import Console
-from tests.e2e.platform import Platform, until
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 TURNS = 6
 """How often each change is made and taken back, by either replica in turn."""

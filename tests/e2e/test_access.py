@@ -8,7 +8,10 @@ import nats
 import pytest
 from nats.errors import Error as NatsError
 
-from tests.e2e.platform import Application, Device, Platform, until
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("platform")
 

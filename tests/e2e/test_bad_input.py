@@ -7,7 +7,8 @@ import time
 import aiomqtt
 import pytest
 
-from tests.e2e.platform import Device, Listener
+from tests.e2e.devices import Device
+from tests.e2e.listening import Listener
 
 pytestmark = pytest.mark.xdist_group("platform")
 

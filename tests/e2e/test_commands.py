@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.e2e.platform import Device, Listener, until
+from tests.e2e.devices import Device
+from tests.e2e.listening import Listener
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("platform")
 

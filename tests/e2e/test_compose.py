@@ -17,8 +17,10 @@ import pytest
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.local.ready import Ready
+from tests.e2e.callers import Application
 from tests.e2e.journey import browsing, travel
-from tests.e2e.platform import MODEL, PRODUCT, Application, Platform, listening
+from tests.e2e.listening import listening
+from tests.e2e.platform import MODEL, PRODUCT, Platform
 
 pytestmark = [
     pytest.mark.docker,

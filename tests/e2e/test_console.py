@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.platform import THINGWAY, Console, Platform
+from tests.e2e.callers import Console
+from tests.e2e.platform import THINGWAY, Platform
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.e2e.platform import Application, Console, Device, until
+from tests.e2e.callers import Application, Console
+from tests.e2e.devices import Device
+from tests.e2e.waiting import until
 from tests.integration.workflow.designs import choice, design, edge, node, when
 
 pytestmark = pytest.mark.xdist_group("platform")

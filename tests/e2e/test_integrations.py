@@ -18,7 +18,9 @@ from uuid import uuid4
 import pytest
 
 from deploy.local.process import PROJECT_ROOT
-from tests.e2e.platform import MODEL, Application, Console, Platform, until
+from tests.e2e.callers import Application, Console
+from tests.e2e.platform import MODEL, Platform
+from tests.e2e.waiting import until
 
 EXAMPLE = PROJECT_ROOT / "examples/integrations/lamps.py"
 OWN = "lamps.integration"

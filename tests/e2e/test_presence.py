@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.e2e.platform import Device, Listener, Platform
+from tests.e2e.devices import Device
+from tests.e2e.listening import Listener
+from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("platform")
 

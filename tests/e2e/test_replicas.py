@@ -10,7 +10,8 @@ import pytest
 from tests.contract.console import PASSWORD, Console, console_accepted, new_name
 from tests.contract.live import opened
 from tests.contract.ping import Ping, hosted
-from tests.e2e.platform import Application, Platform
+from tests.e2e.callers import Application
+from tests.e2e.platform import Platform
 from tests.e2e.replicas import Replicas, replicas
 
 pytestmark = pytest.mark.xdist_group("replicas")

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from tests.e2e.platform import Device, Listener
+from tests.e2e.devices import Device
+from tests.e2e.listening import Listener
 
 pytestmark = pytest.mark.xdist_group("platform")
 

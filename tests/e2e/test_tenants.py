@@ -6,7 +6,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from tests.e2e.platform import PROJECT_ROOT, THINGWAY, Platform
+from deploy.local.process import PROJECT_ROOT
+from tests.e2e.platform import THINGWAY, Platform
 
 pytestmark = pytest.mark.xdist_group("platform")
 

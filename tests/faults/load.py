@@ -19,7 +19,10 @@ from nats.aio.client import Client as NatsClient
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from tests.e2e.platform import Application, Device, Platform, until
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 WINDOW = 5
 """Reports of a device that wait for their acknowledgement at the same time."""

@@ -6,7 +6,10 @@ import contextlib
 import aiomqtt
 import pytest
 
-from tests.e2e.platform import Application, Device, Platform, until
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("faults")
 

@@ -7,7 +7,10 @@ import sys
 import pytest
 
 from deploy.local.mongo_server import DatabaseUser
-from tests.e2e.platform import Application, Listener, Platform, until
+from tests.e2e.callers import Application
+from tests.e2e.listening import Listener
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
 from tests.faults.load import Load, settled
 
 pytestmark = pytest.mark.xdist_group("faults")

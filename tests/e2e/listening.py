@@ -1,0 +1,83 @@
+"""Hearing what the platform says on NATS."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from tests.e2e.callers import Application
+from tests.e2e.devices import Json
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import PATIENCE
+
+
+@dataclass(frozen=True)
+class Event:
+    """A message heard on the bus."""
+
+    subject: str
+    body: Json
+
+
+class Listener:
+    """Hears what is said on NATS from now on, and remembers it."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+        self._more = asyncio.Event()
+
+    async def take(self, message: Msg) -> None:
+        """Remember a message."""
+        self.heard.append(Event(message.subject, json.loads(message.data)))
+        self._more.set()
+
+    async def wait(self, subject: str, matches: Callable[[Json], bool] = lambda _: True) -> Json:
+        """The first message on `subject` that matches, heard already or to come."""
+        seen = 0
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    self._more.clear()
+                    for event in self.heard[seen:]:
+                        if event.subject == subject and matches(event.body):
+                            return event.body
+                    seen = len(self.heard)
+                    await self._more.wait()
+        except TimeoutError:
+            about = [event for event in self.heard if event.subject == subject]
+            pytest.fail(f"nothing fitting on {subject}; heard there: {about}")
+
+
+@contextlib.asynccontextmanager
+async def listening(platform: Platform, application: Application) -> AsyncIterator[Listener]:
+    """Hear the events of the tenant as an application does."""
+    address = urlsplit(platform.ready.nats_url)
+    client = await nats.connect(
+        f"nats://{address.hostname}:{address.port}",
+        user=application.client_id,
+        password=application.client_secret,
+        inbox_prefix=f"_INBOX.app.{application.client_id}".encode(),
+    )
+    listener = Listener()
+    try:
+        await client.subscribe("event.default.>", cb=listener.take)
+        await client.flush()
+        yield listener
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def hearing_dead(platform: Platform) -> AsyncIterator[Listener]:
+    """Hear what goes to `DEAD`."""
+    listener = Listener()
+    async with platform.admin() as client:
+        await client.subscribe("dead.>", cb=listener.take)
+        await client.flush()
+        yield listener
