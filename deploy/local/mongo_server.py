@@ -16,9 +16,9 @@ ADMIN = "admin"
 _CACHE_GB = "0.5"
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
-"""Ours take ms. One that a killed process left open locks what it has written, and MongoDB
-ends it after this and at most half as much again; its default of 60 s is up to 90 s in which
-no report of such a device is dealt with. `docker-compose.yml` says the same."""
+"""Ours take a second at most. One that a killed process left open locks what it has written,
+and MongoDB ends it after this and at most half as much again; its default of 60 s is up to
+90 s in which no report of such a device is dealt with. `docker-compose.yml` says the same."""
 _USER_NOT_FOUND = 11
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94

@@ -67,11 +67,16 @@ class Beside:
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
-    def begin(self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin `job` unless the one of this name is still running."""
-        if name not in self._running:
-            task = self._running[name] = asyncio.ensure_future(job())
-            task.add_done_callback(partial(self._ended, name))
+    def begin(
+        self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]
+    ) -> "asyncio.Task[None] | None":
+        """Begin `job` unless the one of this name is still running; then it is None."""
+        before = self._running.get(name)
+        if before is not None and not before.done():
+            return None
+        task = self._running[name] = asyncio.ensure_future(job())
+        task.add_done_callback(partial(self._ended, name))
+        return task
 
     async def stop(self) -> None:
         """Cancel what is running."""
@@ -79,7 +84,8 @@ class Beside:
             await ended(*self._running.values())
 
     def _ended(self, name: Hashable, task: "asyncio.Task[None]") -> None:
-        self._running.pop(name, None)
+        if self._running.get(name) is task:
+            del self._running[name]
         if not task.cancelled() and task.exception() is not None:
             log.error("%s failed", name, exc_info=task.exception())
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from pymongo import AsyncMongoClient
+from pymongo.errors import ExecutionTimeout
 
 from deploy.local.mongo_server import DatabaseUser
 from tests.e2e.callers import Application
@@ -81,6 +83,12 @@ async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds
         process.kill()
     status, _ = await device.http("POST", "report", {"properties": {"counter": 1}})
     assert status == 202
+    async with AsyncMongoClient(url) as client:
+        devices = client.get_default_database()["devices"]
+        with pytest.raises(ExecutionTimeout):  # it is locked still
+            await devices.find_one_and_update(
+                {"_id": device.id}, {"$set": {"name": "x"}}, maxTimeMS=100
+            )
     await events.wait(f"event.default.device.{device.id}.reported")
 
 

@@ -6,6 +6,8 @@ they expect (`DuplicateKey`, `BulkFailed`).
 """
 
 import asyncio
+import itertools
+import random
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +42,8 @@ CollectionExists = CollectionInvalid
 StoreUnavailable = ConnectionFailure
 StoreError = PyMongoError
 
+PAUSE, LONGEST_PAUSE = 0.0025, 0.5
+"""Seconds: what the pauses between tries of a transaction begin with and grow to, doubling."""
 READERS = 8
 """Threads for `Mongo.read`."""
 DUPLICATE_KEY = 11000
@@ -134,9 +138,21 @@ class Mongo:
         return await loop.run_in_executor(self._readers, work, self.database.delegate)
 
     async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
-        """Run `work(session)` as one transaction; it may run again after a conflict."""
+        """Run `work(session)` as one transaction; it may run again after a conflict.
+
+        Motor itself begins again at once, and would keep a processor busy while a record is
+        locked.
+        """
+        tries = itertools.count()
+
+        async def with_pauses(session: Session) -> R:
+            if tried := next(tries):
+                longest = min(2**tried * PAUSE, LONGEST_PAUSE)
+                await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
+            return await work(session)
+
         async with await self.client.start_session() as session:
-            return await session.with_transaction(work)  # type: ignore[no-any-return]
+            return await session.with_transaction(with_pauses)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Close every connection."""

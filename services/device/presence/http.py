@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import time
-from itertools import islice
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from libs.common.jobs import Beside, happened
+from libs.common.jobs import Beside
 from libs.common.store.mongo import StoreError
-from services.device.presence.store import CHUNK, PresenceStore
+from services.device.presence.store import PresenceStore
 from services.device.things import Thing
 
 LONGEST_PAUSE = 30.0
@@ -15,6 +16,8 @@ PATIENCE = 1.0
 """Seconds that a device waits until it is noted; then it is told that its report is taken."""
 AGAIN = 1.0
 """Seconds until a note that failed is tried again."""
+NOTES = 16
+"""Notes that are written at the same time."""
 
 log = logging.getLogger(__name__)
 
@@ -22,39 +25,39 @@ log = logging.getLogger(__name__)
 class HttpPresence:
     """Notes that devices were heard; each at most every quarter of its life.
 
-    Those that speak while a note is being written are noted together after it. A database
-    that is slow or away holds up no report: it is tried until it takes the note.
+    A database that is slow or away holds up no report, and a record that is locked no other
+    device: each note is tried until it is written, or would say nothing any more.
     """
 
     def __init__(self, store: PresenceStore, life: float) -> None:
         self._store = store
-        self._life = life
+        self._life = timedelta(seconds=life)
         self._pause = min(LONGEST_PAUSE, life / 4)
         self._noted: dict[int, float] = {}
-        self._due: dict[int, asyncio.Event] = {}
-        self._beside = Beside()
+        self._noting = Beside()
+        self._slots = asyncio.Semaphore(NOTES)
 
     async def heard(self, thing: Thing) -> None:
-        """The device has just spoken."""
+        """The device has just spoken; return when that is noted, or after `PATIENCE`."""
         fresh = time.monotonic() - self._pause
-        if thing.id not in self._due and self._noted.get(thing.id, fresh) <= fresh:
-            noted = self._due[thing.id] = asyncio.Event()
-            self._beside.begin("note", self._note)
-            await happened(noted, PATIENCE)
+        if self._noted.get(thing.id, fresh) <= fresh:
+            until = datetime.now(UTC) + self._life
+            note = self._noting.begin(thing.id, partial(self._note, thing.id, until))
+            if note is not None:
+                await asyncio.wait([note], timeout=PATIENCE)
 
     async def stop(self) -> None:
-        """Leave the rest to the next reports."""
-        await self._beside.stop()
+        """Leave what is not noted yet to the next reports."""
+        await self._noting.stop()
 
-    async def _note(self) -> None:
-        while self._due:
-            ids = list(islice(self._due, CHUNK))
+    async def _note(self, device_id: int, until: datetime) -> None:
+        while datetime.now(UTC) < until:
             try:
-                await self._store.heard(ids, self._life)
+                async with self._slots:
+                    await self._store.heard(device_id, until)
             except StoreError as error:
-                log.warning("presence over HTTP waits: %r", error)
+                log.warning("device %d was heard, noting it waits: %r", device_id, error)
                 await asyncio.sleep(AGAIN)
-                continue
-            self._noted.update(dict.fromkeys(ids, time.monotonic()))
-            for one in ids:
-                self._due.pop(one).set()
+            else:
+                self._noted[device_id] = time.monotonic()
+                return

@@ -1,7 +1,7 @@
 """Connection states in MongoDB: each transition is written with its event."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +16,8 @@ from services.device.things.directory import profile_of
 
 CHUNK = 500
 """Devices of one transaction."""
+LOCKED_MS = 2000
+"""How long a report over HTTP waits for the device's record; a thread waits with it."""
 
 
 class PresenceStore:
@@ -57,12 +59,15 @@ class PresenceStore:
         query = {"connectStatus": "ONLINE", "httpUntil": over, "snKey": {"$nin": list(connected)}}
         await self._change(query, "OFFLINE")
 
-    async def heard(self, device_ids: Collection[int], life: float) -> None:
-        """Note reports over HTTP, of a chunk of devices at most: ONLINE for `life` seconds."""
-        query = {"_id": {"$in": list(device_ids)}}
-        until = datetime.now(UTC) + timedelta(seconds=life)
-        await self._devices.update_many(query, {"$max": {"httpUntil": until}})
-        await self._change({**query, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
+    async def heard(self, device_id: int, until: datetime) -> None:
+        """Note a report over HTTP: ONLINE until then. Raises when the record stays locked."""
+        await self._devices.find_one_and_update(
+            {"_id": device_id},
+            {"$max": {"httpUntil": until}},
+            {"_id": 1},
+            maxTimeMS=LOCKED_MS,
+        )
+        await self._change({"_id": device_id, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
 
     @staticmethod
     def _silent() -> dict[str, Any]:

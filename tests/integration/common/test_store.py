@@ -1,6 +1,7 @@
 """Leases, migrations and ids, on a real MongoDB."""
 
 import asyncio
+import random
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader, Lease
 from libs.common.store.migrations import Migration, migrate
-from libs.common.store.mongo import Mongo, StoreUnavailable
+from libs.common.store.mongo import Mongo, Session, StoreUnavailable
 
 
 async def test_a_lease_has_one_holder(mongo: Mongo):
@@ -187,3 +188,32 @@ async def test_ids_are_unique_across_allocators(mongo: Mongo):
     ids = await asyncio.gather(*(one.take() for one in allocators for _ in range(50)))
     assert len(set(ids)) == 200
     assert min(ids) >= 1_000_000
+
+
+async def test_a_transaction_that_meets_a_lock_pauses_longer_and_longer(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+):
+    """It succeeds once the lock is gone, and keeps no processor busy until then."""
+    things = mongo.database["things"]
+    await things.insert_one({"_id": 1})
+    longest: list[float] = []
+    enough = asyncio.Event()
+
+    def no_pause(_: float, most: float) -> float:
+        longest.append(most)
+        if len(longest) > 10:
+            enough.set()
+        return 0.0
+
+    async def work(session: Session) -> None:
+        await things.update_one({"_id": 1}, {"$set": {"by": "second"}}, session=session)
+
+    monkeypatch.setattr(random, "uniform", no_pause)
+    async with await mongo.client.start_session() as session, session.start_transaction():
+        await things.update_one({"_id": 1}, {"$set": {"by": "first"}}, session=session)
+        second = asyncio.ensure_future(mongo.transaction(work))
+        async with asyncio.timeout(30):
+            await enough.wait()
+    await second
+    assert longest[:10] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
+    assert await things.find_one() == {"_id": 1, "by": "second"}

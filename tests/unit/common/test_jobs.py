@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from libs.common.jobs import ended, happened, running
+from libs.common.jobs import Beside, ended, happened, running
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -126,3 +126,25 @@ async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
     assert not ended_early
     assert task.cancelled()
     assert inner.done()
+
+
+async def test_a_job_beside_may_begin_again_as_soon_as_it_has_ended():
+    """Also before the loop has told anybody of its end: what is begun then is not lost."""
+    beside = Beside()
+    done: list[str] = []
+
+    async def first() -> None:
+        done.append("first")
+
+    async def second() -> None:
+        done.append("second")
+
+    task = beside.begin("job", first)
+    assert task is not None
+    assert beside.begin("job", second) is None
+    while not task.done():
+        await asyncio.sleep(0)
+    other = beside.begin("job", second)
+    assert other is not None
+    await other
+    assert done == ["first", "second"]

@@ -27,7 +27,7 @@ from services.device.presence.http import HttpPresence
 from services.device.presence.store import PresenceStore
 from services.device.things.access import Things
 from tests.integration.device.commands.test_replies import command, issue, state
-from tests.integration.device.reports.world import DURABLE, World
+from tests.integration.device.reports.world import DURABLE, World, until
 
 GOOD = {"properties": {"temperature": 1}}
 
@@ -106,8 +106,12 @@ async def test_a_report_is_accepted_and_makes_the_device_online(world: World, de
         "requestId": "r1",
     }
     assert await world.waiting() == 1
-    row = await world.database["devices"].find_one({"_id": 7})
-    assert row["connectStatus"] == "ONLINE"
+
+    async def online() -> bool:
+        row = await world.database["devices"].find_one({"_id": 7})
+        return bool(row["connectStatus"] == "ONLINE")
+
+    await until(online)
 
 
 async def test_of_an_array_each_refused_entry_is_listed(world: World, device: Device):

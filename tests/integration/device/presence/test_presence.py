@@ -1,12 +1,12 @@
 """Connection states, with their events, right again after whatever went wrong."""
 
 import asyncio
-from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from libs.common.store.mongo import StoreUnavailable
+from libs.common.store.mongo import StoreError, StoreUnavailable
 from services.device.presence.connections import Connection
 from services.device.presence.http import HttpPresence
 from services.device.presence.store import PresenceStore
@@ -24,6 +24,10 @@ def store(world: World) -> PresenceStore:
 async def states(world: World) -> dict[int, str]:
     rows = world.database["devices"].find()
     return {row["_id"]: row["connectStatus"] async for row in rows}
+
+
+def soon(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
 async def events(world: World) -> list[str]:
@@ -62,7 +66,7 @@ async def test_a_device_that_was_never_there_stays_disconnected(world: World, st
 async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
-    await store.heard([1], 60)
+    await store.heard(1, soon(60))
     await store.set_offline({"SN1"})
     await store.set_others_offline(set())
     await store.sweep_http(set())
@@ -80,18 +84,19 @@ async def things(world: World, *ids: int) -> list[Thing]:
 
 
 class Notes:
-    """Stands for the store of states: remembers what it is told, once it may."""
+    """Stands for the store of states: remembers which devices were heard."""
 
     def __init__(self) -> None:
-        self.heard_of: list[list[int]] = []
+        self.heard_of: list[int] = []
+        self.locked: set[int] = set()
         self.faults: list[Exception] = []
-        self.open = asyncio.Event()
 
-    async def heard(self, device_ids: Collection[int], life: float) -> None:
-        await self.open.wait()
+    async def heard(self, device_id: int, until: datetime) -> None:
+        while device_id in self.locked:
+            await asyncio.sleep(0.01)
         if self.faults:
             raise self.faults.pop()
-        self.heard_of.append(list(device_ids))
+        self.heard_of.append(device_id)
 
 
 @pytest.fixture
@@ -103,43 +108,74 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     """One write for a burst of reports."""
     (thing,) = await things(world, 1)
-    notes.open.set()
     presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
     for _ in range(5):
         await presence.heard(thing)
-    assert notes.heard_of == [[1]]
+    assert notes.heard_of == [1]
 
 
-async def test_devices_that_speak_while_a_note_is_written_share_the_next(
-    world: World, notes: Notes
-):
-    """However many speak at once, there is one write at a time."""
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
-    several = await things(world, 1, 2, 3)
-    speaking = [asyncio.ensure_future(presence.heard(one)) for one in several]
-    await asyncio.sleep(0)
-    notes.open.set()
-    await asyncio.gather(*speaking)
-    assert notes.heard_of == [[1, 2, 3]]
-
-
-async def test_a_note_that_cannot_be_written_holds_up_no_report(
+async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
-    """The device is told that its report is taken, and is noted when the database is back."""
+    """The device is told that its report is taken, and is noted when its record is free."""
     monkeypatch.setattr("services.device.presence.http.PATIENCE", 0.01)
     presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
-    (thing,) = await things(world, 1)
-    for _ in range(2):
-        await presence.heard(thing)
-    assert notes.heard_of == []
-    notes.faults.append(StoreUnavailable("away"))
-    notes.open.set()
+    locked, free = await things(world, 1, 2)
+    notes.locked.add(locked.id)
+    for one in (locked, locked, free):
+        await presence.heard(one)
+    assert notes.heard_of == [2]
+    notes.locked.clear()
 
     async def noted() -> bool:
-        return notes.heard_of == [[1]]
+        return notes.heard_of == [2, 1]
 
     await until(noted)
+
+
+async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: Notes):
+    """The report was taken, so the device is ONLINE in the end."""
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    (thing,) = await things(world, 1)
+    notes.faults += [StoreUnavailable("away")] * 3
+    await presence.heard(thing)
+    assert notes.heard_of == [1]
+
+
+async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: World, notes: Notes):
+    """A fault of ours costs one note."""
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    (thing,) = await things(world, 1)
+    notes.faults.append(KeyError("sn"))
+    for _ in range(3):
+        await presence.heard(thing)
+    assert notes.heard_of == [1]
+
+
+async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes: Notes):
+    """The device was heard long ago when the database is back."""
+    presence = HttpPresence(notes, 0.05)  # type: ignore[arg-type]
+    (thing,) = await things(world, 1)
+    notes.faults += [StoreUnavailable("away")] * 1000
+    await presence.heard(thing)
+    assert notes.heard_of == []
+    assert len(notes.faults) > 900
+
+
+async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
+    world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Threads are few: the driver gives up, and the note is tried again later."""
+    monkeypatch.setattr("services.device.presence.store.LOCKED_MS", 50)
+    await world.add(1)
+    devices = world.database["devices"]
+    async with await world.mongo.client.start_session() as session, session.start_transaction():
+        await devices.update_one({"_id": 1}, {"$set": {"name": "x"}}, session=session)
+        with pytest.raises(StoreError):
+            await store.heard(1, soon(60))
+        await session.abort_transaction()
+    await store.heard(1, soon(60))
+    assert await states(world) == {1: "ONLINE"}
 
 
 class Account:
@@ -200,7 +236,7 @@ async def test_http_devices_fall_silent_while_others_come_and_go(
     monkeypatch.setattr("services.device.presence.watch.SWEEP", 0.5)
     watch, _ = watching
     await world.add(1)
-    await store.heard([1], 0.1)
+    await store.heard(1, soon(0.1))
 
     async def offline() -> bool:
         watch._changes.put_nowait(change("SN9", 1))

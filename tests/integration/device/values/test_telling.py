@@ -35,8 +35,11 @@ async def test_a_device_reports_through_its_integration(world: World, lamps: Lam
     async def reported() -> bool:
         return await latest(world, "T-1") == {"on": True, "level": 5}
 
+    async def online() -> bool:
+        return bool((await world.device("T-1"))["connectStatus"] == "ONLINE")
+
     await world.until(reported)
-    assert (await world.device("T-1"))["connectStatus"] == "ONLINE"
+    await world.until(online)
     await things(world).event("default", "T-1", "alarm", {"heat": 90})
     device = await world.device("T-1")
     ids = await world.ids(device["_id"])
