@@ -2,7 +2,8 @@
 
 Both stand in front of the same service process, and check the token by the same code: nginx
 asks an endpoint made of `CoalescingTokenReader` and `HeaderSigner`, served as our services
-are. The gateway has as many processes as nginx has workers: one per core. Rounds
+are. The gateway is one process, as `thingway up` starts it, and nginx has a worker for each
+core: for each the better choice on two cores, where the service itself takes one. Rounds
 alternate, connections are kept alive everywhere, the median of the ratios counts.
 `python -m bench.gateway device` and `... tokens` are the two services.
 """
@@ -164,7 +165,7 @@ async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, s
         (redis_server.bare_command(redis_program, directory, redis), 0),
         ([*service, "bench.gateway", "device"], device),
         ([*service, "bench.gateway", "tokens"], tokens),
-        *[([*service, "services.gateway"], gateway)] * (os.cpu_count() or 1),
+        ([*service, "services.gateway"], gateway),
         (["nginx", "-c", str(config)], 0),
     ):
         child = subprocess.Popen(

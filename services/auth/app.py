@@ -161,5 +161,5 @@ async def main() -> None:
     finally:
         await bus.drain()
         await redis.aclose()
-        mongo.close()
+        await mongo.close()
         telemetry.shutdown()

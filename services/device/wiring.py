@@ -65,5 +65,5 @@ async def connected(name: str) -> AsyncIterator[Base]:
         )
     finally:
         await bus.drain()
-        mongo.close()
+        await mongo.close()
         telemetry.shutdown()

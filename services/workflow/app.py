@@ -99,5 +99,5 @@ async def main() -> None:
         await serve(build_app(build_core(settings, mongo, bus), telemetry), settings)
     finally:
         await bus.drain()
-        mongo.close()
+        await mongo.close()
         telemetry.shutdown()

@@ -112,7 +112,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
             replica.kill()
         await played.stop()
         await bus.drain()
-        mongo.close()
+        await mongo.close()
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
-from pymongo import ReadPreference, WriteConcern
+from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.errors import (
     BulkWriteError,
     CollectionInvalid,
@@ -46,6 +46,15 @@ PAUSE, LONGEST_PAUSE = 0.0025, 0.5
 """Seconds: what the pauses between tries of a transaction begin with and grow to, doubling."""
 READERS = 8
 """Threads for `Mongo.read`."""
+_OPTIONS: dict[str, Any] = {
+    "tz_aware": True,
+    "maxPoolSize": 32,
+    "serverSelectionTimeoutMS": 5000,
+    "connectTimeoutMS": 3000,
+    "retryWrites": True,
+    "retryReads": True,
+    "appname": "thingway",
+}
 DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
 NAMESPACE_EXISTS = 48
@@ -100,16 +109,8 @@ class Mongo:
     """One client for a process."""
 
     def __init__(self, url: str, database: str) -> None:
-        self.client: Any = AsyncIOMotorClient(
-            url,
-            tz_aware=True,
-            maxPoolSize=32,
-            serverSelectionTimeoutMS=5000,
-            connectTimeoutMS=3000,
-            retryWrites=True,
-            retryReads=True,
-            appname="thingway",
-        )
+        self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
+        self._direct: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, **_OPTIONS)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mongo-read")
         options: CodecOptions[dict[str, Any]] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
@@ -121,6 +122,11 @@ class Mongo:
             read_preference=ReadPreference.PRIMARY,
             write_concern=WriteConcern(w="majority", j=True),
         )
+        self.direct = self._direct.get_database(
+            database, codec_options=options, read_preference=ReadPreference.PRIMARY
+        )
+        """The same database for hot reads: pymongo's own client, which crosses to no thread
+        (motor: some 0.3 ms a call)."""
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
@@ -154,7 +160,8 @@ class Mongo:
         async with await self.client.start_session() as session:
             return await session.with_transaction(with_pauses)  # type: ignore[no-any-return]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close every connection."""
         self._readers.shutdown(wait=False, cancel_futures=True)
         self.client.close()
+        await self._direct.close()

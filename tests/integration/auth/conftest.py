@@ -202,7 +202,7 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
     """The service on an empty database and an empty Redis."""
     async with contextlib.AsyncExitStack() as stack:
         mongo = Mongo(servers.mongo_url, migrated)
-        stack.callback(mongo.close)
+        stack.push_async_callback(mongo.close)
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()

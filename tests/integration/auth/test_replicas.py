@@ -26,7 +26,7 @@ async def another(auth: Auth, servers: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A replica with clients of its own, on the same servers."""
     async with contextlib.AsyncExitStack() as stack:
         mongo = Mongo(servers.mongo_url, auth.settings.mongo_database)
-        stack.callback(mongo.close)
+        stack.push_async_callback(mongo.close)
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         bus = await Bus.connect(

@@ -14,7 +14,7 @@ async def mongo(servers: Servers, database: str) -> AsyncIterator[Mongo]:
     """A database of the test's own."""
     client = Mongo(servers.mongo_url, database)
     yield client
-    client.close()
+    await client.close()
 
 
 @pytest_asyncio.fixture

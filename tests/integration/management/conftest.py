@@ -65,7 +65,7 @@ async def management(servers, database) -> AsyncIterator[Management]:
     await bus.drain()
     await auth_bus.drain()
     await redis.aclose()
-    mongo.close()
+    await mongo.close()
 
 
 async def present(management: Management, integration: str) -> None:

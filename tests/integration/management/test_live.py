@@ -108,7 +108,7 @@ async def world(servers, database) -> AsyncIterator[World]:
     settings = ManagementSettings(internal_public_key=public, secrets_key=public)
     async with contextlib.AsyncExitStack() as stack:
         mongo = Mongo(servers.mongo_url, database)
-        stack.callback(mongo.close)
+        stack.push_async_callback(mongo.close)
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()

@@ -105,7 +105,7 @@ async def world(servers, database) -> AsyncIterator[World]:
         await made.start()
         yield made
         await made.stop()
-        made.mongo.close()
+        await made.mongo.close()
 
 
 async def test_a_sync_brings_devices_with_tsl_and_history(world: World):

@@ -123,7 +123,7 @@ async def replica(servers: Servers, database: str, name: str) -> AsyncIterator[N
         yield
     await bus.drain()
     await redis.aclose()
-    mongo.close()
+    await mongo.close()
 
 
 async def test_another_replica_takes_over(servers, database):

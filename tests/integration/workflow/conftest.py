@@ -162,4 +162,4 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     await device.stop()
     await bus.drain()
     await others.drain()
-    mongo.close()
+    await mongo.close()

@@ -206,4 +206,4 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     await bus.drain()
     await auth_bus.drain()
     await mongo.client.drop_database(database)
-    mongo.close()
+    await mongo.close()

@@ -203,7 +203,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             foreign=caller(http, "other", 3),
         )
     await mongo.client.drop_database(database)
-    mongo.close()
+    await mongo.close()
 
 
 async def together(*calls: Any) -> list[Response]:

@@ -82,7 +82,7 @@ async def device(world: World) -> AsyncIterator[Device]:
     header = HeaderSigner(private).sign(Principal(Kind.DEVICE, "default", sn))
     async with AsyncClient(transport=transport, base_url="http://device") as http:
         yield Device(http, sn, header)
-    dead.close()
+    await dead.close()
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
         yield world
     finally:
         await bus.drain()
-        mongo.close()
+        await mongo.close()
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:

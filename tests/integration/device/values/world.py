@@ -383,4 +383,4 @@ async def running(servers: Servers) -> AsyncIterator[World]:
         await bus.drain()
         await outside.drain()
         await mongo.client.drop_database(mongo.database.name)
-        mongo.close()
+        await mongo.close()

@@ -70,7 +70,7 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Core]:
     async with running(build_app(second, Telemetry(None, MeterProvider()))):
         yield second
     await bus.drain()
-    mongo.close()
+    await mongo.close()
 
 
 async def following(*cores: Core) -> None:
