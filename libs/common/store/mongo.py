@@ -1,8 +1,8 @@
 """MongoDB: the one module that imports motor.
 
 Writes are `w=majority, j=true`. Motor hands each call to a thread, so a hot path makes
-few calls with much in them. Driver errors stay in here and in stores, which name what
-they expect (`DuplicateKey`, `BulkFailed`).
+few calls with much in them, or reads from `Mongo.direct`. Driver errors stay in here and
+in stores, which name what they expect (`DuplicateKey`, `BulkFailed`).
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import itertools
 import random
 import re
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
 from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
     BulkWriteError,
     CollectionInvalid,
@@ -31,8 +31,8 @@ R = TypeVar("R")
 
 Database = Any
 """A motor database; motor has no type hints, stores give their own shapes."""
-SyncDatabase = Any
-"""The pymongo database underneath a motor database."""
+DirectDatabase = AsyncDatabase[dict[str, Any]]
+"""A database over pymongo's own client."""
 Session = Any
 """A motor client session."""
 
@@ -44,8 +44,6 @@ StoreError = PyMongoError
 
 PAUSE, LONGEST_PAUSE = 0.0025, 0.5
 """Seconds: what the pauses between tries of a transaction begin with and grow to, doubling."""
-READERS = 8
-"""Threads for `Mongo.read`."""
 _OPTIONS: dict[str, Any] = {
     "tz_aware": True,
     "maxPoolSize": 32,
@@ -111,7 +109,6 @@ class Mongo:
     def __init__(self, url: str, database: str) -> None:
         self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
         self._direct: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, **_OPTIONS)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="mongo-read")
         options: CodecOptions[dict[str, Any]] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
         )
@@ -122,7 +119,7 @@ class Mongo:
             read_preference=ReadPreference.PRIMARY,
             write_concern=WriteConcern(w="majority", j=True),
         )
-        self.direct = self._direct.get_database(
+        self.direct: DirectDatabase = self._direct.get_database(
             database, codec_options=options, read_preference=ReadPreference.PRIMARY
         )
         """The same database for hot reads: pymongo's own client, which crosses to no thread
@@ -133,15 +130,6 @@ class Mongo:
         hello = await self.database.command("hello")
         if not hello.get("isWritablePrimary"):
             raise ConnectionFailure("MongoDB has no writable primary yet")
-
-    async def read(self, work: Callable[[SyncDatabase], R]) -> R:
-        """Run several reads in one thread, with the driver underneath motor.
-
-        Motor crosses to a thread and back for each call (some 0.3 ms); a hot path that
-        reads twice or walks a cursor pays that once here.
-        """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, work, self.database.delegate)
 
     async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
         """Run `work(session)` as one transaction; it may run again after a conflict.
@@ -162,6 +150,5 @@ class Mongo:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
         self.client.close()
         await self._direct.close()

@@ -7,11 +7,10 @@ it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from libs.common.contracts.access import ResourceType
-from libs.common.store.mongo import Mongo, Session, SyncDatabase
+from libs.common.store.mongo import DirectDatabase, Mongo, Session
 from services.auth.grants.store import plain_id
 from services.auth.tenants.seed import SUPER_ADMIN
 
@@ -42,20 +41,20 @@ class AccessSnapshots:
     """Reads `tenants`, `users`, `roles`, `menus` and `grants` together."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._mongo = mongo
+        self._database = mongo.direct
 
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do; None when it is gone or disabled."""
-        return await self._mongo.read(partial(_access, tenant=tenant, user_id=user_id))
+        return await _access(self._database, tenant, user_id)
 
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted; None when it is gone or disabled."""
-        return await self._mongo.read(partial(_grants, tenant=tenant, user_id=user_id))
+        return await _grants(self._database, tenant, user_id)
 
 
-def _access(database: SyncDatabase, tenant: str, user_id: int) -> HeldAccess | None:
-    with database.client.start_session(snapshot=True) as session:
-        roles = _roles(database, session, tenant, user_id)
+async def _access(database: DirectDatabase, tenant: str, user_id: int) -> HeldAccess | None:
+    async with database.client.start_session(snapshot=True) as session:
+        roles = await _roles(database, session, tenant, user_id)
         if roles is None:
             return None
         menus = {menu for role in roles for menu in role["menus"]}
@@ -65,37 +64,39 @@ def _access(database: SyncDatabase, tenant: str, user_id: int) -> HeldAccess | N
             session=session,
         )
         return HeldAccess(
-            version=_version(database, session, tenant),
+            version=await _version(database, session, tenant),
             super_admin=any(role["name"] == SUPER_ADMIN for role in roles),
-            codes=frozenset(menu["code"] for menu in codes),
+            codes=frozenset([menu["code"] async for menu in codes]),
         )
 
 
-def _grants(database: SyncDatabase, tenant: str, user_id: int) -> HeldGrants | None:
-    with database.client.start_session(snapshot=True) as session:
-        roles = _roles(database, session, tenant, user_id)
+async def _grants(database: DirectDatabase, tenant: str, user_id: int) -> HeldGrants | None:
+    async with database.client.start_session(snapshot=True) as session:
+        roles = await _roles(database, session, tenant, user_id)
         if roles is None:
             return None
         query = {"tenant": tenant, "role": {"$in": [role["_id"] for role in roles]}}
-        found = database["grants"].aggregate([{"$match": query}, _BY_TYPE], session=session)
-        return HeldGrants(_version(database, session, tenant), _by_type(found))
+        found = await database["grants"].aggregate([{"$match": query}, _BY_TYPE], session=session)
+        rows = await found.to_list()
+        return HeldGrants(await _version(database, session, tenant), _by_type(rows))
 
 
-def _roles(
-    database: SyncDatabase, session: Session, tenant: str, user_id: int
+async def _roles(
+    database: DirectDatabase, session: Session, tenant: str, user_id: int
 ) -> list[dict[str, Any]] | None:
     """The roles of a user, None when it is gone or disabled."""
-    user = database["users"].find_one(
+    user = await database["users"].find_one(
         {"_id": user_id, "tenant": tenant, "enabled": True}, {"roles": 1}, session=session
     )
     if user is None:
         return None
     query = {"_id": {"$in": user["roles"]}, "tenant": tenant}
-    return list(database["roles"].find(query, {"name": 1, "menus": 1}, session=session))
+    found = database["roles"].find(query, {"name": 1, "menus": 1}, session=session)
+    return await found.to_list()
 
 
-def _version(database: SyncDatabase, session: Session, tenant: str) -> int:
-    document = database["tenants"].find_one({"_id": tenant}, {"access": 1}, session=session)
+async def _version(database: DirectDatabase, session: Session, tenant: str) -> int:
+    document = await database["tenants"].find_one({"_id": tenant}, {"access": 1}, session=session)
     return int(document["access"]) if document else 0
 
 

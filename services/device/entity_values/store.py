@@ -3,11 +3,11 @@
 import base64
 import binascii
 import heapq
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
-from libs.common.store.mongo import Mongo, SyncDatabase
+from libs.common.store.mongo import Mongo
 from services.device.entity_values.pipelines import AggregateOf, pipeline_of
 from services.device.entity_values.sources import Scan, Source, Span, time_of
 
@@ -22,33 +22,30 @@ class ValueStore:
     """What entities were."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._mongo = mongo
+        self._database, self._direct = mongo.database, mongo.direct
 
     async def page(
         self, sources: Sequence[Source], span: Span, skip: int, limit: int
     ) -> tuple[list[Record], int]:
         """`limit` records behind the first `skip`, and how many there are in all."""
 
-        def read(database: SyncDatabase) -> tuple[list[Record], int]:
-            counted = [_counted(database, source.scans(span)) for source in sources]
-            total = sum(count for scans in counted for _, count in scans)
-            if skip >= total:
-                return [], total
-            if len(sources) == 1:
-                return list(_walk(database, sources[0], 0, counted[0], skip, limit)), total
-            streams = [
-                _walk(database, source, at, counted[at], 0, skip + limit)
-                for at, source in enumerate(sources)
-            ]
-            merged = heapq.merge(*streams, key=_time, reverse=span.newest_first)
-            return list(islice(merged, skip, skip + limit)), total
-
-        return await self._mongo.read(read)
+        counted = [await self._counted(source.scans(span)) for source in sources]
+        total = sum(count for scans in counted for _, count in scans)
+        if skip >= total:
+            return [], total
+        if len(sources) == 1:
+            return await self._walk(sources[0], 0, counted[0], skip, limit), total
+        streams = [
+            await self._walk(source, at, counted[at], 0, skip + limit)
+            for at, source in enumerate(sources)
+        ]
+        merged = heapq.merge(*streams, key=_time, reverse=span.newest_first)
+        return list(islice(merged, skip, skip + limit)), total
 
     async def batches(self, source: Source, span: Span) -> AsyncIterator[Sequence[tuple[int, Any]]]:
         """Everything in order, some at a time: as much as there is, in constant memory."""
         for scan in source.scans(span):
-            cursor = self._mongo.database[scan.collection].find(
+            cursor = self._database[scan.collection].find(
                 scan.match, source.projection, sort=scan.order, batch_size=BATCH
             )
             try:
@@ -60,11 +57,9 @@ class ValueStore:
     async def last(self, source: Source, span: Span) -> Record | None:
         """The newest record."""
 
-        def read(database: SyncDatabase) -> Record | None:
-            scans = [(scan, 1) for scan in source.scans(span)]
-            return next(_walk(database, source, 0, scans, 0, 1), None)
-
-        return await self._mongo.read(read)
+        scans = [(scan, 1) for scan in source.scans(span)]
+        found = await self._walk(source, 0, scans, 0, 1)
+        return found[0] if found else None
 
     async def aggregate(self, source: Source, span: Span, wanted: AggregateOf) -> list[Any]:
         """The documents that the pipeline of an aggregate gives."""
@@ -73,10 +68,8 @@ class ValueStore:
             return []
         collection, stages = pipeline
 
-        def read(database: SyncDatabase) -> list[Any]:
-            return list(database[collection].aggregate(stages, allowDiskUse=True))
-
-        return await self._mongo.read(read)
+        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True)
+        return await rows.to_list()
 
     async def extreme_bytes(
         self, source: Source, span: Span, wanted: Literal["MIN", "MAX"]
@@ -86,13 +79,45 @@ class ValueStore:
         if pipeline is None:
             return None
         collection, stages = pipeline
+        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True)
+        values = [row["_id"] async for row in rows]
         fold = min if wanted == "MIN" else max
+        return fold(values, key=_bytes, default=None)
 
-        def read(database: SyncDatabase) -> str | None:
-            rows = database[collection].aggregate(stages, allowDiskUse=True)
-            return fold((row["_id"] for row in rows), key=_bytes, default=None)
+    async def _counted(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
+        return [
+            (scan, await self._direct[scan.collection].count_documents(scan.match))
+            for scan in scans
+        ]
 
-        return await self._mongo.read(read)
+    async def _walk(
+        self,
+        source: Source,
+        number: int,
+        scans: Sequence[tuple[Scan, int]],
+        skip: int,
+        limit: int,
+    ) -> list[Record]:
+        """Records of one source in order; scans that are skipped whole are not read."""
+        records: list[Record] = []
+        for scan, count in scans:
+            if len(records) >= limit:
+                break
+            if skip >= count:
+                skip -= count
+                continue
+            left = limit - len(records)
+            rows = self._direct[scan.collection].find(
+                scan.match,
+                source.projection,
+                sort=scan.order,
+                skip=skip,
+                limit=left,
+                batch_size=left + 1,
+            )
+            skip = 0
+            records += [(number, time_of(row), row["v"]) async for row in rows]
+        return records
 
 
 def _bytes(text: Any) -> bytes:
@@ -105,31 +130,3 @@ def _bytes(text: Any) -> bytes:
 
 def _time(record: Record) -> int:
     return record[1]
-
-
-def _counted(database: SyncDatabase, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
-    return [(scan, database[scan.collection].count_documents(scan.match)) for scan in scans]
-
-
-def _walk(
-    database: SyncDatabase,
-    source: Source,
-    number: int,
-    scans: Sequence[tuple[Scan, int]],
-    skip: int,
-    limit: int,
-) -> Iterator[Record]:
-    """Records of one source in order; scans that are skipped whole are not read."""
-    for scan, count in scans:
-        if limit <= 0:
-            return
-        if skip >= count:
-            skip -= count
-            continue
-        cursor = database[scan.collection].find(
-            scan.match, source.projection, sort=scan.order, skip=skip, limit=limit
-        )
-        skip = 0
-        for row in cursor:
-            limit -= 1
-            yield number, time_of(row), row["v"]
