@@ -42,8 +42,8 @@ CollectionExists = CollectionInvalid
 StoreUnavailable = ConnectionFailure
 StoreError = PyMongoError
 
-PAUSE, LONGEST_PAUSE = 0.0025, 0.5
-"""Seconds: what the pauses between tries of a transaction begin with and grow to, doubling."""
+PAUSE, LONGEST_PAUSE = 0.005, 0.5
+"""Seconds: what pauses between tries of a transaction take at most, the first and any; doubling."""
 _OPTIONS: dict[str, Any] = {
     "tz_aware": True,
     "maxPoolSize": 32,
@@ -109,19 +109,16 @@ class Mongo:
     def __init__(self, url: str, database: str) -> None:
         self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
         self._direct: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, **_OPTIONS)
-        options: CodecOptions[dict[str, Any]] = CodecOptions(
+        codec: CodecOptions[dict[str, Any]] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
         )
-        self.database: Database = AsyncIOMotorDatabase(
-            self.client,
-            database,
-            codec_options=options,
-            read_preference=ReadPreference.PRIMARY,
-            write_concern=WriteConcern(w="majority", j=True),
-        )
-        self.direct: DirectDatabase = self._direct.get_database(
-            database, codec_options=options, read_preference=ReadPreference.PRIMARY
-        )
+        settings: dict[str, Any] = {
+            "codec_options": codec,
+            "read_preference": ReadPreference.PRIMARY,
+            "write_concern": WriteConcern(w="majority", j=True),
+        }
+        self.database: Database = AsyncIOMotorDatabase(self.client, database, **settings)
+        self.direct: DirectDatabase = self._direct.get_database(database, **settings)
         """The same database for hot reads: pymongo's own client, which crosses to no thread
         (motor: some 0.3 ms a call)."""
 
@@ -141,7 +138,7 @@ class Mongo:
 
         async def with_pauses(session: Session) -> R:
             if tried := next(tries):
-                longest = min(2**tried * PAUSE, LONGEST_PAUSE)
+                longest = min(2 ** (tried - 1) * PAUSE, LONGEST_PAUSE)
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
             return await work(session)
 

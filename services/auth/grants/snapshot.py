@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.common.contracts.access import ResourceType
-from libs.common.store.mongo import DirectDatabase, Mongo, Session
+from libs.common.store.mongo import Mongo, Session
 from services.auth.grants.store import plain_id
 from services.auth.tenants.seed import SUPER_ADMIN
 
@@ -45,59 +45,53 @@ class AccessSnapshots:
 
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do; None when it is gone or disabled."""
-        return await _access(self._database, tenant, user_id)
+        async with self._database.client.start_session(snapshot=True) as session:
+            roles = await self._roles(session, tenant, user_id)
+            if roles is None:
+                return None
+            menus = {menu for role in roles for menu in role["menus"]}
+            codes = self._database["menus"].find(
+                {"_id": {"$in": list(menus)}, "tenant": tenant, "type": "FUNCTION"},
+                {"code": 1},
+                session=session,
+            )
+            return HeldAccess(
+                version=await self._version(session, tenant),
+                super_admin=any(role["name"] == SUPER_ADMIN for role in roles),
+                codes=frozenset([menu["code"] async for menu in codes]),
+            )
 
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted; None when it is gone or disabled."""
-        return await _grants(self._database, tenant, user_id)
+        async with self._database.client.start_session(snapshot=True) as session:
+            roles = await self._roles(session, tenant, user_id)
+            if roles is None:
+                return None
+            query = {"tenant": tenant, "role": {"$in": [role["_id"] for role in roles]}}
+            found = await self._database["grants"].aggregate(
+                [{"$match": query}, _BY_TYPE], session=session
+            )
+            rows = await found.to_list()
+            return HeldGrants(await self._version(session, tenant), _by_type(rows))
 
-
-async def _access(database: DirectDatabase, tenant: str, user_id: int) -> HeldAccess | None:
-    async with database.client.start_session(snapshot=True) as session:
-        roles = await _roles(database, session, tenant, user_id)
-        if roles is None:
-            return None
-        menus = {menu for role in roles for menu in role["menus"]}
-        codes = database["menus"].find(
-            {"_id": {"$in": list(menus)}, "tenant": tenant, "type": "FUNCTION"},
-            {"code": 1},
-            session=session,
+    async def _roles(
+        self, session: Session, tenant: str, user_id: int
+    ) -> list[dict[str, Any]] | None:
+        """The roles of a user, None when it is gone or disabled."""
+        user = await self._database["users"].find_one(
+            {"_id": user_id, "tenant": tenant, "enabled": True}, {"roles": 1}, session=session
         )
-        return HeldAccess(
-            version=await _version(database, session, tenant),
-            super_admin=any(role["name"] == SUPER_ADMIN for role in roles),
-            codes=frozenset([menu["code"] async for menu in codes]),
-        )
-
-
-async def _grants(database: DirectDatabase, tenant: str, user_id: int) -> HeldGrants | None:
-    async with database.client.start_session(snapshot=True) as session:
-        roles = await _roles(database, session, tenant, user_id)
-        if roles is None:
+        if user is None:
             return None
-        query = {"tenant": tenant, "role": {"$in": [role["_id"] for role in roles]}}
-        found = await database["grants"].aggregate([{"$match": query}, _BY_TYPE], session=session)
-        rows = await found.to_list()
-        return HeldGrants(await _version(database, session, tenant), _by_type(rows))
+        query = {"_id": {"$in": user["roles"]}, "tenant": tenant}
+        found = self._database["roles"].find(query, {"name": 1, "menus": 1}, session=session)
+        return await found.to_list()
 
-
-async def _roles(
-    database: DirectDatabase, session: Session, tenant: str, user_id: int
-) -> list[dict[str, Any]] | None:
-    """The roles of a user, None when it is gone or disabled."""
-    user = await database["users"].find_one(
-        {"_id": user_id, "tenant": tenant, "enabled": True}, {"roles": 1}, session=session
-    )
-    if user is None:
-        return None
-    query = {"_id": {"$in": user["roles"]}, "tenant": tenant}
-    found = database["roles"].find(query, {"name": 1, "menus": 1}, session=session)
-    return await found.to_list()
-
-
-async def _version(database: DirectDatabase, session: Session, tenant: str) -> int:
-    document = await database["tenants"].find_one({"_id": tenant}, {"access": 1}, session=session)
-    return int(document["access"]) if document else 0
+    async def _version(self, session: Session, tenant: str) -> int:
+        document = await self._database["tenants"].find_one(
+            {"_id": tenant}, {"access": 1}, session=session
+        )
+        return int(document["access"]) if document else 0
 
 
 def _by_type(found: Iterable[dict[str, Any]]) -> dict[ResourceType, frozenset[Any]]:

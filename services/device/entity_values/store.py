@@ -12,7 +12,7 @@ from services.device.entity_values.pipelines import AggregateOf, pipeline_of
 from services.device.entity_values.sources import Scan, Source, Span, time_of
 
 BATCH = 1000
-"""Records of an export that are held at a time."""
+"""Records that are held at a time, where all of them are gone through."""
 
 Record = tuple[int, int, Any]
 """Which source it is from, time in ms, value as it is stored."""
@@ -28,7 +28,6 @@ class ValueStore:
         self, sources: Sequence[Source], span: Span, skip: int, limit: int
     ) -> tuple[list[Record], int]:
         """`limit` records behind the first `skip`, and how many there are in all."""
-
         counted = [await self._counted(source.scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if skip >= total:
@@ -56,7 +55,6 @@ class ValueStore:
 
     async def last(self, source: Source, span: Span) -> Record | None:
         """The newest record."""
-
         scans = [(scan, 1) for scan in source.scans(span)]
         found = await self._walk(source, 0, scans, 0, 1)
         return found[0] if found else None
@@ -67,7 +65,6 @@ class ValueStore:
         if pipeline is None:
             return []
         collection, stages = pipeline
-
         rows = await self._direct[collection].aggregate(stages, allowDiskUse=True)
         return await rows.to_list()
 
@@ -79,10 +76,12 @@ class ValueStore:
         if pipeline is None:
             return None
         collection, stages = pipeline
-        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True)
-        values = [row["_id"] async for row in rows]
+        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True, batchSize=BATCH)
         fold = min if wanted == "MIN" else max
-        return fold(values, key=_bytes, default=None)
+        best: str | None = None
+        async for row in rows:
+            best = row["_id"] if best is None else fold(best, row["_id"], key=_bytes)
+        return best
 
     async def _counted(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
         return [

@@ -59,7 +59,6 @@ class HistoryStore:
 
         None when it finds none; nothing when the device's data storage is off.
         """
-
         first, *others = self._order(span, after) or (partition_of(span.end),)
         device: dict[str, Any] | None
         records: list[Record]

@@ -5,6 +5,7 @@ import logging
 import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from libs.common.jobs import Beside
 from libs.common.store.mongo import StoreError
@@ -16,10 +17,17 @@ PATIENCE = 1.0
 """Seconds that a device waits until it is noted; then it is told that its report is taken."""
 AGAIN = 1.0
 """Seconds until a note that failed is tried again."""
-NOTES = 16
-"""Notes that are written at the same time."""
+FIRST_TRIES, FURTHER_TRIES = 16, 8
+"""Notes that are being written; those that failed before keep no other waiting."""
 
 log = logging.getLogger(__name__)
+
+
+class _Spoke(NamedTuple):
+    at: float
+    """By the monotonic clock."""
+    until: datetime
+    """It counts as ONLINE so long."""
 
 
 class HttpPresence:
@@ -34,15 +42,18 @@ class HttpPresence:
         self._life = timedelta(seconds=life)
         self._pause = min(LONGEST_PAUSE, life / 4)
         self._noted: dict[int, float] = {}
+        self._spoke: dict[int, _Spoke] = {}
+        """The last time of those whose note is not written yet."""
         self._noting = Beside()
-        self._slots = asyncio.Semaphore(NOTES)
+        self._first = asyncio.Semaphore(FIRST_TRIES)
+        self._further = asyncio.Semaphore(FURTHER_TRIES)
 
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
-        fresh = time.monotonic() - self._pause
-        if self._noted.get(thing.id, fresh) <= fresh:
-            until = datetime.now(UTC) + self._life
-            note = self._noting.begin(thing.id, partial(self._note, thing.id, until))
+        moment = time.monotonic()
+        if self._noted.get(thing.id, moment - self._pause) + self._pause <= moment:
+            self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC) + self._life)
+            note = self._noting.begin(thing.id, partial(self._note, thing.id))
             if note is not None:
                 await asyncio.wait([note], timeout=PATIENCE)
 
@@ -50,14 +61,18 @@ class HttpPresence:
         """Leave what is not noted yet to the next reports."""
         await self._noting.stop()
 
-    async def _note(self, device_id: int, until: datetime) -> None:
-        while datetime.now(UTC) < until:
+    async def _note(self, device_id: int) -> None:
+        slots = self._first
+        while (spoke := self._spoke[device_id]).until > datetime.now(UTC):
             try:
-                async with self._slots:
-                    await self._store.heard(device_id, until)
+                async with slots:
+                    await self._store.heard(device_id, spoke.until)
             except StoreError as error:
                 log.warning("device %d was heard, noting it waits: %r", device_id, error)
+                slots = self._further
                 await asyncio.sleep(AGAIN)
             else:
-                self._noted[device_id] = time.monotonic()
-                return
+                self._noted[device_id] = spoke.at
+                if self._spoke[device_id] is spoke:
+                    break
+        del self._spoke[device_id]

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
+from pymongo import WriteConcern
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.bus.subjects import device_event
@@ -16,8 +17,8 @@ from services.device.things.directory import profile_of
 
 CHUNK = 500
 """Devices of one transaction."""
-LOCKED_MS = 2000
-"""How long a report over HTTP waits for the device's record; a thread waits with it."""
+LOCKED_MS = 500
+"""How long a report over HTTP waits for the device's record, and a connection with it."""
 
 
 class PresenceStore:
@@ -26,6 +27,8 @@ class PresenceStore:
     def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
         self._mongo = mongo
         self._devices = mongo.database["devices"]
+        self._heard = mongo.direct["devices"].with_options(write_concern=WriteConcern(1))
+        """No thread waits for a record that is locked; a note that is lost comes again."""
         self._outbox = outbox
 
     async def set_online(self, sns: Collection[str]) -> list[int]:
@@ -61,7 +64,7 @@ class PresenceStore:
 
     async def heard(self, device_id: int, until: datetime) -> None:
         """Note a report over HTTP: ONLINE until then. Raises when the record stays locked."""
-        await self._devices.find_one_and_update(
+        await self._heard.find_one_and_update(
             {"_id": device_id},
             {"$max": {"httpUntil": until}},
             {"_id": 1},

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,15 +89,31 @@ class Notes:
 
     def __init__(self) -> None:
         self.heard_of: list[int] = []
+        self.until = datetime.min.replace(tzinfo=UTC)
         self.locked: set[int] = set()
+        self.waiting: set[int] = set()
+        self.refused: set[int] = set()
         self.faults: list[Exception] = []
 
     async def heard(self, device_id: int, until: datetime) -> None:
         while device_id in self.locked:
+            self.waiting.add(device_id)
             await asyncio.sleep(0.01)
+        if device_id in self.refused:
+            await asyncio.sleep(0.01)
+            raise StoreError("locked")
         if self.faults:
             raise self.faults.pop()
         self.heard_of.append(device_id)
+        self.until = until
+
+
+async def noted(notes: Notes, ids: list[int]) -> bool:
+    return notes.heard_of == ids
+
+
+async def waiting_for(notes: Notes, device_id: int) -> bool:
+    return device_id in notes.waiting
 
 
 @pytest.fixture
@@ -122,15 +139,11 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
-    for one in (locked, locked, free):
+    for one in (locked, free):
         await presence.heard(one)
     assert notes.heard_of == [2]
     notes.locked.clear()
-
-    async def noted() -> bool:
-        return notes.heard_of == [2, 1]
-
-    await until(noted)
+    await until(partial(noted, notes, [2, 1]))
 
 
 async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: Notes):
@@ -156,23 +169,58 @@ async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes
     """The device was heard long ago when the database is back."""
     presence = HttpPresence(notes, 0.05)  # type: ignore[arg-type]
     (thing,) = await things(world, 1)
-    notes.faults += [StoreUnavailable("away")] * 1000
+    notes.faults += [StoreUnavailable("away")] * 10_000
     await presence.heard(thing)
+
+    async def given_up() -> bool:
+        return not presence._noting._running
+
+    await until(given_up)
+    assert notes.faults != []
     assert notes.heard_of == []
-    assert len(notes.faults) > 900
+
+
+async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: Notes):
+    """The device spoke again while its record was locked, and counts as ONLINE from then."""
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    (thing,) = await things(world, 1)
+    notes.locked.add(thing.id)
+    first = asyncio.ensure_future(presence.heard(thing))
+    await until(partial(waiting_for, notes, 1))
+    second = soon(60)
+    await presence.heard(thing)
+    notes.locked.clear()
+    await first
+    await until(partial(noted, notes, [1, 1]))
+    assert notes.until > second
+
+
+async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
+    world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
+):
+    """What is tried again waits for its turn among its like."""
+    monkeypatch.setattr("services.device.presence.http.PATIENCE", 0.01)
+    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    several = await things(world, *range(1, 61))
+    notes.refused |= {one.id for one in several[:-1]}
+    for one in several:
+        await presence.heard(one)
+    await until(partial(noted, notes, [60]))
+    await presence.stop()
 
 
 async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
     world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch
 ):
     """Threads are few: the driver gives up, and the note is tried again later."""
-    monkeypatch.setattr("services.device.presence.store.LOCKED_MS", 50)
     await world.add(1)
     devices = world.database["devices"]
     async with await world.mongo.client.start_session() as session, session.start_transaction():
         await devices.update_one({"_id": 1}, {"$set": {"name": "x"}}, session=session)
-        with pytest.raises(StoreError):
-            await store.heard(1, soon(60))
+        with monkeypatch.context() as patch:
+            patch.setattr("services.device.presence.store.LOCKED_MS", 50)
+            with pytest.raises(StoreError):
+                await store.heard(1, soon(60))
         await session.abort_transaction()
     await store.heard(1, soon(60))
     assert await states(world) == {1: "ONLINE"}
