@@ -17,8 +17,8 @@ PATIENCE = 1.0
 """Seconds that a device waits until it is noted; then it is told that its report is taken."""
 AGAIN = 1.0
 """Seconds until a note that failed is tried again."""
-FIRST_TRIES, FURTHER_TRIES = 16, 8
-"""Notes that are being written; those that failed before keep no other waiting."""
+NOTES = 16
+"""Notes that are being written at the same time; one that fails goes to the end of the queue."""
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ class HttpPresence:
         self._spoke: dict[int, _Spoke] = {}
         """The last time of those whose note is not written yet."""
         self._noting = Beside()
-        self._first = asyncio.Semaphore(FIRST_TRIES)
-        self._further = asyncio.Semaphore(FURTHER_TRIES)
+        self._slots = asyncio.Semaphore(NOTES)
 
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
@@ -62,14 +61,12 @@ class HttpPresence:
         await self._noting.stop()
 
     async def _note(self, device_id: int) -> None:
-        slots = self._first
         while (spoke := self._spoke[device_id]).until > datetime.now(UTC):
             try:
-                async with slots:
+                async with self._slots:
                     await self._store.heard(device_id, spoke.until)
             except StoreError as error:
                 log.warning("device %d was heard, noting it waits: %r", device_id, error)
-                slots = self._further
                 await asyncio.sleep(AGAIN)
             else:
                 self._noted[device_id] = spoke.at

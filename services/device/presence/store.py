@@ -17,7 +17,7 @@ from services.device.things.directory import profile_of
 
 CHUNK = 500
 """Devices of one transaction."""
-LOCKED_MS = 500
+LOCKED_MS = 250
 """How long a report over HTTP waits for the device's record, and a connection with it."""
 
 

@@ -198,7 +198,7 @@ async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: N
 async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
-    """What is tried again waits for its turn among its like."""
+    """A note that fails leaves its place to the next."""
     monkeypatch.setattr("services.device.presence.http.PATIENCE", 0.01)
     presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
     several = await things(world, *range(1, 61))
