@@ -114,7 +114,7 @@ def http_reports(platform: Platform) -> list[Row]:
     command = ["wrk", "-t1", "-c32", "-d5", "--latency", "-s", str(script), url]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rate = re.search(r"Requests/sec:\s+([\d.]+)", out)
-    p99 = re.search(r"99%\s+(\S+)", out)
+    p99 = re.search(r"^\s+99%\s+(\S+)", out, re.MULTILINE)
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
     note = f", {refused[1]} refused (rate limit)" if refused else ""
     shown = f"{float(rate[1]):,.0f}/s, p99 {p99[1]}{note}" if rate and p99 else out
