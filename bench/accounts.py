@@ -135,7 +135,7 @@ async def _running() -> AsyncIterator[Running]:
 
 
 async def _redis(servers: Stack) -> str:
-    port = ports.choose_free(set())
+    port = ports.choose_free()
     program = programs.find(programs.REDIS).path
     child = subprocess.Popen(
         redis_server.bare_command(program, servers.directory, port), stdout=subprocess.DEVNULL

@@ -139,10 +139,7 @@ def _rows(rounds: list[tuple[Load, Load]]) -> Iterator[Row]:
 
 async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, str, str]:
     """Start everything; return the two addresses and a token."""
-    taken: set[int] = set()
-    for _ in range(5):
-        taken.add(ports.choose_free(taken))
-    redis, device, tokens, gateway, nginx = taken
+    redis, device, tokens, gateway, nginx = (ports.choose_free() for _ in range(5))
     redis_url = f"redis://127.0.0.1:{redis}/0"
     private, public = make_keys()
     environment = {

@@ -44,9 +44,9 @@ class Platform:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = ports.choose_free(set())
-        mqtt = ports.choose_free({self.port})
-        nats = ports.choose_free({self.port, mqtt})
+        self.port = ports.choose_free()
+        mqtt = ports.choose_free()
+        nats = ports.choose_free()
         command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
         doors = ["--port", str(self.port), "--mqtt-port", str(mqtt), "--nats-port", str(nats)]
         self.started = time.perf_counter()

@@ -32,7 +32,7 @@ class Stack:
 
     def start(self, module: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
         """Start `python -m module`; return it with its port."""
-        port = ports.choose_free(set())
+        port = ports.choose_free()
         _, public = make_keys()
         child = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -56,8 +56,8 @@ class Stack:
 async def stack() -> AsyncIterator[Stack]:
     """Start the servers; end everything afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
-    mongo_port, nats_port = ports.choose_free(set()), ports.choose_free(set())
-    mqtt_port = ports.choose_free({mongo_port, nats_port})
+    mongo_port, nats_port = ports.choose_free(), ports.choose_free()
+    mqtt_port = ports.choose_free()
     data = directory / "mongo"
     data.mkdir()
     config = directory / "nats.conf"

@@ -11,6 +11,7 @@ from nats.aio.subscription import Subscription
 from libs.common.contracts import events as contract
 from tests.contract.client import Api, accepted
 from tests.contract.conftest import Thing
+from tests.e2e.listening import connect
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -63,13 +64,7 @@ class Heard:
 @pytest.fixture
 async def heard(platform: Platform, api: Api) -> AsyncIterator[Heard]:
     """What an application hears with its own credentials."""
-    client = await nats.connect(
-        f"nats://127.0.0.1:{platform.nats_port}",
-        user=api.client_id,
-        password=api.client_secret,
-        inbox_prefix=f"_INBOX.app.{api.client_id}".encode(),
-        allow_reconnect=False,
-    )
+    client = await connect(platform, api.client_id, api.client_secret)
     subscription = await client.subscribe("event.default.>")
     await client.flush()
     yield Heard(subscription)

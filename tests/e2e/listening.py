@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import nats
 import pytest
+from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from tests.e2e.callers import Application
@@ -54,16 +55,21 @@ class Listener:
             pytest.fail(f"nothing fitting on {subject}; heard there: {about}")
 
 
+async def connect(platform: Platform, client_id: str, client_secret: str) -> NatsClient:
+    """Connect as an application does."""
+    address = urlsplit(platform.ready.nats_url)
+    return await nats.connect(
+        f"nats://{address.hostname}:{address.port}",
+        user=client_id,
+        password=client_secret,
+        inbox_prefix=f"_INBOX.app.{client_id}".encode(),
+    )
+
+
 @contextlib.asynccontextmanager
 async def listening(platform: Platform, application: Application) -> AsyncIterator[Listener]:
     """Hear the events of the tenant as an application does."""
-    address = urlsplit(platform.ready.nats_url)
-    client = await nats.connect(
-        f"nats://{address.hostname}:{address.port}",
-        user=application.client_id,
-        password=application.client_secret,
-        inbox_prefix=f"_INBOX.app.{application.client_id}".encode(),
-    )
+    client = await connect(platform, application.client_id, application.client_secret)
     listener = Listener()
     try:
         await client.subscribe("event.default.>", cb=listener.take)

@@ -8,7 +8,7 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import ExecutionTimeout
 
-from deploy.local.mongo_server import DatabaseUser
+from deploy.local.services import database_users
 from tests.e2e.callers import Application
 from tests.e2e.listening import Listener
 from tests.e2e.platform import Platform
@@ -73,7 +73,8 @@ async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds
     Meanwhile HTTP reports of the device whose record it locks are taken as ever.
     """
     device = await application.add_device()
-    user = DatabaseUser("device", platform.state.secrets["mongo.device"], "thingway_device")
+    users = database_users(platform.state)
+    user = next(one for one in users if one.name == "device")
     url = user.url(platform.state.ports["mongod"])
     with subprocess.Popen(
         [sys.executable, "-c", HALF_DONE, url, str(device.id)], stdout=subprocess.PIPE

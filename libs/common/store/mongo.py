@@ -31,8 +31,6 @@ R = TypeVar("R")
 
 Database = Any
 """A motor database; motor has no type hints, stores give their own shapes."""
-DirectDatabase = AsyncDatabase[dict[str, Any]]
-"""A database over pymongo's own client."""
 Session = Any
 """A motor client session."""
 
@@ -104,7 +102,7 @@ class _PlainIntegers(TypeDecoder):
 
 
 class Mongo:
-    """One client for a process."""
+    """The clients of a process: motor's, and pymongo's own for hot reads."""
 
     def __init__(self, url: str, database: str) -> None:
         self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
@@ -118,7 +116,7 @@ class Mongo:
             "write_concern": WriteConcern(w="majority", j=True),
         }
         self.database: Database = AsyncIOMotorDatabase(self.client, database, **settings)
-        self.direct: DirectDatabase = self._direct.get_database(database, **settings)
+        self.direct: AsyncDatabase[dict[str, Any]] = self._direct.get_database(database, **settings)
         """The same database for hot reads: pymongo's own client, which crosses to no thread
         (motor: some 0.3 ms a call)."""
 

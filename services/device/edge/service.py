@@ -8,6 +8,7 @@ from libs.common.bus.subjects import down_command, up
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput, TooLarge
 from libs.common.identity import Principal
+from libs.common.jobs import happened
 from libs.common.telemetry import inject_context
 from services.device.commands.model import now
 from services.device.commands.store import CommandStore
@@ -104,18 +105,10 @@ class EdgeService:
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
                     return Commands([command.wire() for command in taken])
-                await _until(arrived, left)
+                await happened(arrived, left)
                 arrived.clear()
         finally:
             await subscription.unsubscribe()
-
-
-async def _until(arrived: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await arrived.wait()
-    except TimeoutError:
-        return
 
 
 def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:

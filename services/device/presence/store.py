@@ -64,13 +64,14 @@ class PresenceStore:
 
     async def heard(self, device_id: int, until: datetime) -> None:
         """Note a report over HTTP: ONLINE until then. Raises when the record stays locked."""
-        await self._heard.find_one_and_update(
+        device = await self._heard.find_one_and_update(
             {"_id": device_id},
             {"$max": {"httpUntil": until}},
-            {"_id": 1},
+            {"connectStatus": 1},
             maxTimeMS=LOCKED_MS,
         )
-        await self._change({"_id": device_id, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
+        if device is not None and device.get("connectStatus") != "ONLINE":
+            await self._change({"_id": device_id, "connectStatus": {"$ne": "ONLINE"}}, "ONLINE")
 
     @staticmethod
     def _silent() -> dict[str, Any]:
