@@ -8,7 +8,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from bench import accounts, aggregates, code_nodes, flows, gateway, ingest, live, platform, things
+from bench import (
+    accounts,
+    aggregates,
+    code_nodes,
+    flows,
+    gateway,
+    ingest,
+    live,
+    neighbours,
+    platform,
+    scale,
+    things,
+)
 from bench.table import Row
 
 PARTS = {
@@ -21,6 +33,8 @@ PARTS = {
     "aggregates": aggregates,
     "flows": flows,
     "code": code_nodes,
+    "scale": scale,
+    "neighbours": neighbours,
 }
 
 

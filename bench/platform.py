@@ -42,13 +42,21 @@ REPORT = '{"properties":{"temperature":21.5,"humidity":40,"battery":90}}'
 class Platform:
     """A running platform."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
         self.port = ports.choose_free()
-        mqtt = ports.choose_free()
+        self.mqtt_port = ports.choose_free()
         nats = ports.choose_free()
+        self.nats_url = f"nats://127.0.0.1:{nats}"
         command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
-        doors = ["--port", str(self.port), "--mqtt-port", str(mqtt), "--nats-port", str(nats)]
+        doors = [
+            "--port",
+            str(self.port),
+            "--mqtt-port",
+            str(self.mqtt_port),
+            "--nats-port",
+            str(nats),
+        ]
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
             [*command, *doors],
@@ -58,6 +66,7 @@ class Platform:
                 "THINGWAY_PRINCIPAL_RATE": "0",
                 "THINGWAY_ADDRESS_RATE": "0",
                 "THINGWAY_END_WITH_PARENT": "1",
+                **settings,
             },
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -81,7 +90,12 @@ class Platform:
 
     def memory(self) -> dict[str, float]:
         """Proportional memory of each process in MiB."""
-        return {name: _pss(pid) for name, pid in self.ready["pids"].items()}
+        return self.memory_of(self.ready["pids"])
+
+    @staticmethod
+    def memory_of(pids: dict[str, int]) -> dict[str, float]:
+        """The same, of processes that have been started again."""
+        return {name: _pss(pid) for name, pid in pids.items()}
 
     def database(self) -> Any:
         """The device service's database, as the administrator."""

@@ -6,8 +6,9 @@ from litestar import Litestar
 from nats.aio.client import Client
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus, Outbox
+from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
@@ -18,6 +19,7 @@ from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions
 from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
+from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.wiring import Base
@@ -46,6 +48,7 @@ def auth(public_key: str) -> Litestar:
 def device(public_key: str) -> Litestar:
     """The service `device`."""
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
+    limits = KnownLimits(RpcClient(bus))
     base = Base(
         settings=DeviceSettings(internal_public_key=public_key),
         telemetry=silent(),
@@ -55,8 +58,11 @@ def device(public_key: str) -> Litestar:
         outbox=Outbox(mongo.database, bus),
         partitions=Partitions(mongo.database),
         latest=LatestValues(mongo.database),
-        ledger=Ledger(mongo.database),
+        ledger=Ledger(mongo),
         commands=CommandStore(mongo.database),
+        rpc=RpcClient(bus),
+        limits=limits,
+        retention=Retention(mongo.database, limits, 30),
     )
     return build_device(base, _bus())
 

@@ -30,6 +30,12 @@ from tests import containers
 START_SECONDS = 120.0
 _PAUSE_SECONDS = 0.02
 _FILE = "servers.json"
+_CLOSING_FILES = (
+    "--setParameter=wiredTigerFileHandleCloseIdleTime=5",
+    "--setParameter=wiredTigerFileHandleCloseScanInterval=2",
+    "--setParameter=wiredTigerFileHandleCloseMinimum=500",
+)
+"""Each test has databases of its own, of a hundred files: they are closed soon after it."""
 _HOST_LOG = "host.log"
 _MOST_WORKERS = 64
 
@@ -199,9 +205,12 @@ async def _serve(kind: str, directory: Path) -> None:
 @contextlib.asynccontextmanager
 async def _embedded(directory: Path, mongo_port: int, redis_port: int):
     commands = {
-        "mongod": mongo_server.bare_command(
-            programs.find(programs.MONGOD).path, _made(directory / "mongo"), mongo_port
-        ),
+        "mongod": [
+            *mongo_server.bare_command(
+                programs.find(programs.MONGOD).path, _made(directory / "mongo"), mongo_port
+            ),
+            *_CLOSING_FILES,
+        ],
         "redis": redis_server.bare_command(
             programs.find(programs.REDIS).path,
             _made(directory / "redis"),

@@ -12,11 +12,14 @@ from libs.common.http.server import listen
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, websocket: Any = "none") -> AsyncIterator[int]:
+async def serving(
+    app: Any, websocket: Any = "none", http: Any = BoundedProtocol, keep_alive: float = 5
+) -> AsyncIterator[int]:
     """Serve an ASGI application as our services do; give the port."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, http=BoundedProtocol, server_header=False,
+        app, log_config=None, access_log=False, http=http, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
+        timeout_keep_alive=keep_alive,
     )  # fmt: skip
     server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
     task = asyncio.create_task(server._serve([listener]))

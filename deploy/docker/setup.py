@@ -33,7 +33,13 @@ MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 
 NATS_URL = f"nats://nats:{NATS_PORT}"
 GATEWAY_URL = f"http://gateway:{SERVICE_PORT}"
 MQTT_URL = f"mqtt://nats:{MQTT_PORT}"
-IN_THE_YAML = ("THINGWAY_HOST", "THINGWAY_PORT", "THINGWAY_UPSTREAMS", "THINGWAY_PUBLIC_URL")
+IN_THE_YAML = (
+    "THINGWAY_HOST",
+    "THINGWAY_PORT",
+    "THINGWAY_UPSTREAMS",
+    "THINGWAY_WATCHED",
+    "THINGWAY_PUBLIC_URL",
+)
 """Settings that are no secrets stand in docker-compose.yml."""
 
 
@@ -61,7 +67,7 @@ def prepare(state: State) -> list[Share]:
 
 def _environment(service: Service, state: State) -> str:
     """The launcher's settings of a service, with compose's host names in its addresses."""
-    doors = Doors("0.0.0.0", SERVICE_PORT, "", NATS_URL)  # noqa: S104 - it is in a container
+    doors = Doors("0.0.0.0", SERVICE_PORT, "", NATS_URL, MQTT_URL)  # noqa: S104 - it is in a container
     given = services.environment(service, state, doors)
     for name in IN_THE_YAML:
         given.pop(name, None)

@@ -10,7 +10,7 @@ from deploy.local import apps, console, doctor, integrations, products, tenants,
 from deploy.local import up as launcher
 from deploy.local.errors import CommandError, Exit, LauncherError
 from deploy.local.openapi import ApiRefused
-from deploy.local.options import Options, add_data, add_doors, number, positive
+from deploy.local.options import Options, add_data, add_doors, change_of_limit, number, positive
 from deploy.local.simulate import simulate
 
 Arguments = argparse.Namespace
@@ -194,7 +194,18 @@ def _add_tenant(words: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     create = _add(verbs, "create", text, _tenant_create)
     create.add_argument("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'")
     listing = _add(verbs, "list", "list the tenants", _tenant_list)
-    for command in (create, listing):
+    text = "show what a tenant may use at most, or change it"
+    limits = _add(verbs, "limits", text, _tenant_limits)
+    limits.add_argument("name", metavar="NAME", help="the tenant")
+    limits.add_argument(
+        "changes",
+        nargs="*",
+        type=change_of_limit,
+        metavar="LIMIT=NUMBER",
+        help="a limit as it is shown, e.g. eachRequests=50 (or each_requests=50); "
+        "eachRequests=default takes the platform's again",
+    )
+    for command in (create, listing, limits):
         add_data(command)
         command.add_argument("--json", action="store_true", help="print JSON")
 
@@ -206,6 +217,12 @@ def _tenant_create(given: Arguments) -> Exit:
 
 def _tenant_list(given: Arguments) -> Exit:
     asyncio.run(tenants.show_all(given.data, as_json=given.json))
+    return Exit.OK
+
+
+def _tenant_limits(given: Arguments) -> Exit:
+    changes = dict(given.changes)
+    asyncio.run(tenants.limits(given.data, given.name, changes, as_json=given.json))
     return Exit.OK
 
 

@@ -1,9 +1,12 @@
 """The configuration of nats-server: one text for the launcher, compose and Kubernetes.
 
-One application account, `THINGWAY`, holds the services, the devices and the applications; `SYS`
-holds the one user that hears of connections and closes them. The services' users stand in this
-file and are named in `auth_users`, so they never wait for the auth service; every other
-connection is put to the auth callout, which `auth` answers inside `THINGWAY`.
+Three accounts (docs/decisions/0020). `THINGWAY` holds JetStream, the services, and the devices that
+speak MQTT, which can set neither reply subjects nor headers. `OUTSIDE` holds every other connection
+from outside and has no JetStream: what is said there reaches `gateway-bus` only, which passes on,
+under `relay.`, what keeps to the rules. `SYS` holds the one user that hears of connections and
+closes them. The services' users stand in this file and are named in `auth_users`, so they never
+wait for the auth service; every other connection is put to the auth callout, which `auth` answers
+inside `THINGWAY`.
 
 Options: https://docs.nats.io/running-a-nats-service/configuration. Which subjects a service
 needs is the architecture's "The bus".
@@ -15,14 +18,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE
+from libs.common.bus.relayed import (
+    DEAD_END,
+    OUTSIDE_INBOXES,
+    PULL,
+    PULL_LIFE,
+    RELAYED,
+    relayed,
+)
+from libs.common.bus.streams import SESSION_DAYS
 from libs.common.contracts.integrations import BUILT_IN
 
-ACCOUNT = "THINGWAY"
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
 SYSTEM_USER = "sys"
+RELAY = "relay"
+"""The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
 
-_STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs")
+_STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_sess")
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
@@ -55,15 +69,29 @@ _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated",
 _SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
 """What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
 
+_CLOSING = ("rpc.device.find_connections", "rpc.device.close_connections")
+
 _SERVICES: Mapping[str, Grant] = {
     "auth": Grant(
-        publish=("event.*.auth.>", *_EVENTS),
-        subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>"),
+        publish=(
+            "event.*.auth.>",
+            "use.ask",
+            *_EVENTS,
+            "$JS.API.CONSUMER.NAMES.EVENTS",
+            "$JS.API.CONSUMER.DELETE.EVENTS.*",
+        ),
+        subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
         calls=(
-            "rpc.device.disconnect",
+            "rpc.device.find_connections",
+            "rpc.device.close_connections",
+            "rpc.auth.get_limits",
             "rpc.device.describe_devices",
+            "rpc.device.resolve_entities",
+            "rpc.management.get_integrations",
             "rpc.management.describe_integrations",
             "rpc.management.describe_dashboards",
+            "rpc.workflow.describe_flows",
+            "$JS.API.STREAM.MSG.GET.$MQTT_sess",
         ),
     ),
     "device": Grant(
@@ -85,6 +113,7 @@ _SERVICES: Mapping[str, Grant] = {
             *_CHANGES,
         ),
         calls=(
+            "rpc.auth.get_limits",
             "rpc.auth.issue_device_credentials",
             "rpc.auth.revoke_device_credentials",
             "rpc.auth.get_grants",
@@ -103,14 +132,21 @@ _SERVICES: Mapping[str, Grant] = {
             "dead.>",
             "ingest.>",
             *_consumer("UPLINK"),
+            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in _STREAMS),
         ),
         subscribe=_CHANGES,
+        calls=("rpc.auth.get_limits", *_CLOSING),
         answers=False,
     ),
     "gateway": Grant(
         publish=("thing.*.up.>",),
         subscribe=("event.>", "rpc.gateway.>"),
-        calls=("rpc.auth.check_device", "rpc.auth.get_access"),
+        calls=("rpc.auth.check_device", "rpc.auth.get_access", "rpc.auth.get_limits"),
+    ),
+    "gateway-bus": Grant(
+        publish=(),
+        calls=("rpc.auth.get_limits", *_CLOSING),
+        answers=False,
     ),
     "management": Grant(
         publish=("event.*.integration.>", *_EVENTS),
@@ -121,6 +157,7 @@ _SERVICES: Mapping[str, Grant] = {
         ),
         calls=(
             "rpc.auth.get_access",
+            "rpc.auth.get_limits",
             *_SHARING,
             "rpc.device.>",
             "rpc.management.announce_integration.*",
@@ -133,6 +170,7 @@ _SERVICES: Mapping[str, Grant] = {
         calls=(
             *_SHARING,
             "rpc.auth.describe_users",
+            "rpc.auth.get_limits",
             "rpc.device.resolve_entities",
             "rpc.device.entity_values",
             "rpc.device.update_entities",
@@ -143,10 +181,15 @@ _SERVICES: Mapping[str, Grant] = {
     ),
 }
 
+_OPEN_STREAMS = ("event.>", "thing.*.down.>")
+"""What is said in `THINGWAY` and may be heard in `OUTSIDE`, by whom the callout allows it."""
+_ASKED = "rpc.integration.*.*"
+"""What services ask of integrations, which are in `OUTSIDE`."""
+
 SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
 """The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, ADMIN, SYSTEM_USER)
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, SYSTEM_USER)
 """Every user that needs a password."""
 
 
@@ -209,6 +252,8 @@ mqtt {{
   # nats-server answers PUBCOMP even when it could not store the message.
   reject_qos2_publish: true
   downgrade_qos2_subscribe: true
+  # As long as `$MQTT_sess` keeps the session.
+  consumer_inactive_threshold: "{SESSION_DAYS * 24}h"
 }}
 
 system_account: {SYSTEM_ACCOUNT}
@@ -227,6 +272,20 @@ accounts {{
     jetstream: enabled
     users: [
 {"".join(users)}    ]
+    exports: [
+{_lines(_exports())}    ]
+    imports: [
+      {{ service: {{ account: {OUTSIDE}, subject: "{_ASKED}" }} }}
+    ]
+  }}
+  {OUTSIDE} {{
+    users: [
+{_user(RELAY, config.passwords[RELAY], _relay_permissions())}    ]
+    exports: [
+      {{ service: "{_ASKED}", accounts: [{ACCOUNT}] }}
+    ]
+    imports: [
+{_lines(_imports())}    ]
   }}
   {SYSTEM_ACCOUNT} {{
     users: [
@@ -265,12 +324,48 @@ def _service(name: str, password: str) -> str:
     publish = (
         *grant.publish,
         *grant.calls,
+        "use.answer.*",
         "$JS.API.INFO",
         *(f"$JS.API.STREAM.{verb}.{stream}" for stream in _STREAMS for verb in ("INFO", "CREATE")),
     )
-    subscribe = (*grant.subscribe, f"_INBOX.{name}.>", *(("$SRV.>",) if grant.answers else ()))
+    subscribe = (
+        *grant.subscribe,
+        "use.ask",
+        f"_INBOX.{name}.>",
+        *(("$SRV.>",) if grant.answers else ()),
+    )
     extra = ', allow_responses: { max: 1, expires: "1m" }' if grant.answers else ""
     return _user(name, password, _permissions(publish, subscribe, extra))
+
+
+def _lines(entries: Iterable[str]) -> str:
+    return "".join(f"      {{ {entry} }}\n" for entry in entries)
+
+
+def _exports() -> Iterable[str]:
+    """What `THINGWAY` gives to `OUTSIDE`."""
+    for subject in (*RELAYED, DEAD_END):
+        many = f', response_type: stream, response_threshold: "{PULL_LIFE + 30}s"'
+        answers = many if subject == PULL else ""
+        yield f'service: "{subject}"{answers}, accounts: [{OUTSIDE}]'
+    for subject in _OPEN_STREAMS:
+        yield f'stream: "{subject}", accounts: [{OUTSIDE}]'
+
+
+def _imports() -> Iterable[str]:
+    """What `OUTSIDE` takes from `THINGWAY`."""
+    yield f'service: {{ account: {ACCOUNT}, subject: "{DEAD_END}" }}, to: "$JS.API.>"'
+    for subject in RELAYED:
+        taken = f'account: {ACCOUNT}, subject: "{subject}"'
+        yield f'service: {{ {taken} }}, to: "{relayed(subject)}"'
+    for subject in _OPEN_STREAMS:
+        yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'
+
+
+def _relay_permissions() -> str:
+    """May pass on and answer at any inbox from outside, and speak as nobody."""
+    publish = (*map(relayed, RELAYED), *OUTSIDE_INBOXES)
+    return _permissions(publish, RELAYED)
 
 
 def _system_user(password: str) -> str:
@@ -281,8 +376,7 @@ def _system_user(password: str) -> str:
         "$SYS.REQ.SERVER.*.KICK",
     )
     subscribe = (
-        f"$SYS.ACCOUNT.{ACCOUNT}.CONNECT",
-        f"$SYS.ACCOUNT.{ACCOUNT}.DISCONNECT",
+        *(f"$SYS.ACCOUNT.{one}.{what}" for one in ACCOUNTS for what in ("CONNECT", "DISCONNECT")),
         "$SYS.SERVER.*.SHUTDOWN",
         f"_INBOX.{SYSTEM_USER}.>",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deploy.local import ports
 from deploy.local.state import Addresses
+from libs.common.contracts.limits import Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +102,15 @@ def _given(text: str) -> str:
 def _absolute(text: str) -> Path:
     """Argument type: a path that also holds for children with another working directory."""
     return Path(text).expanduser().resolve()
+
+
+def change_of_limit(text: str) -> tuple[str, int | None]:
+    """Argument type: `LIMIT=NUMBER`, or `LIMIT=default` (None), in camelCase or snake_case."""
+    name, _, value = text.partition("=")
+    names = dict(zip(Limits.__struct_fields__, Limits.__struct_encode_fields__, strict=True))
+    name = names.get(name, name)
+    if name not in names.values():
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: there is no limit {name!r}; there are {', '.join(names.values())}"
+        )
+    return name, None if value == "default" else number(1, 2**53)(value)

@@ -9,7 +9,7 @@ from deploy.local import state as states
 from deploy.local.errors import CommandError
 from deploy.local.openapi import OpenApi
 
-_PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "tsl")
+_PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
 """The services: one line each, and the environment each of them is given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from deploy.local import console, keys
 from deploy.local.mongo_server import DatabaseUser
-from deploy.local.nats import SYSTEM_USER
+from deploy.local.nats import RELAY, SYSTEM_USER
 from deploy.local.ports import LOOPBACK
 from deploy.local.redis_server import KeyUser
 from deploy.local.state import State
@@ -24,8 +24,12 @@ class Service:
     redis_user: str | None = None
     redis_reads: bool = False
     """Whether it only reads there."""
+    mqtt: bool = False
+    """Whether it is told where MQTT is."""
     upstream: bool = False
     """Whether the gateway routes requests to it."""
+    watched: bool = False
+    """Whether the gateway is ready only when this is, though it gets no requests."""
     scaled: bool = False
     """Whether `--workers` starts several processes of it."""
     secrets: tuple[str, ...] = field(default=())
@@ -38,6 +42,7 @@ SERVICES = (
         module="services.auth",
         database="thingway_auth",
         redis_pattern="*",
+        mqtt=True,
         upstream=True,
         secrets=("callout", "console"),
     ),
@@ -57,6 +62,7 @@ SERVICES = (
         database_user="device",
         redis_pattern="tw:*",
         redis_user="device",
+        watched=True,
     ),
     Service(
         name="management",
@@ -82,6 +88,13 @@ SERVICES = (
         scaled=True,
         secrets=("internal",),
     ),
+    Service(
+        name="gateway-bus",
+        module="services.gateway.relay_main",
+        redis_pattern="tw:bus-tenant:*",
+        redis_reads=True,
+        secrets=("outside",),
+    ),
 )
 PUBLIC_SERVICE = "gateway"
 
@@ -95,6 +108,7 @@ class Doors:
     port: int
     base_url: str
     nats_url: str
+    mqtt_url: str
 
 
 def database_users(state: State) -> list[DatabaseUser]:
@@ -133,15 +147,18 @@ def environment(service: Service, state: State, doors: Doors) -> dict[str, str]:
         "INTERNAL_PUBLIC_KEY": keys.public_key(internal_key),
         **_stores(service, state),
     }
+    if service.mqtt:
+        settings["MQTT_URL"] = doors.mqtt_url
     for name in service.secrets:
         settings |= _SECRETS[name](state)
     if public:
-        settings["UPSTREAMS"] = ",".join(
-            f"{other.name}=http://{LOOPBACK}:{state.ports[other.name]}"
-            for other in SERVICES
-            if other.upstream
-        )
+        settings["UPSTREAMS"] = _addresses(state, [one for one in SERVICES if one.upstream])
+        settings["WATCHED"] = _addresses(state, [one for one in SERVICES if one.watched])
     return {f"THINGWAY_{name}": value for name, value in settings.items()}
+
+
+def _addresses(state: State, services: Iterable[Service]) -> str:
+    return ",".join(f"{one.name}=http://{LOOPBACK}:{state.ports[one.name]}" for one in services)
 
 
 def _stores(service: Service, state: State) -> dict[str, str]:
@@ -187,6 +204,11 @@ def _system(state: State) -> dict[str, str]:
     return {"SYS_NATS_USER": SYSTEM_USER, "SYS_NATS_PASSWORD": password}
 
 
+def _outside(state: State) -> dict[str, str]:
+    password = state.secret(f"nats.{RELAY}", keys.new_password)
+    return {"OUTSIDE_NATS_USER": RELAY, "OUTSIDE_NATS_PASSWORD": password}
+
+
 def _vault(state: State) -> dict[str, str]:
     return {"SECRETS_KEY": state.secret("secrets_key", keys.new_private_key)}
 
@@ -199,6 +221,7 @@ _SECRETS: Mapping[str, Callable[[State], dict[str, str]]] = {
     "callout": _callout,
     "console": _console,
     "internal": _internal,
+    "outside": _outside,
     "system": _system,
     "vault": _vault,
     "flow-vault": _flow_vault,

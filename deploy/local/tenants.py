@@ -47,6 +47,20 @@ async def show_all(directory: Path, *, as_json: bool) -> None:
     Console().print(table)
 
 
+async def limits(
+    directory: Path, name: str, changes: dict[str, int | None], *, as_json: bool
+) -> None:
+    """Change limits of a tenant, when there are changes, and print those that hold then."""
+    answer, _ = await _call(directory, "set_limits", {"tenant": name, "limits": changes})
+    if as_json:
+        print(json.dumps(answer, indent=2))
+        return
+    table = Table("Limit", Column("At most", justify="right"), "", box=None)
+    for limit, most in answer["limits"].items():
+        table.add_row(limit, str(most), "its own" if limit in answer["own"] else "")
+    Console().print(table)
+
+
 async def _call(
     directory: Path, operation: str, body: dict[str, Any] | None = None
 ) -> tuple[Any, str]:

@@ -166,7 +166,11 @@ class Launcher:
         """Every service process with the address that tells when it is ready."""
         addresses = self._options.addresses
         doors = Doors(
-            self._options.host, self._options.port, addresses.base_url, addresses.nats_url
+            self._options.host,
+            self._options.port,
+            addresses.base_url,
+            addresses.nats_url,
+            addresses.mqtt_url,
         )
         specs = []
         for service in SERVICES:

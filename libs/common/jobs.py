@@ -67,6 +67,10 @@ class Beside:
     def __init__(self) -> None:
         self._running: dict[Hashable, asyncio.Task[None]] = {}
 
+    def __len__(self) -> int:
+        """How many are running."""
+        return len(self._running)
+
     def begin(
         self, name: Hashable, job: Callable[[], Coroutine[Any, Any, None]]
     ) -> "asyncio.Task[None] | None":
@@ -114,7 +118,12 @@ class Bounded:
         self._slots.release()
 
 
+def end_process(reason: str, error: BaseException | None = None) -> None:
+    """End this process in order, because it could not do its work any more; log why."""
+    log.critical("%s, the process ends", reason, exc_info=error)
+    signal.raise_signal(signal.SIGTERM)
+
+
 def _end_process(job: "asyncio.Task[None]") -> None:
     if not job.cancelled() and job.exception() is not None:
-        log.critical("a job failed, the process ends", exc_info=job.exception())
-        signal.raise_signal(signal.SIGTERM)
+        end_process("a job failed", job.exception())

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import msgspec
-
 from libs.common.bus import Outbox, OutboxEntry
+from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import auth_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
@@ -50,9 +49,16 @@ class Change:
         """Tell what was done, for the audit log and for listeners."""
         self.deeds.append(deed)
 
-    def revoke(self, kind: Kind, subject: str, generation: int) -> None:
-        """End every token of a subject that is older than `generation`."""
-        self.revocations.append(Revocation(kind, subject, generation))
+    def revoke(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
+        """End every token of a subject that is older than `generation`.
+
+        With `user`, connections to the bus under that name end that have an earlier credential.
+        """
+        self.revocations.append(Revocation(kind, subject, generation, user))
+
+    def disconnect(self, user: str) -> None:
+        """End the connections to the bus of a user that have an earlier credential."""
+        self.revocations.append(Revocation(None, user, user=user))
 
     def record_access(
         self,
@@ -120,7 +126,7 @@ class Changes:
         entries = [
             OutboxEntry(
                 auth_event(event.tenant, f"{event.object.type}.{event.action}"),
-                msgspec.json.encode(event),
+                fitted(event),
             )
             for event in events
         ]

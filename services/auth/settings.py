@@ -5,10 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.settings import Count, StoreSettings
-
-MOST_DAYS = 24_855
-"""As many days as MongoDB's 32 bits of seconds hold."""
+from libs.common.contracts.limits import Limits
+from libs.common.settings import Count, SettingsInvalid, StoreSettings
+from libs.common.store.lifetime import MOST_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +16,8 @@ class AuthSettings(StoreSettings):
 
     callout_seed: str
     """Seed of the account key that signs the answers to NATS's auth callout."""
+    mqtt_url: str = "mqtt://127.0.0.1:1883"
+    """Where nats-server takes MQTT connections: abandoned sessions of devices are deleted there."""
     access_token_life: Count = 3600
     """Seconds that an access token of an application lives."""
     refresh_token_life: Count = 2_592_000
@@ -30,5 +31,20 @@ class AuthSettings(StoreSettings):
     tenants' own clients are known."""
     console_client_secret: str = ""
     """Its secret."""
+    tenant_limits: str = ""
+    """Limits of tenants that have none of their own, as a JSON object with those that differ
+    from the platform's: `{"requests": 512, "eachPolls": 2}`."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MOST_DAYS)] = 365
     """Days that entries of the audit log are kept; 0 keeps them for ever."""
+
+    def __post_init__(self) -> None:
+        """Raise `SettingsInvalid` for limits that cannot be read."""
+        self.default_limits  # noqa: B018 - it is read again where it is needed
+
+    @property
+    def default_limits(self) -> Limits:
+        """The limits of tenants that have none of their own."""
+        try:
+            return msgspec.json.decode(self.tenant_limits or "{}", type=Limits)
+        except msgspec.DecodeError as error:
+            raise SettingsInvalid(f"THINGWAY_TENANT_LIMITS: {error}") from error

@@ -10,8 +10,12 @@ from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
+from libs.common.limits.meter import MessageMeter
+from libs.common.limits.quota import Quota
+from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
+from libs.common.store.lifetime import keep_for
 from services.device.commands.delivery import Delivery
 from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
@@ -24,6 +28,7 @@ from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
+from services.device.edge.waiting import WaitingDevices
 from services.device.entity_values.wiring import Parts, build_values
 from services.device.history.routes import property_history
 from services.device.history.service import HistoryService
@@ -32,7 +37,7 @@ from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
 from services.device.presence.connections import SystemAccount
 from services.device.presence.http import HttpPresence
-from services.device.presence.messages import offer_disconnect
+from services.device.presence.messages import offer_connections
 from services.device.presence.store import PresenceStore
 from services.device.presence.watch import PresenceWatch
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
@@ -65,7 +70,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
     things = Things(database, base.things)
     writer = CommandWriter(mongo, base.commands, base.outbox)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    console = build_console(mongo, base.outbox, client, rpc)
+    store = DeviceStore(mongo, base.outbox, base.limits)
+    products = ProductService(ProductStore(mongo, base.limits))
+    console = build_console(mongo, store, products, client, rpc)
     integrations = IntegrationClient(client)
     carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
     commands = CommandService(
@@ -77,9 +84,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
         carrier=carrier,
         life=settings.command_life,
     )
-    products = ProductService(ProductStore(mongo))
     devices = DeviceService(
-        DeviceStore(mongo, base.outbox),
+        store,
         IdAllocator(database, "things"),
         products,
         CommandProvisioner(base.things, commands),
@@ -87,18 +93,22 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     presence = PresenceStore(mongo, base.outbox)
     heard = HttpPresence(presence, settings.http_offline_after)
+    waiting = WaitingDevices(base.bus)
     edge = EdgeService(
         bus=base.bus,
         things=things,
         commands=base.commands,
+        waiting=waiting,
         presence=heard,
+        meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
+    history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
     delivery = Delivery(
         database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
     )
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    offer_disconnect(rpc, SystemAccount(system))
+    offer_connections(rpc, presence, SystemAccount(system))
     values = build_values(
         Parts(
             base=base,
@@ -112,9 +122,13 @@ def build_app(base: Base, system: Bus) -> Litestar:
         )
     )
 
+    numbers = Quota(database["devices"], base.limits, "devices")
+
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
+        await waiting.start()
+        await report_use(base.bus, numbers.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),
@@ -122,6 +136,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
+        await waiting.stop()
         await heard.stop()
 
     return create_app(
@@ -140,9 +155,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
             dependencies={
                 "product_service": products,
                 "device_service": devices,
-                "rps_service": RpsService(RpsStore(mongo)),
+                "rps_service": RpsService(RpsStore(mongo, base.limits)),
                 "things": things,
-                "history": HistoryService(HistoryStore(mongo), settings.retention_days),
+                "history": history,
                 "commands": commands,
                 "edge": edge,
                 **console.dependencies,
@@ -166,8 +181,11 @@ async def connect_system(settings: DeviceSettings) -> Bus:
 async def main() -> None:
     """Run the service until it is told to end."""
     async with connected("device") as base:
-        system = await connect_system(base.settings)
+        settings = base.settings
+        days = max(settings.command_retention_days, settings.retention_days)
+        await keep_for(base.mongo.database, "commands", "finishedAt", days)
+        system = await connect_system(settings)
         try:
-            await serve(build_app(base, system), base.settings)
+            await serve(build_app(base, system), settings)
         finally:
             await system.drain()

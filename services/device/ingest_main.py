@@ -5,18 +5,24 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from libs.common.bus import UPLINK, BatchConsumer
+from libs.common.bus.streams import bound_streams
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
 from services.device.entities.keeper import ShapeKeeper
+from services.device.entities.stored_shapes import delete_unused_shapes
 from services.device.history.partitions import DAY_MS
 from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
 from services.device.reports.metrics import UplinkMetrics
-from services.device.reports.retention import drop_old_history
+from services.device.reports.quota import Quota
+from services.device.reports.refusals import Refusals
 from services.device.reports.store import ReportStore
+from services.device.retention.job import RetentionJob
+from services.device.retention.rows import HistoryRows
+from services.device.retention.sweeps import Sweeps
 from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
@@ -32,7 +38,7 @@ def build_ingest(base: Base) -> Ingest:
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
         facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(base.mongo.database),
+        shapes=ShapeKeeper(base.mongo.database, base.limits),
         replies=ReplyHandler(
             mongo=base.mongo,
             commands=base.commands,
@@ -41,6 +47,8 @@ def build_ingest(base: Base) -> Ingest:
             partitions=base.partitions,
             ledger=base.ledger,
         ),
+        quota=Quota(base.limits, base.rpc),
+        refusals=Refusals(base.limits),
         retention_ms=base.settings.retention_days * DAY_MS,
     )
 
@@ -49,6 +57,7 @@ async def main() -> None:
     """Consume `UPLINK` until told to end; probes and metrics are served beside it."""
     async with connected("device-ingest") as base:
         settings = base.settings
+        await bound_streams(base.bus.js)
         consumer = BatchConsumer(
             bus=base.bus,
             stream=UPLINK,
@@ -58,14 +67,20 @@ async def main() -> None:
             concurrency=settings.ingest_concurrency,
             overlap_from=OVERLAP_FROM,
         )
-        retention = partial(drop_old_history, base.partitions, settings.retention_days)
+        days = settings.retention_days
+        rows = HistoryRows(base.mongo.database, base.limits, days)
+        sweeps = Sweeps(base.mongo.database, base.retention, rows, days)
+        retention = RetentionJob(base.partitions, base.ledger, sweeps, days)
+        uplink = UplinkMetrics(base.bus, base.ledger)
+        unused = partial(delete_unused_shapes, base.mongo.database)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
             async with running(
                 consumer.run(),
-                UplinkMetrics(base.bus, base.ledger).run(),
-                Leader(base.mongo.database, "retention", retention).run(),
+                uplink.run(),
+                Leader(base.mongo.database, "retention", retention.run).run(),
+                Leader(base.mongo.database, "shapes", unused).run(),
             ):
                 yield
 
@@ -76,7 +91,11 @@ async def main() -> None:
                 routes=[],
                 verifier=HeaderVerifier(settings.internal_public_key),
                 telemetry=base.telemetry,
-                checks={"mongo": base.mongo.ping, "nats": base.bus.check},
+                checks={
+                    "mongo": base.mongo.ping,
+                    "nats": base.bus.check,
+                    "ingest": uplink.check,
+                },
                 lifespan=lifespan,
             )
         )

@@ -1,14 +1,17 @@
 """Indexes of the service's database, in the order they came."""
 
+from typing import Any
+
 from pymongo import ASCENDING, IndexModel
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, create_missing
+from libs.common.store.mongo import Database, create_missing, drop_present
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.entities.migrations import MIGRATIONS as ENTITIES
 from services.device.integrations.migrations import MIGRATIONS as INTEGRATIONS
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
+from services.device.retention.migrations import MIGRATIONS as RETENTION
 from services.device.rps import MIGRATIONS as RPS
 
 SEEN_FOR = 86_400
@@ -37,6 +40,24 @@ async def _presence(database: Database) -> None:
     await database["devices"].create_index([("connectStatus", ASCENDING), ("httpUntil", ASCENDING)])
 
 
+async def _connections(database: Database) -> None:
+    """Who is ONLINE gets a connection to a server that never answers, which ends as such do.
+
+    So whoever is not connected any more becomes OFFLINE, and nobody else does meanwhile.
+    """
+    for name in ("connections", "presence_turn"):
+        await create_missing(database, name)
+    await database["connections"].create_index([("user", ASCENDING)], name="user")
+    await database["devices"].create_index([("httpUntil", ASCENDING)], name="silent", sparse=True)
+    online: list[dict[str, Any]] = [
+        {"$match": {"connectStatus": "ONLINE"}},
+        {"$project": {"_id": {"server": "before", "cid": "$_id"}, "user": "$snKey"}},
+        {"$merge": {"into": "connections"}},
+    ]
+    await database["devices"].aggregate(online).to_list(None)
+    await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
+
+
 async def _turns(database: Database) -> None:
     await create_missing(database, "command_turns")
 
@@ -46,9 +67,11 @@ MIGRATIONS = [
     Migration(2, "indexes of commands", _commands),
     Migration(3, "index of connection states", _presence),
     Migration(4, "turns of commands", _turns),
+    Migration(5, "connections, and who has fallen silent over HTTP", _connections),
     *PRODUCTS,
     *DEVICES,
     *RPS,
     *ENTITIES,
     *INTEGRATIONS,
+    *RETENTION,
 ]

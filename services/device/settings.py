@@ -1,8 +1,14 @@
 """Settings of `device` and `device-ingest`."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 from libs.common.settings import Count, Days, Seconds, StoreSettings
+from libs.common.store.lifetime import MOST_DAYS
+
+CommandDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +21,9 @@ class DeviceSettings(StoreSettings):
     """Its password."""
     retention_days: Days = 30
     """Days that history is kept; older reports are refused."""
+    command_retention_days: CommandDays = 90
+    """Days that a command (a task, a service call) can be looked up after its end; never fewer
+    than history is kept."""
     command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
     service_call_timeout: Seconds = 10.0

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from libs.common.bus import Bus, Outbox
+from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
@@ -14,6 +15,7 @@ from services.device.history.partitions import Partitions
 from services.device.migrations import MIGRATIONS
 from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
+from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 
@@ -32,6 +34,9 @@ class Base:
     latest: LatestValues
     ledger: Ledger
     commands: CommandStore
+    rpc: RpcClient
+    limits: KnownLimits
+    retention: Retention
 
 
 @asynccontextmanager
@@ -49,7 +54,8 @@ async def connected(name: str) -> AsyncIterator[Base]:
     )
     try:
         await migrate(mongo.database, MIGRATIONS)
-        things = ThingDirectory(mongo.database)
+        things, rpc = ThingDirectory(mongo.database), RpcClient(bus)
+        limits = KnownLimits(rpc)
         await things.watch(bus)
         yield Base(
             settings=settings,
@@ -60,8 +66,11 @@ async def connected(name: str) -> AsyncIterator[Base]:
             outbox=Outbox(mongo.database, bus),
             partitions=Partitions(mongo.database),
             latest=LatestValues(mongo.database),
-            ledger=Ledger(mongo.database),
+            ledger=Ledger(mongo),
             commands=CommandStore(mongo.database),
+            rpc=rpc,
+            limits=limits,
+            retention=Retention(mongo.database, limits, settings.retention_days),
         )
     finally:
         await bus.drain()

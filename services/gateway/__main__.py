@@ -12,7 +12,7 @@ async def main() -> None:
     settings = load(GatewaySettings)
     telemetry = start_telemetry("gateway")
     door = await create_gateway(settings, telemetry)
-    await serve(door, settings, websocket=door.tunnels.protocol)
+    await serve(door, settings, http=door.connections.protocol, websocket=door.tunnels.protocol)
     telemetry.shutdown()
 
 

@@ -7,17 +7,24 @@ from functools import partial
 from aiohttp import ClientSession, DummyCookieJar
 from litestar import Litestar
 
+from libs.common.bus import Bus
+from libs.common.http.server import open_files
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
+from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
+from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.door import Door
 from services.gateway.limits import RateLimiter
+from services.gateway.limits.in_hand import Bounds, InHand
+from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.pages.app import Pages, create_pages
 from services.gateway.pages.readiness import Readiness, service_check
@@ -33,19 +40,27 @@ from services.gateway.upstream.service import Upstream
 async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Door:
     """Build the gateway; its lifespan closes what is opened here."""
     addresses = parse_upstreams(settings.upstreams)
+    watched = parse_upstreams(settings.watched, "THINGWAY_WATCHED")
     proxies = TrustedProxies(settings.trusted_proxies)
     routes = RouteTable(upstreams=addresses)
     metrics = Metrics()
     redis = connect_redis(settings.redis_url)
-    rpc = PatientRpcClient(settings)
+
+    async def report(bus: Bus) -> None:
+        await report_use(bus, in_hand.use)
+
+    rpc = PatientRpcClient(settings, report)
     session = ClientSession(cookie_jar=DummyCookieJar())
+    bounds = _bounds(settings)
+    in_hand, patience = InHand(KnownLimits(rpc), bounds), Patience()
     upstreams = {
         name: Upstream(
             name,
             base,
             metrics,
             connect_timeout=settings.connect_timeout,
-            most=settings.upstream_requests,
+            most=bounds.requests,
+            most_polls=bounds.polls,
         )
         for name, base in addresses.items()
     }
@@ -62,7 +77,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             yield
 
     checks = {"redis": partial(check_redis, redis)} | {
-        name: service_check(session, base) for name, base in addresses.items()
+        name: service_check(session, base) for name, base in {**addresses, **watched}.items()
     }
     gatekeeper = Gatekeeper(
         CoalescingTokenReader(TokenReader(redis)),
@@ -74,13 +89,20 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
     return Door(
         routes=routes,
         gatekeeper=gatekeeper,
+        in_hand=in_hand,
+        patience=patience,
         forwarder=Forwarder(upstreams, signer, settings.request_timeout),
+        connections=Connections(
+            proxies, min(settings.address_connections, max(1, open_files() // 4))
+        ),
         tunnels=Tunnels(
             gatekeeper,
+            in_hand,
+            patience,
             signer,
             proxies,
             addresses.get("management"),
-            most=settings.websockets,
+            most=bounds.websockets,
             connect_timeout=settings.connect_timeout,
         ),
         proxies=proxies,
@@ -108,4 +130,15 @@ def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
             redis, "address", rate=settings.address_rate, burst=settings.address_burst
         ),
         sign_in=RateLimiter(redis, "sign-in", rate=settings.token_rate, burst=settings.token_burst),
+    )
+
+
+def _bounds(settings: GatewaySettings) -> Bounds:
+    """What the process may hold: each long poll and each WebSocket takes two open files."""
+    files = open_files()
+    return Bounds(
+        requests=settings.upstream_requests,
+        polls=min(settings.upstream_polls, files // 3),
+        websockets=min(settings.websockets, files // 8),
+        address_requests=settings.address_requests,
     )

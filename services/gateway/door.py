@@ -17,6 +17,9 @@ from libs.common.http.request import REQUEST_ID, new_request_id
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
+from services.gateway.connections import Connections
+from services.gateway.limits.in_hand import Held, InHand, key_of
+from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
 from services.gateway.proxy.exchange import Exchange
@@ -39,9 +42,13 @@ class Door:
 
     routes: RouteTable
     gatekeeper: Gatekeeper
+    in_hand: InHand
+    patience: Patience
     forwarder: Forwarder
     proxies: TrustedProxies
     pages: ASGIApp
+    connections: Connections
+    """Counts the connections that the server takes."""
     tunnels: Tunnels
     """Takes WebSocket clients; the server hands them over before they get here."""
     metrics: Metrics
@@ -88,7 +95,11 @@ class Door:
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
         try:
             await self._admit(exchange)
-            return await self.forwarder.forward(exchange, send)
+            held = self._take(exchange)
+            try:
+                return await self.forwarder.forward(exchange, send)
+            finally:
+                held.give()
         except ThingwayError as error:
             refused = error
         except asyncio.CancelledError as cancelled:
@@ -97,6 +108,8 @@ class Door:
             self.metrics.limited(exchange.route.name)
         if not exchange.answered:
             exchange.watch.stop()
+            if isinstance(refused, TooManyRequests):
+                await self.patience.wait(_caller(exchange))
             await refuse(
                 send,
                 refused,
@@ -121,6 +134,14 @@ class Door:
             token,
         )
 
+    def _take(self, exchange: Exchange) -> Held:
+        """Count the request as in hand; raise `TooManyRequests`."""
+        route, principal = exchange.route, exchange.principal
+        if principal is None:
+            return self.in_hand.stranger(route, exchange.path, exchange.origin.limit_key)
+        exchange.wait = route.wait(exchange.path, exchange.query)
+        return self.in_hand.poll(principal) if exchange.wait else self.in_hand.request(principal)
+
     def _check_header_size(self, scope: HTTPScope) -> None:
         size = sum([len(name) + len(value) for name, value in scope["headers"]])
         if size + len(scope["raw_path"]) + len(scope["query_string"]) > self.max_header:
@@ -141,3 +162,9 @@ class Door:
             await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
             return
         await self.pages(scope, receive, send)
+
+
+def _caller(exchange: Exchange) -> str:
+    """Whose refusals are counted together."""
+    principal = exchange.principal
+    return exchange.origin.limit_key if principal is None else key_of(principal)

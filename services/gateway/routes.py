@@ -7,8 +7,12 @@ served below `API` (its notes, Decision 4).
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from urllib.parse import parse_qs
 
 from libs.common.identity import Kind
+
+LONGEST_POLL = 600.0
+"""Seconds of `wait` that are granted on top of the time limit."""
 
 
 class Credential(Enum):
@@ -42,6 +46,8 @@ class Route:
     """Whether credentials are tried here, so that the stricter limit per address holds."""
     long_poll: bytes | None = None
     """How a path ends that answers only after `wait` seconds (a query parameter)."""
+    secret_path: bool = False
+    """Whether the path is all that a caller shows, so that each path is counted by itself."""
 
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
@@ -55,12 +61,28 @@ class Route:
         """The path that the service is asked for."""
         return path if self.rewrite is None else self.rewrite + path[len(self.prefix) :]
 
+    def wait(self, path: bytes, query: bytes) -> float:
+        """Seconds that a long poll may take, 0 for all other requests."""
+        if self.long_poll is None or b"wait=" not in query or not path.endswith(self.long_poll):
+            return 0.0
+        values = parse_qs(query.decode("latin-1")).get("wait", [])
+        return max(map(_seconds, values), default=0.0)
+
 
 API = b"/api/v1"
 """What existing consoles write before every path of the management API."""
 
 
-def _open(prefix: bytes, upstream: str, *, signs_in: bool = False) -> tuple[Route, ...]:
+def _seconds(text: str) -> float:
+    try:
+        return min(max(0.0, float(text)), LONGEST_POLL)
+    except ValueError:
+        return 0.0
+
+
+def _open(
+    prefix: bytes, upstream: str, *, signs_in: bool = False, secret_path: bool = False
+) -> tuple[Route, ...]:
     """Lines for a part of the management API that needs no token; one that comes is not read."""
     return _twice(
         Route(
@@ -69,6 +91,7 @@ def _open(prefix: bytes, upstream: str, *, signs_in: bool = False) -> tuple[Rout
             upstream=upstream,
             credential=Credential.NONE,
             signs_in=signs_in,
+            secret_path=secret_path,
         )
     )
 
@@ -93,6 +116,15 @@ def _twice(route: Route) -> tuple[Route, Route]:
     return route, replace(route, prefix=API + route.prefix, rewrite=route.prefix)
 
 
+_LIMITS = Route(
+    name="device",
+    prefix=b"/device/openapi/v1/limits",
+    upstream="auth",
+    credential=Credential.TOKEN,
+    kinds=frozenset({Kind.APPLICATION}),
+)
+"""The one operation of the device open API that is not `device`'s."""
+
 ROUTES = (
     Route(
         name="token",
@@ -108,6 +140,8 @@ ROUTES = (
         credential=Credential.TOKEN,
         kinds=frozenset({Kind.APPLICATION}),
     ),
+    _LIMITS,
+    replace(_LIMITS, prefix=b"/device/openapi/v1.0/limits", rewrite=_LIMITS.prefix),
     Route(
         name="device",
         prefix=b"/device/openapi/v1.0/",
@@ -130,13 +164,14 @@ ROUTES = (
     *_console(b"/user", "auth"),
     *_console(b"/application", "auth"),
     *_console(b"/audit", "auth"),
+    *_console(b"/tenant", "auth"),
     *_console(b"/device", "device", besides=b"openapi/"),
     *_console(b"/entity", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
     *_open(b"/public/", "management"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),
-    *_open(b"/workflow/hooks/", "workflow"),
+    *_open(b"/workflow/hooks/", "workflow", secret_path=True),
 )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from nats.errors import Error as NatsError
@@ -21,8 +22,12 @@ PAUSE = 1.0
 class PatientRpcClient(RpcClient):
     """An `RpcClient` that connects in the background, and is unavailable until then."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(
+        self, settings: GatewaySettings, connected: Callable[[Bus], Awaitable[None]]
+    ) -> None:
+        """`connected` is called once, when the bus is there."""
         self._settings = settings
+        self._when_connected = connected
         self._connected: Bus | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -47,12 +52,14 @@ class PatientRpcClient(RpcClient):
     async def _connect(self) -> None:
         while self._connected is None:
             try:
-                self._connected = await Bus.connect(
+                bus = await Bus.connect(
                     self._settings.nats_url,
                     user=self._settings.nats_user,
                     password=self._settings.nats_password,
                     name="gateway",
                 )
+                await self._when_connected(bus)
+                self._connected = bus
             except (NatsError, OSError, TimeoutError) as error:
                 log.warning("no connection to NATS yet: %r", error)
                 await asyncio.sleep(PAUSE)

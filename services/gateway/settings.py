@@ -20,6 +20,8 @@ class GatewaySettings(ServiceSettings):
     """Ed25519 key (raw, base64url) that signs the principal header."""
     upstreams: str
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
+    watched: str = ""
+    """Services that get no requests and must be ready too: `device-ingest=http://…`."""
     max_body: Count = 8 * MIB
     """Bytes of the largest request body."""
     max_header: Count = 32 * 1024
@@ -29,7 +31,17 @@ class GatewaySettings(ServiceSettings):
     connect_timeout: Seconds = 2.0
     """Seconds until a service takes a connection."""
     upstream_requests: Count = 4096
-    """Requests that one service may have in hand; more are refused with 503."""
+    """Requests that one service may have in hand, long polls not counted; more are refused with
+    503."""
+    upstream_polls: Count = 100_000
+    """Long polls (`?wait=`) that one service may have in hand; a third of the files that the
+    process may open is the bound when that is less."""
+    address_connections: Count = 10_000
+    """Connections that one address may have open to one process; a quarter of the files that the
+    process may open is the bound when that is less. Those of trusted proxies are not counted."""
+    address_requests: Count = 256
+    """Requests without a login (signing in, hooks, pictures) of one address that may be in hand
+    in one process, and as many to one hook; more are refused with 429."""
     principal_rate: Rate = 1000.0
     """Requests per second of one application, device or user."""
     principal_burst: Count = 2000
@@ -43,19 +55,20 @@ class GatewaySettings(ServiceSettings):
     token_burst: Count = 200
     """Requests to there that may come from one address at once."""
     websockets: Count = 10_000
-    """WebSocket connections that may be open in one process; more are refused with 503."""
+    """WebSocket connections that may be open in one process; more are refused with 503. An
+    eighth of the files that the process may open is the bound when that is less."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
 
 
-def parse_upstreams(text: str) -> Mapping[str, URL]:
+def parse_upstreams(text: str, variable: str = "THINGWAY_UPSTREAMS") -> Mapping[str, URL]:
     """Read `name=url,name=url`; raise `SettingsInvalid` when an entry is not of that form."""
     upstreams: dict[str, URL] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, address = entry.partition("=")
         url = _origin(address)
         if not (name and separator and url):
-            raise SettingsInvalid(f"THINGWAY_UPSTREAMS: {entry!r} is not name=http://host:port")
+            raise SettingsInvalid(f"{variable}: {entry!r} is not name=http://host:port")
         upstreams[name] = url
     return upstreams
 

@@ -15,6 +15,7 @@ from libs.common.identity.seal import Seal
 from libs.common.identity.sharing import Sharing
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
+from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
@@ -55,7 +56,7 @@ def build_app(
     rpc_client = RpcClient(bus)
     grants = GrantReader(rpc_client)
     dashboards = DashboardService(
-        DashboardStore(mongo.database),
+        DashboardStore(mongo.database, KnownLimits(rpc_client)),
         Sharing(rpc_client, grants, ResourceType.DASHBOARD),
         IdAllocator(mongo.database, "dashboards", ID_BLOCK).take,
     )

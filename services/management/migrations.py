@@ -1,5 +1,8 @@
 """The versions of `management`'s database."""
 
+from datetime import UTC, datetime
+
+from libs.common.store.lifetime import DAY
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 
@@ -20,7 +23,22 @@ async def _openapi_client(database: Database) -> None:
     await database["openapi_commands"].create_index("told")
 
 
+QUIET_DAYS = 90
+"""Days without a word after which an integration, or a device that people did not want, is
+forgotten."""
+
+
+async def _ends(database: Database) -> None:
+    quiet = QUIET_DAYS * DAY
+    await database["integrations"].create_index("announcedAt", expireAfterSeconds=quiet)
+    await database["openapi_links"].update_many(
+        {"link.state": "left"}, {"$set": {"leftAt": datetime.now(UTC)}}
+    )
+    await database["openapi_links"].create_index("leftAt", expireAfterSeconds=quiet)
+
+
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "what the integration openapi-client keeps", _openapi_client),
+    Migration(3, "an end for integrations and devices that are not heard of", _ends),
 )

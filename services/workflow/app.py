@@ -6,16 +6,20 @@ from contextlib import asynccontextmanager
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
+from libs.common.limits.use import Use, report_use
 from libs.common.settings import load
 from libs.common.store.lease import Leader
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
+from services.workflow.designs.messages import offer_names
 from services.workflow.designs.routes import ROUTES as FLOW_ROUTES
+from services.workflow.designs.store import FlowStore
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.runs.routes import ROUTES as LOG_ROUTES
 from services.workflow.settings import WorkflowSettings
@@ -39,10 +43,15 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     database = core.mongo.database
     offered = RpcServer(core.bus, "workflow")
     core.triggers.offer(offered, core.engine)
+    offer_names(offered, FlowStore(core.mongo))
+
+    async def use(wanted: AskUse) -> Use:
+        return core.queue.use(wanted.tenant)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await core.replicas.sign()
+        await report_use(core.bus, use)
         async with (
             core.outside,
             running(
@@ -52,6 +61,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 Leader(database, "recovery", core.recovery.run).run(),
                 Leader(database, "settling", core.settling.run).run(),
                 core.retention.run(),
+                core.refused.run(),
             ),
         ):
             async with running(*core.triggers.jobs(core.engine)):

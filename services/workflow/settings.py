@@ -16,10 +16,10 @@ class WorkflowSettings(StoreSettings):
 
     secrets_key: Key
     """Key (32 bytes, base64url) of the secrets in the designs of flows."""
-    flow_runs_per_tenant: Count = 64
-    """Runs of flows of one tenant at a time in one process; more wait."""
-    flow_runs_per_flow: Count = 16
-    """Runs of one flow at a time in one process; more wait."""
+    flow_runs: Count = 256
+    """Runs of flows at a time in one process; more wait, and one tenant leaves half to others."""
+    flow_runs_waiting: Count = 20_000
+    """Runs of flows that wait in one process; one tenant leaves half to others."""
     flow_run_seconds: Seconds = 300.0
     """Seconds that a run of a flow may take."""
     flow_node_seconds: Seconds = 60.0
@@ -30,8 +30,9 @@ class WorkflowSettings(StoreSettings):
     """Days for which the logs of flows are kept."""
     flow_log_entries: Count = 10_000
     """Runs that the log of one flow keeps; those of the last ten minutes stay in any case."""
-    code_processes: Count = 2
-    """Processes of a replica that run people's code, for each language."""
+    code_processes: Count = 4
+    """Processes of a replica that run people's code, for each language; one tenant leaves half to
+    others."""
     outgoing_networks: str = ""
     """Networks that are not public and that people may have the platform call all the same,
     separated by commas (`10.1.0.0/16,127.0.0.1`)."""

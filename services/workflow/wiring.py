@@ -7,18 +7,23 @@ from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.sharing import Sharing
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo, StoreError
 from services.workflow.designs.cutting import Cutting
 from services.workflow.designs.deploying import Deploying
+from services.workflow.designs.history import History
 from services.workflow.designs.service import FlowService
 from services.workflow.designs.settling import Settling
 from services.workflow.designs.store import FlowStore
 from services.workflow.designs.unsettled import UnsettledStore
 from services.workflow.engine.breaker import CircuitBreaker
 from services.workflow.engine.limits import Limits
+from services.workflow.engine.notes import Notes
 from services.workflow.engine.plans import Plans
+from services.workflow.engine.queue import RunQueue
 from services.workflow.engine.recovery import Recovery
+from services.workflow.engine.refused import Refused
 from services.workflow.engine.replicas import Replicas
 from services.workflow.engine.runner import Engine
 from services.workflow.engine.unbegun import Unbegun
@@ -64,6 +69,9 @@ class Core:
     registry: Registry
     replicas: Replicas
     engine: Engine
+    limits: KnownLimits
+    queue: RunQueue
+    refused: Refused
     recovery: Recovery
     unbegun: Unbegun
     retention: Retention
@@ -82,19 +90,25 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
     outside = Outside(settings)
     registry = registry_of(entities, outside)
     outbox, designs = Outbox(database, bus), FlowStore(mongo)
-    vault = Vault(SecretStore(database), Marks(registry, settings.secrets_key))
+    secrets = SecretStore(database)
+    vault = Vault(secrets, Marks(registry, settings.secrets_key))
     runs, replicas = RunStore(mongo, outbox), Replicas(database, uuid4().hex)
     run_ids = IdAllocator(database, "runs", RUN_IDS).take
     log = ReplicaLog(runs, replicas.own)
     triggers = Triggers(database, bus, rpc, designs)
     access, unsettled = EntityAccess(grants, entities), UnsettledStore(database)
     deploying = Deploying(registry, access, triggers.deployments, vault)
-    breaker = CircuitBreaker(Cutting(designs, deploying), log, settings.flow_failures, run_ids)
+    limits, notes = limits_of(settings), Notes(log, run_ids)
+    known = KnownLimits(rpc)
+    queue, refused = RunQueue(limits, known.of), Refused(notes, (StoreError,))
+    breaker = CircuitBreaker(Cutting(designs, deploying), notes, settings.flow_failures)
     engine = Engine(
         plans=Plans(RevealedDesigns(designs, vault), registry),
         log=log,
         breaker=breaker,
-        limits=limits_of(settings),
+        limits=limits,
+        queue=queue,
+        refused=refused,
         next_id=run_ids,
     )
     flows = FlowService(
@@ -105,6 +119,8 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
         deploying=deploying,
         vault=vault,
         unsettled=unsettled,
+        history=History(designs, runs, secrets),
+        limits=known.of,
         next_id=IdAllocator(database, "flows", FLOW_IDS).take,
     )
     return Core(
@@ -116,6 +132,9 @@ def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
         registry=registry,
         replicas=replicas,
         engine=engine,
+        limits=known,
+        queue=queue,
+        refused=refused,
         recovery=Recovery(runs, replicas, engine, log.finish, (StoreError,)),
         unbegun=Unbegun(runs, replicas, engine, (StoreError,)),
         retention=Retention(runs, log.grown, settings.flow_log_days, settings.flow_log_entries),
@@ -151,8 +170,8 @@ def registry_of(entities: EntitiesOverRpc, outside: Outside) -> Registry:
 def limits_of(settings: WorkflowSettings) -> Limits:
     """The bounds of the engine."""
     return Limits(
-        per_tenant=settings.flow_runs_per_tenant,
-        per_flow=settings.flow_runs_per_flow,
+        running=settings.flow_runs,
+        waiting=settings.flow_runs_waiting,
         run_seconds=settings.flow_run_seconds,
         node_seconds=settings.flow_node_seconds,
     )

@@ -41,6 +41,11 @@ async def add_custom(admin: Console, **fields: Any) -> Any:
     return await admin.done("POST", "/entity", body | fields)
 
 
+async def add_dashboard(admin: Console) -> str:
+    """Make a dashboard; its id."""
+    return str((await admin.done("POST", "/dashboard", {"name": new_name()}))["dashboard_id"])
+
+
 @dataclass
 class Hall:
     """What there is, and the super-admin whose it is."""

@@ -13,6 +13,7 @@ from tests.contract.console import (
     new_email,
     new_tenant,
 )
+from tests.contract.hall import add_dashboard
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -424,8 +425,9 @@ async def test_permission_of_a_user(admin: Console) -> None:
 
     person = await admin.person("dashboard.view")
     role = await admin.add_role(users=(person.id,))
-    path, wanted = f"/user/members/{person.id}/permission", {"id": "9001", "type": "DASHBOARD"}
-    asked = {"resource_type": "DASHBOARD", "resource_id": "9001"}
+    one = await add_dashboard(admin)
+    path, wanted = f"/user/members/{person.id}/permission", {"id": one, "type": "DASHBOARD"}
+    asked = {"resource_type": "DASHBOARD", "resource_id": one}
     assert not await has(path, asked)
     await admin.does("POST", f"/user/roles/{role}/associate-resource", {"resources": [wanted]})
     assert await has(path, asked)

@@ -113,7 +113,7 @@ async def test_roles_page(browser: Browser, admin: Console) -> None:
             found = await browser.post(f"/user/roles/{role}/{prefix}{what}", listing)
             assert isinstance(found["content"], list)
             assert isinstance(found["total"], int)
-    resource = '{"resources":[{"id":"501","type":"DEVICE"}]}'
+    resource = '{"resources":[{"id":"direct","type":"INTEGRATION"}]}'
     assert not await browser.post(f"/user/roles/{role}/associate-resource", resource)
     assert not await browser.post(f"/user/roles/{role}/disassociate-resource", resource)
     assert not await browser.delete(f"/user/roles/{role}")

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.things import DIRECT
 from tests.contract.console import Console, console_accepted, new_name
-from tests.contract.hall import ALL, UNKNOWN, Hall, Resource, add_custom, add_device
+from tests.contract.hall import ALL, UNKNOWN, Hall, add_custom, add_dashboard, add_device
 from tests.contract.shapes import Entity, EntityMeta, EntityStatus, Page, shaped
 
 pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
@@ -329,13 +329,12 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grants", "status", "code"),
-    [((), 403, "forbidden_permission"), ((("DASHBOARD", UNKNOWN),), 404, "data_no_found")],
+    ("others", "status", "code"),
+    [(False, 403, "forbidden_permission"), (True, 404, "data_no_found")],
 )
-async def test_without_a_grant_of_it(
-    hall: Hall, grants: tuple[Resource, ...], status: int, code: str
-) -> None:
+async def test_without_a_grant_of_it(hall: Hall, others: bool, status: int, code: str) -> None:
     """No grant at all: empty lists and 403; other grants: 404."""
+    grants = (("DASHBOARD", await add_dashboard(hall.admin)),) if others else ()
     person = await hall.person(*FUNCTIONS, grants=grants)
     assert await person.done("POST", SEARCH, {}) == []
     assert await found_by(person, entity_ids=[hall.entities["led"]]) == []

@@ -8,6 +8,7 @@ import pytest
 from libs.common.things import DIRECT
 from tests.contract.client import Api, new_sn
 from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
+from tests.contract.hall import add_custom, add_dashboard
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -220,15 +221,18 @@ async def test_resources_of_a_role(admin: Console) -> None:
     """Grants of every type are given once, listed by type, and taken one by one."""
     role = await admin.add_role()
     path = f"/user/roles/{role}"
-    everything = {("9001", "ENTITY"), ("9002", "DASHBOARD"), ("9003", "WORKFLOW")}
+    empty = {"name": new_name(), "design_data": '{"nodes":[],"edges":[]}'}
+    entity, dashboard = str((await add_custom(admin))["id"]), await add_dashboard(admin)
+    flow = str((await admin.done("POST", "/workflow/flows/design", empty))["id"])
+    everything = {(entity, "ENTITY"), (dashboard, "DASHBOARD"), (flow, "WORKFLOW")}
     body = {"resources": [{"id": one, "type": kind} for one, kind in sorted(everything)]}
     for _ in range(2):
         await admin.does("POST", f"{path}/associate-resource", body)
     assert await granted(admin, role) == everything
-    assert await granted(admin, role, "WORKFLOW") == {("9003", "WORKFLOW")}
-    taken = {"resources": [{"id": "9003", "type": "ENTITY"}, {"id": 9001, "type": "ENTITY"}]}
+    assert await granted(admin, role, "WORKFLOW") == {(flow, "WORKFLOW")}
+    taken = {"resources": [{"id": flow, "type": "ENTITY"}, {"id": int(entity), "type": "ENTITY"}]}
     await admin.does("POST", f"{path}/disassociate-resource", taken)
-    assert await granted(admin, role) == everything - {("9001", "ENTITY")}
+    assert await granted(admin, role) == everything - {(entity, "ENTITY")}
 
 
 @pytest.mark.parametrize("verb", ["associate", "disassociate"])

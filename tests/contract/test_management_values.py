@@ -13,7 +13,7 @@ import pytest
 from libs.common.things import DIRECT
 from tests.contract.client import Api
 from tests.contract.console import Console, console_accepted, new_name
-from tests.contract.hall import ALL, UNKNOWN, Hall, Resource, add_custom, make_hall
+from tests.contract.hall import ALL, UNKNOWN, Hall, add_custom, add_dashboard, make_hall
 from tests.contract.shapes import (
     Counted,
     EntityStatus,
@@ -409,13 +409,12 @@ async def test_with_one_grant(room: Hall, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grants", "status", "code"),
-    [((), 403, "forbidden_permission"), ((("DASHBOARD", UNKNOWN),), 404, "data_no_found")],
+    ("others", "status", "code"),
+    [(False, 403, "forbidden_permission"), (True, 404, "data_no_found")],
 )
-async def test_without_a_grant_of_it(
-    room: Hall, grants: tuple[Resource, ...], status: int, code: str
-) -> None:
+async def test_without_a_grant_of_it(room: Hall, others: bool, status: int, code: str) -> None:
     """No grant at all is a 403; with other grants the entity is unknown."""
+    grants = (("DASHBOARD", await add_dashboard(room.admin)),) if others else ()
     person = await room.person(*FUNCTIONS, grants=grants)
     await _hidden(room, person, room.entities["led"], status, code)
     written = (403, code, "") if status == 403 else (400, BAD, "exchange")

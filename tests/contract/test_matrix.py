@@ -14,15 +14,16 @@ import httpx
 import pytest
 
 from deploy.local.services import SERVICES
-from libs.common.contracts.access import ResourceType
 from libs.common.http.guards import WEBSOCKET, Guard, Guarded, guarded
 from libs.common.identity import Kind, make_keys
 from libs.common.identity.functions import Function
+from libs.common.things import DIRECT
 from services.gateway.routes import Credential, RouteTable
 from services.gateway.tunnel.tunnels import ROUTE as TUNNEL
 from tests import apps
 from tests.contract.client import MODEL, Api, new_sn
 from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.hall import add_dashboard
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -143,7 +144,7 @@ class Cast:
     admin: Console
     powerless: Console
     holder: Console
-    """Is granted one resource of every type, which does not exist."""
+    """Is granted an integration and a dashboard, so that what is unknown to it is 404."""
     foreign: Console
     device: tuple[str, str]
     """SN and key."""
@@ -162,7 +163,8 @@ class Cast:
         self, operation: Guarded, *, token: str = "", known: bool, **more: Any
     ) -> httpx.Response:
         """Call an operation on what there is (`known`), or on what there is not."""
-        unknown = dict.fromkeys(self.targets, UNKNOWN) | {"sn": self.device[0]}
+        granted = {"sn": self.device[0], "integration_id": DIRECT}
+        unknown = dict.fromkeys(self.targets, UNKNOWN) | granted
         path = operation.path.format_map(self.targets if known else unknown)
         body = None if operation.method == "GET" else BODIES.get(name_of(operation), {})
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -176,7 +178,10 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     """Callers of every sort."""
     powerless, holder = await admin.person(), await admin.person()
     role = await admin.add_role(users=(holder.id,))
-    grants = [{"id": UNKNOWN, "type": kind.value} for kind in ResourceType]
+    grants = [
+        {"id": DIRECT, "type": "INTEGRATION"},
+        {"id": await add_dashboard(admin), "type": "DASHBOARD"},
+    ]
     await admin.does("POST", f"/user/roles/{role}/associate-resource", {"resources": grants})
     sn = new_sn()
     device_id = await api.add(sn)

@@ -170,6 +170,13 @@ class Platform:
         finally:
             await client.close()
 
+    async def ask(self, subject: str, body: Any) -> Any:
+        """What a service answers the operator."""
+        async with self.admin() as client:
+            answer = await client.request(subject, json.dumps(body).encode(), timeout=10)
+        assert "Nats-Service-Error" not in (answer.headers or {}), answer.headers
+        return json.loads(answer.data)
+
     def application(self, client_id: str = "", client_secret: str = "") -> Application:
         """A client of the API; of the first application unless told otherwise."""
         first = self.ready.application

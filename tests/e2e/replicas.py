@@ -25,7 +25,13 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
     state, served = platform.state, [one for one in services.SERVICES if one.upstream]
     gateway = next(one for one in services.SERVICES if one.name == services.PUBLIC_SERVICE)
     assert state.addresses is not None
-    doors = Doors("127.0.0.1", ports.choose_free(), platform.base_url, state.addresses.nats_url)
+    doors = Doors(
+        "127.0.0.1",
+        ports.choose_free(),
+        platform.base_url,
+        state.addresses.nats_url,
+        state.addresses.mqtt_url,
+    )
     state.ports |= {one.name: ports.choose_free() for one in served}
     with contextlib.ExitStack() as cleanup:
         output = cleanup.enter_context((platform.directory.parent / "replicas.log").open("ab"))
@@ -40,7 +46,7 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
             cleanup.callback(child.wait)
             cleanup.callback(child.terminate)
         url = f"http://127.0.0.1:{doors.port}"
-        await until(lambda: _ready(url))
+        await until(lambda: _ready(url), 120)
         yield url
 
 

@@ -65,6 +65,28 @@ async def test_a_name_that_is_taken_or_wrong_is_told(platform: Platform):
         assert len(done.stderr.splitlines()) == 1
 
 
+async def test_limits_of_a_tenant_are_shown_and_changed(platform: Platform):
+    """For scripts and for people; of a tenant that does not exist it is told so."""
+    name = f"t-{uuid4().hex[:8]}"
+    platform.command("tenant", "create", name)
+    shown = platform.command("tenant", "limits", name)
+    changed = platform.command("tenant", "limits", name, "each_requests=50")
+    words = [THINGWAY, "tenant", "limits", name, "--data", platform.directory]
+    told = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=True, timeout=120)
+    again = platform.command("tenant", "limits", name, "eachRequests=default")
+
+    assert shown["own"] == again["own"] == {}
+    assert changed["own"] == {"eachRequests": 50}
+    assert changed["limits"] == shown["limits"] | {"eachRequests": 50}
+    assert any(
+        line.split() == ["eachRequests", "50", "its", "own"]
+        for line in told.stdout.decode().splitlines()
+    )
+    words[3] = "t-nobody"
+    unknown = subprocess.run(words, cwd=PROJECT_ROOT, capture_output=True, check=False, timeout=120)
+    assert (unknown.returncode, b"t-nobody" in unknown.stderr) == (1, True)
+
+
 async def test_people_are_told_how_to_begin(platform: Platform):
     """The client with its secret, and how the first user registers."""
     name = f"t-{uuid4().hex[:8]}"

@@ -6,40 +6,49 @@ ones are dropped.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
-import msgspec
 from nats.errors import Error as NatsError
 
-from libs.common.bus.connection import PUBLISH_TIMEOUT, Bus, Outgoing
+from libs.common.bus.connection import PUBLISH_TIMEOUT, Bus, DuplicateInBatch, Outgoing, check_ack
 from libs.common.bus.wire import publish_frame, write_frames
 from libs.common.errors import Unavailable
 
 MOST = 1000
 """Messages of one batch (the server's limit)."""
-DUPLICATE_IN_BATCH = 10201
+MOST_BYTES = 16 * 1024**2
+"""Bytes of one batch; all that one HTTP request may hold fits."""
 ALONE = 2
 """From so many messages on a batch is cheaper than single publishes."""
 
 
-class _Error(msgspec.Struct):
-    err_code: int = 0
-    description: str = ""
-
-
-class _Ack(msgspec.Struct):
-    error: _Error | None = None
-    count: int = 0
+_LONGEST = dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id", "Nats-Batch-Sequence"), "-" * 64)
+"""No shorter than the headers that a batch adds to a message."""
 
 
 async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     """Publish messages of one stream; return when all of them are stored.
 
-    Raises `Unavailable` when the stream does not take them; some may be stored by then.
+    Raises `Unavailable` when the stream does not take them, `TooManyRequests` when it holds too
+    many of a subject; some may be stored by then. Raises `TooLarge`, and publishes nothing, when
+    the bus takes one of them at no time.
     """
-    chunks = [messages[first : first + MOST] for first in range(0, len(messages), MOST)]
-    await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in chunks))
+    for message in messages:
+        bus.measure(message.subject, message.payload, message.headers | _LONGEST)
+    await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in _chunks(messages)))
+
+
+def _chunks(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+    """Parts of bounded number and size, in order."""
+    first = size = 0
+    for number, message in enumerate(messages):
+        size += len(message.payload)
+        if number - first >= MOST or (size > MOST_BYTES and number > first):
+            yield messages[first:number]
+            first, size = number, len(message.payload)
+    if messages:
+        yield messages[first:]
 
 
 async def _publish_chunk(bus: Bus, chunk: Sequence[Outgoing]) -> None:
@@ -68,11 +77,8 @@ async def _publish_batch(bus: Bus, messages: Sequence[Outgoing]) -> bool:
         )
     except (NatsError, TimeoutError) as error:
         raise Unavailable(f"the bus does not take messages: {error!r}") from error
-    if not answer.data:
-        raise Unavailable("no stream takes these messages")
-    ack = msgspec.json.decode(answer.data, type=_Ack)
-    if ack.error is None:
-        return True
-    if ack.error.err_code == DUPLICATE_IN_BATCH:
+    try:
+        check_ack(answer.data)
+    except DuplicateInBatch:
         return False
-    raise Unavailable(f"the bus refused a batch: {ack.error.description}")
+    return True

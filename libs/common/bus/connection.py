@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import AuthorizationError
+from nats.errors import AuthorizationError, MaxPayloadError
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
-from libs.common.bus.streams import ensure_streams
-from libs.common.errors import Unavailable
+from libs.common.bus.streams import FULL_SUBJECT, ensure_streams
+from libs.common.bus.wire import size_of
+from libs.common.errors import TooLarge, TooManyRequests, Unavailable
+from libs.common.jobs import end_process
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +26,21 @@ RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
 """How NATS begins to say that it lets somebody in no longer, or not at all."""
+MESSAGE_TOO_LARGE = 10054
+"""JetStream's code of a message that is larger than a stream takes."""
+TOLD_EVERY = 1.0
+"""Seconds between two lines about errors of a kind: a subscription that is too slow makes one for
+each message that it drops."""
 IN_FLIGHT = 512
 """Most publishes that one call has waiting for their acknowledgement."""
+
+
+DUPLICATE_IN_BATCH = 10201
+"""JetStream's code of a batch that holds a message id which the stream has seen."""
+
+
+class DuplicateInBatch(Unavailable):
+    """A batch was refused for a message that the stream has already."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -46,10 +61,21 @@ class Outgoing(msgspec.Struct, frozen=True):
 class _Persistent(Client):
     """Comes back after a refused login as after any other loss, and hears cancellations.
 
+    It sends nothing that the server would close the connection for: nats-py measures a message
+    without its headers, and such a connection stays closed.
+
     Logins of integrations are answered by `auth`. While the platform starts nobody does: NATS
     pings a newcomer after two seconds, which nats-py takes for being let in, and refuses it
     after five; nats-py closes such a connection for good.
     """
+
+    on_closed: Callable[[], None] | None = None
+    """Called when the connection is closed for good."""
+
+    async def closed(self) -> None:
+        """Tell that the connection is closed."""
+        if self.on_closed is not None:
+            self.on_closed()
 
     async def _process_err(self, err_msg: str) -> None:
         if not err_msg.strip("'").lower().startswith(REFUSALS):
@@ -57,6 +83,18 @@ class _Persistent(Client):
             return
         await self._error_cb(AuthorizationError())
         await self._process_op_err(AuthorizationError())
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Publish as nats-py does; raise `MaxPayloadError` for what the server does not take."""
+        if size_of(payload, headers) > self.max_payload:
+            raise MaxPayloadError
+        await super().publish(subject, payload, reply, headers)
 
     async def request(self, *arguments: Any, **options: Any) -> Msg:
         """Ask as nats-py does; a cancellation that comes together with the answer counts.
@@ -79,6 +117,7 @@ class Bus:
     def __init__(self, client: Client, js: JetStreamContext) -> None:
         self.client = client
         self.js = js
+        self._leaving = False
 
     @classmethod
     async def connect(
@@ -93,8 +132,11 @@ class Bus:
     ) -> "Bus":
         """Connect, waiting up to `wait` seconds for a server; reconnects for ever after.
 
-        With `streams`, create the streams that are missing. Replies come to an inbox
-        that only this user may read.
+        A connection that is closed all the same, for example because the server took offence at
+        what came on it, ends the process: whoever watches over it starts it again.
+
+        With `streams`, create the streams that are missing. Replies come to an inbox that only
+        this user may read.
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
@@ -116,11 +158,13 @@ class Bus:
                             pending_size=64 * 1024 * 1024,
                             allow_reconnect=True,
                             error_cb=_report(name),
+                            closed_cb=client.closed,
                             **options,
                         )
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
                 if streams:
                     await ensure_streams(bus.js)
+                client.on_closed = bus._closed
             except (OSError, NatsError, TimeoutError, APIError) as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -128,6 +172,10 @@ class Bus:
                 await asyncio.sleep(RETRY_PAUSE)
             else:
                 return bus
+
+    def _closed(self) -> None:
+        if not self._leaving:
+            end_process("the connection to NATS is closed for good", self.client.last_error)
 
     @property
     def connected(self) -> bool:
@@ -139,10 +187,22 @@ class Bus:
         if not self.connected:
             raise Unavailable("NATS is not connected")
 
+    def measure(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Raise `TooLarge` for a message that the server does not take."""
+        size, most = size_of(payload, headers), self.client.max_payload
+        if size > most:
+            raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+
     async def publish_core(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> None:
-        """Send without a stream and without an acknowledgement; raise `Unavailable`."""
+        """Send without a stream and without an acknowledgement.
+
+        Raises `Unavailable`, and `TooLarge` for what the bus takes at no time.
+        """
+        self.measure(subject, payload, headers)
         try:
             await self.client.publish(subject, payload, headers=headers or None)
         except NatsError as error:
@@ -151,35 +211,75 @@ class Bus:
     async def publish(self, messages: Iterable[Outgoing]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
-        Raises `Unavailable` when the stream is full, gone or silent; then some of the
-        messages may be in the stream, and the caller publishes all of them again.
+        Raises `Unavailable` when the stream is full, gone or silent, and `TooManyRequests` when
+        it holds too many messages of a subject; then some of the messages may be in the stream,
+        and the caller publishes all of them again. Raises `TooLarge` for a message that the bus
+        takes at no time.
         """
         waiting: set[asyncio.Future[Any]] = set()
         try:
             for message in messages:
+                self.measure(message.subject, message.payload, message.all_headers())
                 if len(waiting) >= IN_FLIGHT:
                     waiting = await _some(waiting)
-                waiting.add(
-                    await self.js.publish_async(
-                        message.subject, message.payload, headers=message.all_headers()
-                    )
-                )
-            if waiting:
-                async with asyncio.timeout(PUBLISH_TIMEOUT):
-                    await asyncio.gather(*waiting)
-        except (NatsError, APIError, TimeoutError) as error:
+                waiting.add(asyncio.ensure_future(self._publish(message)))
+            await asyncio.gather(*waiting)
+        except (NatsError, TimeoutError) as error:
             raise Unavailable(f"the bus does not take messages: {error!r}") from error
         finally:
             _forget(waiting)
 
+    async def _publish(self, message: Outgoing) -> None:
+        """Publish one message; nats-py's own `publish_async` never ends when a stream refuses."""
+        answer = await self.client.request(
+            message.subject, message.payload, PUBLISH_TIMEOUT, headers=message.all_headers()
+        )
+        check_ack(answer.data)
+
+    async def close(self) -> None:
+        """Close at once."""
+        self._leaving = True
+        await self.client.close()
+
     async def drain(self) -> None:
         """Finish what is in flight and close."""
+        self._leaving = True
         if not self.client.is_closed:
             try:
                 await self.client.drain()
             except (NatsError, TimeoutError) as error:
                 log.warning("NATS connection did not drain: %r", error)
                 await self.client.close()
+
+
+class _Fault(msgspec.Struct):
+    err_code: int = 0
+    description: str = ""
+
+
+class _Ack(msgspec.Struct):
+    error: _Fault | None = None
+
+
+_ack = msgspec.json.Decoder(_Ack)
+
+
+def check_ack(data: bytes) -> None:
+    """Read JetStream's answer to a publish; raise what its refusal is.
+
+    `TooManyRequests` when the stream holds too many messages of this subject, `DuplicateInBatch`,
+    `TooLarge`, else `Unavailable`.
+    """
+    fault = _ack.decode(data).error if data else _Fault(description="no stream takes them")
+    if fault is None:
+        return
+    if fault.err_code == DUPLICATE_IN_BATCH:
+        raise DuplicateInBatch(fault.description)
+    if fault.err_code == MESSAGE_TOO_LARGE:
+        raise TooLarge(f"the stream does not take it: {fault.description}")
+    if FULL_SUBJECT in fault.description:
+        raise TooManyRequests("too many messages of this kind wait to be stored", retry_after=1.0)
+    raise Unavailable(f"the bus does not take messages: {fault.description}")
 
 
 def _report(name: str) -> Any:
@@ -189,8 +289,13 @@ def _report(name: str) -> Any:
     after a loss is made at once; those after a failed one are spaced here.
     """
 
+    told: dict[type[Exception], float] = {}
+
     async def report(error: Exception) -> None:
-        log.warning("%s: NATS: %r", name, error)
+        now = asyncio.get_running_loop().time()
+        if told.get(type(error), -TOLD_EVERY) + TOLD_EVERY <= now:
+            told[type(error)] = now
+            log.warning("%s: NATS: %r", name, error)
         if isinstance(error, OSError):
             await asyncio.sleep(RETRY_PAUSE)
 

@@ -24,6 +24,8 @@ from libs.common.bus.wire import write_frames
 
 log = logging.getLogger(__name__)
 
+MOST_BYTES = 8 * 1024**2
+"""Bytes of a batch, so of what is held in memory, and of the transaction that stores it."""
 IDLE = 1.0
 """Seconds for which the server keeps a request that finds no message."""
 GRACE = 2.0
@@ -109,6 +111,8 @@ def _heed_cancellation() -> None:
 class BatchConsumer:
     """Feeds `handle` with batches of a stream, `concurrency` of them at a time.
 
+    A batch has at most `batch` messages and `MOST_BYTES` bytes.
+
     `handle` acknowledges what it has dealt with. When it raises, the batch is handed back
     and comes again.
     """
@@ -177,7 +181,9 @@ class BatchConsumer:
     async def _next(self, inbox: _Inbox) -> list[Msg]:
         """What is there now, or the first that comes within `IDLE` seconds."""
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
-        messages = await inbox.ask(subject, {"batch": self.batch, "no_wait": True})
+        most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
+        request = {"batch": self.batch, "no_wait": True, "max_bytes": most}
+        messages = await inbox.ask(subject, request)
         if messages:
             return messages
         return await inbox.ask(subject, {"batch": 1, "expires": int(IDLE * 1e9)})

@@ -19,7 +19,7 @@ from opentelemetry import metrics
 
 from libs.common.bus.atomic import publish_all
 from libs.common.bus.connection import Bus, Outgoing
-from libs.common.errors import Unavailable
+from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
 from libs.common.telemetry import inject_context
 
@@ -54,9 +54,14 @@ class Outbox:
         self._bus = bus
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
-        """Write entries in the caller's transaction; hand the result to `relay` after it."""
+        """Write entries in the caller's transaction; hand the result to `relay` after it.
+
+        Raises `TooLarge` for an entry that the bus would take at no time.
+        """
         headers: dict[str, str] = {}
         inject_context(headers)
+        for entry in entries:
+            self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
         now = datetime.now(UTC)
         documents = [
             {
@@ -109,7 +114,7 @@ class Outbox:
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
         """Publish entries stream by stream, so that one that is full holds up no other."""
         groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for entry in documents:
+        for entry in await self._without_too_large(documents):
             groups[entry["subject"].partition(".")[0]].append(entry)
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True
@@ -117,6 +122,27 @@ class Outbox:
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
+
+    async def _publish_one(self, message: Outgoing) -> None:
+        """Publish a command, unless more wait for its device than are kept: it is sent again."""
+        try:
+            await self._bus.publish([message])
+        except TooManyRequests as error:
+            log.info("outbox: %s: %s", message.subject, error)
+
+    async def _without_too_large(self, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Leave out, for ever, what the bus takes at no time: written when it took more."""
+        fitting = []
+        for entry in documents:
+            headers = _all_headers(entry["headers"])
+            try:
+                self._bus.measure(entry["subject"], entry["payload"], headers)
+            except TooLarge as error:
+                log.error("outbox: %s; it is left out", error)  # noqa: TRY400 - no trace is needed
+                await self._entries.delete_one({"_id": entry["_id"]})
+            else:
+                fitting.append(entry)
+        return fitting
 
     async def _publish_group(self, name: str, documents: list[dict[str, Any]]) -> None:
         streamed = [
@@ -127,8 +153,13 @@ class Outbox:
         if name == EVENTS:
             await publish_all(self._bus, streamed)
         else:
-            await self._bus.publish(streamed)
+            await asyncio.gather(*map(self._publish_one, streamed))
         for entry in documents:
             if not entry["stream"]:
                 await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])
         await self._entries.delete_many({"_id": {"$in": [entry["_id"] for entry in documents]}})
+
+
+def _all_headers(headers: dict[str, str]) -> dict[str, str]:
+    """The headers of an entry with those that publishing adds, no shorter than they will be."""
+    return headers | dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id"), "-" * 64)

@@ -20,6 +20,7 @@ from libs.common.errors import (
     BY_STATUS,
     ThingwayError,
     TooLarge,
+    TooManyRequests,
     Unavailable,
     UpstreamFailed,
 )
@@ -38,6 +39,8 @@ VERSION = "1.0.0"
 AT_ONCE = 64
 """Requests of an operation in hand; the others wait in the subscription."""
 
+LONGEST_TEXT = 2000
+"""Characters of an error's text in an answer."""
 _TOO_LARGE = "larger than a message of the bus may be"
 
 
@@ -64,14 +67,22 @@ class RpcServer:
         self._in_hand: list[Bounded] = []
 
     def offer(
-        self, operation: str, request: type[Q], answer: Callable[[Q], Awaitable[Any]]
+        self,
+        operation: str,
+        request: type[Q],
+        answer: Callable[[Q], Awaitable[Any]],
+        *,
+        at_once: int = AT_ONCE,
     ) -> None:
-        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`."""
+        """Answer `rpc.{service}.{operation}`, whose request is a JSON `request`.
+
+        `at_once` are in hand at a time; the others wait in the subscription, all in one line.
+        """
 
         async def plain(_: str, decoded: Q) -> Any:
             return await answer(decoded)
 
-        self._offer(operation, f"rpc.{self._service}.{operation}", request, plain)
+        self._offer(operation, f"rpc.{self._service}.{operation}", request, plain, at_once)
 
     def offer_each(
         self, operation: str, request: type[Q], answer: Callable[[str, Q], Awaitable[Any]]
@@ -88,6 +99,7 @@ class RpcServer:
         subject: str,
         request: type[Q],
         answer: Callable[[str, Q], Awaitable[Any]],
+        at_once: int = AT_ONCE,
     ) -> None:
         async def handle(message: Request) -> None:
             who = message.subject.rpartition(".")[2]
@@ -95,26 +107,27 @@ class RpcServer:
                 decoded = msgspec.json.decode(message.data or b"{}", type=request)
                 result = msgspec.json.encode(await answer(who, decoded))
             except msgspec.DecodeError as error:
-                await message.respond_error("400", str(error))
+                await message.respond_error("400", str(error)[:LONGEST_TEXT])
             except (StoreUnavailable, RedisConnectionError, RedisTimeoutError) as error:
                 log.warning(
                     "rpc.%s.%s: a store does not answer: %r", self._service, operation, error
                 )
                 await message.respond_error("503", "a store does not answer at the moment")
             except ThingwayError as error:
-                await message.respond_error(str(error.status), error.text, data=error.code.encode())
+                text = error.text[:LONGEST_TEXT]
+                await message.respond_error(str(error.status), text, data=error.code.encode())
             except Exception:
                 log.exception("rpc.%s.%s failed", self._service, operation)
                 await message.respond_error("500", "the service failed; its log says why")
             else:
                 await _respond(message, result)
 
-        taking = self._beside(handle)
+        taking = self._beside(handle, at_once)
         self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=taking))
 
-    def _beside(self, handle: Handler) -> Handler:
+    def _beside(self, handle: Handler, at_once: int) -> Handler:
         """Make a handler that does not wait for `handle`, as nats.micro waits for handlers."""
-        in_hand = Bounded(AT_ONCE)
+        in_hand = Bounded(at_once)
         self._in_hand.append(in_hand)
 
         async def answer(message: Request) -> None:
@@ -188,5 +201,7 @@ def error_of(status: int, code: str, text: str) -> ThingwayError:
     """The error that the other side has told of."""
     if status == Unavailable.status:
         return Unavailable(text)
+    if status == TooManyRequests.status:
+        return TooManyRequests(text, retry_after=1.0)
     kind = BY_STATUS.get(status, ThingwayError)
     return kind(text, code=code or kind.code)

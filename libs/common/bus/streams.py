@@ -3,7 +3,8 @@
 nats-server answers a QoS 1 publish (PUBACK) when the stream that holds `$MQTT.msgs.{subject}`
 has stored it. That stream is its own `$MQTT_msgs` unless another one takes the subject, so
 `UPLINK` takes it, and `$MQTT_msgs` is made first and narrow: a PUBACK then means "in UPLINK"
-(docs/decisions/0003).
+(docs/decisions/0003). nats-server's other streams for MQTT are made here too, because its own have
+no bounds.
 """
 
 import logging
@@ -18,6 +19,14 @@ DAY = 86_400.0
 NAME_IN_USE = 10058
 """JetStream's code for a stream that is there already."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
+RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
+
+UNSTORED = 10_000
+"""Messages of one device on one channel that may wait in `UPLINK`; more are refused."""
+SESSION_DAYS = 30
+"""Days after which a persistent MQTT session that did not change is forgotten."""
+FULL_SUBJECT = "messages per subject exceeded"
+"""What JetStream then says; its code (10077) has other meanings too."""
 
 STREAMS: dict[str, StreamConfig] = {
     MQTT: StreamConfig(
@@ -28,6 +37,26 @@ STREAMS: dict[str, StreamConfig] = {
         discard=DiscardPolicy.NEW,
         storage=StorageType.FILE,
         max_bytes=256 * 1024**2,
+        max_age=DAY,
+        max_msgs_per_subject=100,
+        discard_new_per_subject=True,
+    ),
+    RETAINED: StreamConfig(
+        name=RETAINED,
+        description="Retained messages, which this platform does not offer: the last few",
+        subjects=["$MQTT.rmsgs.>"],
+        storage=StorageType.FILE,
+        max_msgs=16,
+        max_msgs_per_subject=1,
+        max_age=3600.0,
+    ),
+    SESSIONS: StreamConfig(
+        name=SESSIONS,
+        description="Persistent sessions of MQTT devices",
+        subjects=["$MQTT.sess.>"],
+        storage=StorageType.FILE,
+        max_msgs_per_subject=1,
+        max_age=SESSION_DAYS * DAY,
     ),
     UPLINK: StreamConfig(
         name=UPLINK,
@@ -39,6 +68,8 @@ STREAMS: dict[str, StreamConfig] = {
         allow_atomic=True,
         max_msgs=20_000_000,
         max_bytes=8 * 1024**3,
+        max_msgs_per_subject=UNSTORED,
+        discard_new_per_subject=True,
         duplicate_window=120,
     ),
     EVENTS: StreamConfig(
@@ -66,6 +97,22 @@ STREAMS: dict[str, StreamConfig] = {
         duplicate_window=3600,
     ),
 }
+
+
+_BOUNDS = ("max_age", "max_msgs", "max_bytes")
+_PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
+
+
+async def bound_streams(js: JetStreamContext) -> None:
+    """Give streams that an earlier version has made the bounds that they lack."""
+    for name, wanted in STREAMS.items():
+        held = (await js.stream_info(name)).config
+        lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
+        lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
+        changes = {one: value for one in lacking if (value := getattr(wanted, one))}
+        if any(getattr(held, one) != value for one, value in changes.items()):
+            await js.update_stream(held.evolve(**changes))
+            log.info("stream %s is bounded: %s", name, changes)
 
 
 async def ensure_streams(js: JetStreamContext, replicas: int = 1) -> None:

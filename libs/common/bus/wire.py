@@ -21,7 +21,14 @@ def ack_frame(message: Msg) -> bytes:
 def publish_frame(
     subject: str, payload: bytes, headers: Mapping[str, str], reply: str = ""
 ) -> bytes:
-    """The frame that publishes one message with headers."""
+    """The frame that publishes one message."""
+    if not headers:
+        return b"PUB %s %s %d\r\n%s\r\n" % (
+            subject.encode(),
+            reply.encode(),
+            len(payload),
+            payload,
+        )
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = PREAMBLE + lines.encode() + b"\r\n"
     return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
@@ -32,6 +39,14 @@ def publish_frame(
         head,
         payload,
     )
+
+
+def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
+    """Bytes of a message as nats-server counts them: payload and headers (a little more)."""
+    if not headers:
+        return len(payload)
+    lines = sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
+    return len(PREAMBLE) + lines + 2 + len(payload)
 
 
 async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
@@ -46,3 +61,13 @@ async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
 async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
     """Acknowledge JetStream messages, all in one write."""
     await write_frames(client, map(ack_frame, messages))
+
+
+async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
+    """Let JetStream messages come again, each after so many seconds; `replies` are theirs."""
+    await write_frames(client, (_hand_back_frame(*one) for one in replies.items()))
+
+
+def _hand_back_frame(reply: str, seconds: float) -> bytes:
+    payload = b'-NAK {"delay": %d}' % int(seconds * 1e9)
+    return b"PUB %s %d\r\n%s\r\n" % (reply.encode(), len(payload), payload)

@@ -83,14 +83,32 @@ class DeviceIdentity(msgspec.Struct, rename="camel"):
     tenant: str
 
 
-DISCONNECT = "rpc.device.disconnect"
+FIND_CONNECTIONS = "rpc.device.find_connections"
+CLOSE_CONNECTIONS = "rpc.device.close_connections"
 
 
-class Disconnect(msgspec.Struct, frozen=True):
-    """What `auth` asks of `device`: to close the live connections of a user of the bus."""
+class Connection(msgspec.Struct, frozen=True):
+    """A connection to the bus; no other one ever has the same two."""
 
-    sn: str
-    """An SN, or the name of another user."""
+    server: str
+    """The id of the nats-server, which is another one after each of its starts."""
+    cid: int
+    """Its number there."""
+
+
+class FindConnections(msgspec.Struct, frozen=True):
+    """`find_connections`: of a user of the bus, in any case."""
+
+    user: str
+    """An SN, `app.{client id}` or `integration.{id}`."""
+    ask_servers: bool = False
+    """Look also where no event has told of them yet: each server looks through its own."""
+
+
+class Connections(msgspec.Struct, frozen=True):
+    """Answer of `find_connections`; `close_connections`."""
+
+    connections: list[Connection]
 
 
 class Done(msgspec.Struct):

@@ -32,6 +32,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     created_at: int
     tenant: str
     device: DeviceProfile
+    omitted: list[str] = []
+    """What was left out because the event would have had more than 512 KiB: `properties.log`."""
 
 
 class DeviceChanged(Event, kw_only=True):
@@ -151,6 +153,8 @@ class AccountChanged(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     request_id: str = ""
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+    omitted: list[str] = []
+    """What was left out because the event would have had more than 512 KiB."""
 
 
 class WorkflowFinished(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -171,6 +175,8 @@ class WorkflowFinished(msgspec.Struct, rename="camel", omit_defaults=True, kw_on
     """ms."""
     error: str = ""
     """Why it failed."""
+    omitted: list[str] = []
+    """`error` where its end was left out, because the event would have had more than 512 KiB."""
 
 
 class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -181,6 +187,7 @@ class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
     sequence: int
     received_at: int
     payload: str
-    """The message as text, at most 64 KiB of it; `base64` when it is not UTF-8."""
+    """At most 64 KiB of the message: as text, or as `base64` when it is not UTF-8 or JSON
+    would take more than twice as much for the text."""
     base64: bool = False
     truncated: bool = False

@@ -10,6 +10,7 @@ DEVICES = "rpc.device.describe_devices"
 DEVICE_COUNTS = "rpc.device.count_devices"
 INTEGRATIONS = "rpc.management.describe_integrations"
 DASHBOARDS = "rpc.management.describe_dashboards"
+FLOWS = "rpc.workflow.describe_flows"
 
 MOST_DEVICES = 500
 """Most devices of one answer, so that it fits into a message whatever their names are."""
@@ -119,3 +120,16 @@ class DescribedDashboards(msgspec.Struct):
     """Answer of `describe_dashboards`, by name."""
 
     dashboards: list[DescribedDashboard]
+
+
+class DescribeFlows(msgspec.Struct):
+    """`describe_flows`: which of `ids` there are."""
+
+    tenant: str
+    ids: list[int]
+
+
+class DescribedFlows(msgspec.Struct):
+    """Answer of `describe_flows`."""
+
+    ids: list[int]

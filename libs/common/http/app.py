@@ -21,9 +21,10 @@ from libs.common.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-Check = Callable[[], Awaitable[None]]
-"""Raises when the thing it looks at is not ready."""
+Check = Callable[[], Awaitable[str | None]]
+"""Raises when the thing it looks at is not ready; may say more of one that is."""
 
+OK = "ok"
 CHECK_TIMEOUT = 2.0
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that a service reads."""
@@ -97,7 +98,7 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
                 strict=True,
             )
         )
-        ready = all(state == "ok" for state in states.values())
+        ready = all(map(is_ready, states.values()))
         return Response(states, status_code=200 if ready else 503)
 
     @get("/metrics", include_in_schema=False, media_type="text/plain", sync_to_thread=True)
@@ -108,10 +109,15 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
 
 
 async def state_of(check: Check) -> str:
-    """`ok`, or why what is checked is not ready; it gets two seconds to say so."""
+    """`ok`, `ok: …`, or why what is checked is not ready; it gets two seconds to say so."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT):
-            await check()
+            more = await check()
     except Exception as error:  # noqa: BLE001 - whatever it is, the service is not ready
         return f"not ready: {type(error).__name__}: {error}"
-    return "ok"
+    return f"{OK}: {more}" if more else OK
+
+
+def is_ready(state: str) -> bool:
+    """Whether a state that `state_of` gave is a good one."""
+    return state.partition(":")[0] == OK

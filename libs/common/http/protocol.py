@@ -1,7 +1,8 @@
-"""uvicorn's HTTP/1.1 protocol, with bounds for the head of a request.
+"""uvicorn's HTTP/1.1 protocol, with bounds for what a client may make it hold.
 
-uvicorn collects header fields for as long as a client sends them, and waits for them for
-as long as it takes: one client could fill the memory, many could hold every connection.
+uvicorn collects header fields and trailers for as long as a client sends them, waits for them
+for as long as it takes, and keeps an answer until the client has taken it: one client could
+fill the memory, many could hold every connection.
 """
 
 import asyncio
@@ -10,9 +11,12 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD = 64 * 1024
-"""Bytes that request line and header fields may take together; more is 431."""
+"""Bytes that request line and header fields may take together, or trailers and what else comes
+between two parts of a body; more is 431."""
 HEAD_TIMEOUT = 15.0
 """Seconds from the first byte of a head to its end; later the connection is closed."""
+STALL = 30.0
+"""Seconds in which a client takes what waits for it; later the connection is cut."""
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -26,37 +30,71 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._in_head = False
-        self._head_size = 0
+        self._size = 0
+        self._moved = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close the connection when no request comes."""
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the head that was awaited."""
         self._head_ends()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; a head that is not complete after it is counted and timed."""
+        """Parse; what brings neither the end of a head nor a part of a body is counted."""
+        self._moved = False
         super().data_received(data)
-        if not self._in_head or self.transport.is_closing():
-            return
-        self._head_size += len(data)
-        if self._head_size > MOST_HEAD:
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return  # after an upgrade a WebSocket's protocol has it
+        self._size = 0 if self._moved else self._size + len(data)
+        if self._size > MOST_HEAD:
             self.transport.write(_TOO_LARGE)
             self.transport.close()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+        elif self._in_head:
+            if self._head_timer is None:
+                self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+        elif self.timeout_keep_alive_task is None and (
+            self.cycle is None or self.cycle.response_complete
+        ):
+            self._await_request()
+
+    def pause_writing(self) -> None:
+        """The client takes no more for now; it gets some time."""
+        super().pause_writing()
+        self._taken()
+        self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._taken()
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """Do not wait for ever until a client has taken the last of what it asked for."""
+        super().on_response_complete()
+        if self.transport.is_closing() and self.transport.get_write_buffer_size():
+            self._taken()
+            self._stall_timer = self.loop.call_later(STALL, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """No request came: what the client has not taken until now, it does not want."""
+        self.transport.abort()
 
     def on_message_begin(self) -> None:
         """The parser saw the first byte of a request."""
-        self._in_head, self._head_size = True, 0
+        self._in_head = True
         super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        """The parser saw a part of a body."""
+        self._moved = True
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """The parser saw the end of a head."""
@@ -66,8 +104,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self.headers[:] = [field for field in self.headers if field[0] != b"expect"]
         super().on_headers_complete()
 
+    def _await_request(self) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def _taken(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
     def _head_ends(self) -> None:
-        self._in_head = False
+        self._in_head, self._moved = False, True
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

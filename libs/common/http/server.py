@@ -7,6 +7,7 @@ SIGTERM stops taking connections, finishes what is in flight and leaves.
 import asyncio
 import gc
 import logging
+import resource
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -25,6 +26,8 @@ YOUNG = 10_000
 """New objects after which the garbage collector looks at them."""
 LARGEST_FRAME = 1024 * 1024
 """Bytes of a WebSocket frame: a subscription of the most keys, each of them a long one."""
+MOST_FILES = 1_048_576
+"""Open files where the system has no bound."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -51,10 +54,17 @@ class _Server(uvicorn.Server):
             self._captured_signals.clear()
 
 
-async def serve(app: Any, settings: ServiceSettings, *, websocket: Any = "none") -> None:
+async def serve(
+    app: Any,
+    settings: ServiceSettings,
+    *,
+    http: Any = BoundedProtocol,
+    websocket: Any = "none",
+) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
 
-    `websocket` is the protocol that takes WebSocket upgrades, as uvicorn's `ws` names it.
+    `http` makes the protocol of a connection, `websocket` is the one that takes WebSocket
+    upgrades, as uvicorn's `ws` names it.
     """
     config = uvicorn.Config(
         app,
@@ -67,7 +77,7 @@ async def serve(app: Any, settings: ServiceSettings, *, websocket: Any = "none")
         ws_max_size=LARGEST_FRAME,
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
-        http=BoundedProtocol,
+        http=http,
         ws=websocket,
     )
     server = _Server(config)
@@ -87,10 +97,24 @@ def _spare_what_stays() -> None:
     gc.set_threshold(YOUNG, 20, 20)
 
 
+def open_files() -> int:
+    """How many files, sockets among them, the process may have open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_FILES if allowed == resource.RLIM_INFINITY else allowed
+
+
+def _raise_open_files() -> None:
+    """Open as many files as the system allows; by default it is a part of that, for `select`."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run_service(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run the main coroutine of a service process; bad settings end it with one line."""
     try:
         _log_from(load(ServiceSettings).log_level)
+        _raise_open_files()
         uvloop.run(main())
     except SettingsInvalid as error:
         sys.exit(f"settings: {error}")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.bus.accounts import application_user
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import Application
 from libs.common.http.console import PageRequest, Shown
@@ -46,6 +47,11 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True):
             name=self.name,
             networks=self.allowed_addresses,
         )
+
+    @property
+    def user(self) -> str:
+        """The name of its connections to the bus."""
+        return application_user(self.client_id)
 
     def may_call_from(self, address: str) -> bool:
         """Tell whether `address` is one that the application may call from."""

@@ -77,13 +77,11 @@ class ApplicationService:
         changes: Changes,
         tenants: Tenants,
         next_id: Callable[[], Awaitable[int]],
-        disconnect: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
         self._changes = changes
         self._tenants = tenants
         self._next_id = next_id
-        self._disconnect = disconnect
 
     async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
         """Add an application; the secret is shown once.
@@ -174,19 +172,18 @@ class ApplicationService:
     async def delete(self, caller: Caller, application_id: int) -> None:
         """Remove an application; its tokens are dead when this returns."""
 
-        async def work(change: Change) -> StoredApplication:
+        async def work(change: Change) -> None:
             found = await self._store.get(application_id, caller.principal.tenant, change)
             application = _found(found, application_id)
             await self._store.remove(application, change)
             change.record(
                 Deed(action="deleted", subject=application.subject, before=application.told)
             )
-            change.revoke(Kind.APPLICATION, str(application_id), raised(application).generation)
-            return application
+            generation = raised(application).generation
+            user = application.user if application.events else ""
+            change.revoke(Kind.APPLICATION, str(application_id), generation, user)
 
-        application = await self._changes.run(caller, work)
-        if application.events:
-            await self._disconnect(application.client_id)
+        await self._changes.run(caller, work)
 
     async def _change(
         self,
@@ -197,21 +194,21 @@ class ApplicationService:
     ) -> StoredApplication:
         """Read, alter and write; what changes nothing is neither written nor told."""
 
-        async def work(change: Change) -> tuple[StoredApplication, StoredApplication]:
+        async def work(change: Change) -> StoredApplication:
             found = await self._store.get(application_id, caller.principal.tenant, change)
             before = _found(found, application_id)
             after = alter(before)
             if after != before:
                 await self._store.replace(after, change)
                 change.record(_deed(action, before, after))
+            user = before.user if before.events else ""
             if after.generation > before.generation:
-                change.revoke(Kind.APPLICATION, str(application_id), after.generation)
-            return before, after
+                change.revoke(Kind.APPLICATION, str(application_id), after.generation, user)
+            elif before.events and not after.events:
+                change.disconnect(user)
+            return after
 
-        before, after = await self._changes.run(caller, work)
-        if before.events and (after.generation > before.generation or not after.events):
-            await self._disconnect(after.client_id)
-        return after
+        return await self._changes.run(caller, work)
 
 
 def raised(application: StoredApplication) -> StoredApplication:

@@ -132,19 +132,17 @@ def user_jwt(
     request: AuthorizationRequest,
     *,
     name: str,
-    account: str,
     permissions: Permissions,
     key: KeyPair,
 ) -> str:
     """Build the JWT of the user that the connection becomes.
 
     `name` replaces the user name the client gave, and is what system events and `CONNZ` show;
-    `account` is the name of the account it is put into (in a server configured by file the
-    audience says so). The key must be the configured `issuer`.
+    the audience is the account that it is put into. The key must be the configured `issuer`.
     """
     return _sign(
         {
-            "aud": account,
+            "aud": permissions.account,
             "iat": int(time.time()),
             "iss": key.public_key,
             "name": name,
@@ -154,7 +152,7 @@ def user_jwt(
                 "pub": {"allow": permissions.publish},
                 "sub": {"allow": permissions.subscribe},
                 **({"resp": _ANSWER} if permissions.answers else {}),
-                "subs": _UNLIMITED,
+                "subs": permissions.subscriptions,
                 "type": "user",
                 "version": _VERSION,
             },

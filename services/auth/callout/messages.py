@@ -1,5 +1,6 @@
 """Answers NATS's auth callout on `$SYS.REQ.USER.AUTH`, a bounded number at a time."""
 
+import asyncio
 import logging
 from functools import partial
 
@@ -9,7 +10,11 @@ from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyPair
-from libs.common.jobs import Bounded
+from libs.common.contracts.auth import Connection
+from libs.common.errors import TooManyRequests
+from libs.common.jobs import Beside, Bounded
+from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import KnownLimits
 from services.auth.callout.jwt import (
     AuthorizationRequest,
     InvalidRequestError,
@@ -18,13 +23,18 @@ from services.auth.callout.jwt import (
     refuse,
     user_jwt,
 )
-from services.auth.callout.service import Doorkeeper
+from services.auth.callout.service import Admission, Doorkeeper
+from services.auth.connections.service import UserConnections
 
 log = logging.getLogger(__name__)
 
 SUBJECT = "$SYS.REQ.USER.AUTH"
-ACCOUNT = "THINGWAY"
-"""The account that devices and applications are put into."""
+MQTT = "mqtt"
+HELD = 1.5
+"""Seconds that a refusal is held back from who comes too often: nats-server, which gives a log-in
+five, has the less to do with it. Clients wait for two or longer."""
+MOST_HELD = 2_000
+"""Refusals that are held back at a time; more are told at once."""
 CONCURRENCY = 64
 """Log-ins in hand at a time; the others wait in the subscription."""
 
@@ -32,11 +42,21 @@ CONCURRENCY = 64
 class Callout:
     """The subscription; replicas share the requests as one queue group."""
 
-    def __init__(self, bus: Bus, doorkeeper: Doorkeeper, key: KeyPair) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        doorkeeper: Doorkeeper,
+        key: KeyPair,
+        connections: UserConnections,
+        limits: KnownLimits,
+    ) -> None:
         self._bus = bus
         self._doorkeeper = doorkeeper
         self._key = key
+        self._connections = connections
+        self._limits = limits
         self._in_hand = Bounded(CONCURRENCY)
+        self._held = Beside()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
@@ -48,6 +68,7 @@ class Callout:
         if self._subscription and self._bus.connected:
             await self._subscription.unsubscribe()
         await self._in_hand.finish()
+        await self._held.stop()
 
     async def _take(self, message: Msg) -> None:
         await self._in_hand.begin(partial(self._answer, message))
@@ -59,26 +80,59 @@ class Callout:
             log.warning("callout: %s", error)
             return
         try:
-            await message.respond(await self._decide(request))
+            answer = await self._decide(request)
+        except TooManyRequests as error:
+            answer = refuse(request, str(error), self._key)
+            if len(self._held) < MOST_HELD:
+                connection = (request.server_id.id, request.client_info.id)
+                self._held.begin(connection, partial(self._tell_later, message, answer))
+                return
+        await self._tell(message, answer)
+
+    async def _tell_later(self, message: Msg, answer: bytes) -> None:
+        await asyncio.sleep(HELD)
+        await self._tell(message, answer)
+
+    async def _tell(self, message: Msg, answer: bytes) -> None:
+        try:
+            await message.respond(answer)
         except NatsError as error:
             log.warning("callout: the answer could not be sent: %r", error)
 
     async def _decide(self, request: AuthorizationRequest) -> bytes:
-        options = request.connect_opts
+        options, client = request.connect_opts, request.client_info
         try:
             admission = await self._doorkeeper.admit(
-                options.user, options.password, request.client_info.host
+                options.user,
+                options.password,
+                client.host,
+                client.mqtt_id if client.type == MQTT else None,
             )
+            room = admission is None or await self._has_room(admission, request)
+        except TooManyRequests:
+            raise
         except Exception:
             log.exception("callout: a log-in could not be checked")
             return refuse(request, "the log-in cannot be checked at the moment", self._key)
         if admission is None:
             return refuse(request, "wrong credentials", self._key)
+        if not room:
+            raise TooManyRequests("too many connections", retry_after=HELD)
         user = user_jwt(
             request,
             name=admission.name,
-            account=ACCOUNT,
             permissions=admission.permissions,
             key=self._key,
         )
         return accept(request, user, self._key)
+
+    async def _has_room(self, admission: Admission, request: AuthorizationRequest) -> bool:
+        """Note the connection; False when its principal has too many of them."""
+        connection = Connection(request.server_id.id, request.client_info.id)
+        most = self._limits.of(admission.tenant).each_connections
+        room = await self._connections.admit(
+            admission.name, admission.tenant, connection, admission.credential, most
+        )
+        if not room:
+            count_limited("eachConnections", admission.tenant)
+        return room

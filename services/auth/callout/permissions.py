@@ -1,5 +1,9 @@
 """What a connection from outside may say and hear on the bus: pure functions of who it is.
 
+Over MQTT devices stand in the account of JetStream: MQTT can set neither a reply subject nor a
+header. Everybody else stands in `OUTSIDE`, where only `gateway-bus` hears what they say
+(docs/decisions/0020).
+
 Inboxes stand under `_INBOX.sn.`, `_INBOX.app.` and `_INBOX.integration.`, never directly under
 `_INBOX.`: an SN is chosen outside, and a device called `auth` must not hear the replies to the
 service of that name.
@@ -7,6 +11,7 @@ service of that name.
 
 import msgspec
 
+from libs.common.bus.accounts import ACCOUNT, OUTSIDE
 from libs.common.contracts.integrations import (
     OUTSIDE_MAY_TELL,
     announce_subject,
@@ -15,6 +20,12 @@ from libs.common.contracts.integrations import (
 )
 
 EVENT_STREAM = "EVENTS"
+CHANNELS = ("report", "event", "reply")
+"""What a device may say."""
+DEVICE_SUBSCRIPTIONS = 20
+"""Most subscriptions of one connection of a device."""
+OTHER_SUBSCRIPTIONS = 1000
+"""Most subscriptions of one connection of an application or an integration."""
 
 
 class InvalidIdentityError(ValueError):
@@ -26,6 +37,10 @@ class Permissions(msgspec.Struct, frozen=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    subscriptions: int
+    """How many it may have."""
+    account: str = OUTSIDE
+    """The account of nats-server that it is put into."""
     answers: bool = False
     """May answer each request that it receives once, within a minute."""
 
@@ -45,28 +60,26 @@ def _token(text: str, name: str) -> str:
     return text
 
 
-def device_permissions(sn: str) -> Permissions:
+def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     """Return what the device `sn` may do: report about itself, hear its own commands.
 
     - `thing.{sn}.down` beside `thing.{sn}.down.>`: an MQTT filter `thing/{sn}/down/#` also means
       its parent level, for which nats-server makes a second subscription.
-    - `$MQTT.sub.>`: the delivery subject of an MQTT subscription of QoS 1. Its last token is
-      random and is made by the server, so it cannot be narrowed; what it delivers is bounded by
-      the filter, which is checked like any subscription.
-    - `_INBOX.sn.{sn}.>`: a plain-NATS device that wants its JetStream publish acknowledged sets
-      `_INBOX.sn.{sn}` as its inbox prefix. Replies to other devices stay out of its hearing.
+    - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. Its last token
+      is random and is made by the server, so it cannot be narrowed. An MQTT client cannot subscribe
+      to it itself; a client of plain NATS could, and would hear every QoS 1 command there is.
+    - `_INBOX.sn.{sn}.>`, over NATS only: a device that wants its JetStream publish acknowledged
+      sets `_INBOX.sn.{sn}` as its inbox prefix.
 
     Raises `InvalidIdentityError` when `sn` is not one plain token.
     """
     sn = _token(sn, "the SN")
+    answers = "$MQTT.sub.>" if mqtt else f"_INBOX.sn.{sn}.>"
     return Permissions(
-        publish=(f"thing.{sn}.up.>",),
-        subscribe=(
-            f"thing.{sn}.down",
-            f"thing.{sn}.down.>",
-            f"_INBOX.sn.{sn}.>",
-            "$MQTT.sub.>",
-        ),
+        publish=tuple(f"thing.{sn}.up.{channel}" for channel in CHANNELS),
+        subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
+        subscriptions=DEVICE_SUBSCRIPTIONS,
+        account=ACCOUNT if mqtt else OUTSIDE,
     )
 
 
@@ -94,6 +107,7 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.ACK.{consumer}.>",
         ),
         subscribe=(f"event.{tenant}.>", f"_INBOX.app.{client_id}.>"),
+        subscriptions=OTHER_SUBSCRIPTIONS,
     )
 
 
@@ -112,5 +126,6 @@ def integration_permissions(integration: str) -> Permissions:
             *(tell_subject(integration, operation) for operation in OUTSIDE_MAY_TELL),
         ),
         subscribe=(f"rpc.integration.{integration}.>", f"_INBOX.{login_of(integration)}.>"),
+        subscriptions=OTHER_SUBSCRIPTIONS,
         answers=True,
     )

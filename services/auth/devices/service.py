@@ -1,7 +1,6 @@
 """Issues, revokes and checks device keys."""
 
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from libs.common.contracts.auth import (
@@ -27,14 +26,14 @@ WRONG_LOGIN = "the SN or the device key is wrong"
 class Store(Protocol):
     """Where device credentials are kept, by SN without case."""
 
-    async def put(self, credentials: DeviceKeyCopy) -> bool:
-        """Set the credentials of an SN and tell whether it had some.
+    async def put(self, credentials: DeviceKeyCopy) -> str | None:
+        """Set the credentials of an SN; return how it was registered, None when it was not.
 
         Raises `Conflict` when another tenant has the SN.
         """
 
-    async def remove(self, device: DeviceRef) -> bool:
-        """Remove the credentials of this very device; tell whether there were any."""
+    async def remove(self, device: DeviceRef) -> str | None:
+        """Remove the credentials of this very device; return how it was registered."""
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """The credentials of an SN."""
@@ -53,9 +52,9 @@ class Copies(Protocol):
         """Keep what was read, unless the credentials have changed since it was announced."""
 
 
-def revocation_of(sn: str) -> Revocation:
-    """Forget what Redis knows of an SN."""
-    return Revocation(Kind.DEVICE, sn.upper())
+def revocation_of(sn: str, registered: str | None) -> Revocation:
+    """Forget what Redis knows of an SN; end its connections, when it was registered, as what."""
+    return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
 
 
 class DeviceService:
@@ -66,12 +65,10 @@ class DeviceService:
         store: Store,
         copies: Copies,
         revoker: Revoker,
-        disconnect: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
         self._copies = copies
         self._revoker = revoker
-        self._disconnect = disconnect
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
@@ -83,16 +80,14 @@ class DeviceService:
         replaced = await self._store.put(
             DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
         )
-        await self._revoker.apply(revocation_of(device.sn))
-        if replaced:
-            await self._disconnect(device.sn)
+        await self._revoker.apply(revocation_of(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
     async def revoke(self, device: DeviceRef) -> Done:
         """Take a device's key away; it is dead when this returns. Repeatable."""
-        if await self._store.remove(device):
-            await self._revoker.apply(revocation_of(device.sn))
-            await self._disconnect(device.sn)
+        removed = await self._store.remove(device)
+        if removed is not None:
+            await self._revoker.apply(revocation_of(device.sn, removed))
         return Done()
 
     async def check(self, login: DeviceLogin) -> DeviceIdentity:
@@ -109,6 +104,10 @@ class DeviceService:
         if copy is None:
             copy = await self._restore(sn)
         return copy if copy is not None and copy.opens(key) else None
+
+    async def exists(self, sn: str) -> bool:
+        """Tell whether a device with this SN has a key."""
+        return await self._copies.get(sn) is not None or await self._store.get(sn) is not None
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
         announced = await self._copies.begin_restore(sn)

@@ -18,14 +18,14 @@ class DeviceStore:
         self._credentials = mongo.database["device_credentials"]
         self._revocations = revocations
 
-    async def put(self, credentials: DeviceKeyCopy) -> bool:
-        """Set the credentials of an SN and tell whether it had some.
+    async def put(self, credentials: DeviceKeyCopy) -> str | None:
+        """Set the credentials of an SN; return how it was registered, None when it was not.
 
         Raises `Conflict` when another tenant has the SN.
         """
 
-        async def work(session: Session) -> bool:
-            result = await self._credentials.update_one(
+        async def work(session: Session) -> str | None:
+            before = await self._credentials.find_one_and_update(
                 {"_id": credentials.sn.upper(), "tenant": credentials.tenant},
                 {
                     "$set": {
@@ -37,9 +37,7 @@ class DeviceStore:
                 upsert=True,
                 session=session,
             )
-            if result.matched_count:
-                await self._revocations.add(revocation_of(credentials.sn), session)
-            return bool(result.matched_count)
+            return await self._revoke(before, session)
 
         try:
             return await self._mongo.transaction(work)
@@ -48,11 +46,11 @@ class DeviceStore:
                 f"the SN {credentials.sn} has credentials elsewhere", field="sn"
             ) from error
 
-    async def remove(self, device: DeviceRef) -> bool:
-        """Remove the credentials of this very device; tell whether there were any."""
+    async def remove(self, device: DeviceRef) -> str | None:
+        """Remove the credentials of this very device; return how it was registered."""
 
-        async def work(session: Session) -> bool:
-            result = await self._credentials.delete_one(
+        async def work(session: Session) -> str | None:
+            before = await self._credentials.find_one_and_delete(
                 {
                     "_id": device.sn.upper(),
                     "tenant": device.tenant,
@@ -60,11 +58,16 @@ class DeviceStore:
                 },
                 session=session,
             )
-            if result.deleted_count:
-                await self._revocations.add(revocation_of(device.sn), session)
-            return bool(result.deleted_count)
+            return await self._revoke(before, session)
 
         return await self._mongo.transaction(work)
+
+    async def _revoke(self, before: dict[str, Any] | None, session: Session) -> str | None:
+        if before is None:
+            return None
+        sn: str = before["sn"]
+        await self._revocations.add(revocation_of(sn, sn), session)
+        return sn
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """The credentials of an SN."""

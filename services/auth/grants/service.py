@@ -5,10 +5,11 @@ from typing import Protocol
 
 from libs.common.contracts.access import ForgetResources, ShareWithRoles
 from libs.common.contracts.auth import Done
-from libs.common.errors import Conflict
+from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.audit.schemas import Subject
 from services.auth.changes import Change, Changes, operator
+from services.auth.grants.existing import Existing
 from services.auth.grants.resources import resources_of, shown_ids
 from services.auth.grants.schemas import Resource, ResourceSearch
 from services.auth.roles.service import RoleService, listed
@@ -57,10 +58,13 @@ class Store(Protocol):
 class GrantService:
     """The grants of the roles of a tenant."""
 
-    def __init__(self, changes: Changes, roles: RoleService, store: Store) -> None:
+    def __init__(
+        self, changes: Changes, roles: RoleService, store: Store, existing: Existing
+    ) -> None:
         self._changes = changes
         self._roles = roles
         self._store = store
+        self._existing = existing
 
     async def search(
         self, caller: Caller, role_id: int, wanted: ResourceSearch
@@ -70,8 +74,18 @@ class GrantService:
         return await self._store.search(caller.principal.tenant, role_id, wanted)
 
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
-        """Grant resources; raise `NotFound`, or `Conflict` when they are too many."""
+        """Grant resources; raise `NotFound`, or `Conflict` when they are too many.
+
+        Raises `InvalidInput` for a resource that there is not. What nobody is there to tell of is
+        granted; the sweep removes it when there turns out to be none.
+        """
         tenant = caller.principal.tenant
+        await self._roles.get(caller, role_id)
+        if len(resources) > MAX_GRANTS:
+            raise _too_many()
+        missing = await self._existing.missing(tenant, resources)
+        if missing:
+            raise InvalidInput(f"there is no {shown_ids(missing)[0]}", field="resources")
 
         async def work(change: Change) -> None:
             role = await self._roles.get(caller, role_id, change)
@@ -138,10 +152,14 @@ class GrantService:
     async def _bound(self, tenant: str, role_id: int, change: Change) -> None:
         """Raise `Conflict` when a role has more resources than it may."""
         if await self._store.count(tenant, role_id, change) > MAX_GRANTS:
-            raise Conflict(
-                f"a role has at most {MAX_GRANTS} resources; grant it their integration",
-                field="resources",
-            )
+            raise _too_many()
+
+
+def _too_many() -> Conflict:
+    return Conflict(
+        f"a role has at most {MAX_GRANTS} resources; grant it their integration",
+        field="resources",
+    )
 
 
 def _record(

@@ -7,7 +7,7 @@ numbers. One per role and resource.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from libs.common.contracts.access import ResourceType
@@ -16,6 +16,8 @@ from libs.common.things import LAST_MEMBER, entity_id
 from services.auth.changes import Change
 from services.auth.grants.schemas import Resource, ResourceSearch
 
+PAGE = 1000
+"""Grants that a sweep looks at together."""
 _COLUMNS = {"id": "id", "resource_id": "id", "resource_type": "type"}
 """What lists of resources may be sorted by."""
 
@@ -96,6 +98,14 @@ class GrantStore:
         """Tell whether any of `resources`, or an entity of one, is granted to any role."""
         query = {"tenant": tenant, **_gone(resources)}
         return await self._grants.find_one(query, {"_id": 1}) is not None
+
+    async def older(self, age: timedelta, after: Any) -> list[tuple[Any, str, Resource]]:
+        """A page of the grants of that age, behind the one with the id `after`."""
+        query: dict[str, Any] = {"at": {"$lt": datetime.now(UTC) - age}}
+        if after is not None:
+            query["_id"] = {"$gt": after}
+        page = self._grants.find(query, sort=[("_id", 1)], limit=PAGE)
+        return [(one["_id"], one["tenant"], _resource(one)) async for one in page]
 
     async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
         """The ids of a user's roles; none for an unknown user."""

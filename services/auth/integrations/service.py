@@ -42,12 +42,9 @@ class Store(Protocol):
 class IntegrationLogins:
     """The operations on logins; an integration is one for all tenants."""
 
-    def __init__(
-        self, store: Store, changes: Changes, disconnect: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, store: Store, changes: Changes) -> None:
         self._store = store
         self._changes = changes
-        self._disconnect = disconnect
 
     async def create(self, caller: Caller, integration: str) -> IntegrationSecret:
         """Make a login; the secret is shown once. Raises `Conflict`."""
@@ -79,9 +76,9 @@ class IntegrationLogins:
             if not await self._store.set_secret(integration, secret_hash(secret), change):
                 raise _unknown(integration)
             change.record(Deed(action="rotated", subject=_subject(integration)))
+            change.disconnect(login_of(integration))
 
         await self._changes.run(caller, work)
-        await self._disconnect(login_of(integration))
         return IntegrationSecret(integration, login_of(integration), secret)
 
     async def delete(self, caller: Caller, integration: str) -> None:
@@ -91,9 +88,9 @@ class IntegrationLogins:
             if not await self._store.remove(integration, change):
                 raise _unknown(integration)
             change.record(Deed(action="deleted", subject=_subject(integration)))
+            change.disconnect(login_of(integration))
 
         await self._changes.run(caller, work)
-        await self._disconnect(login_of(integration))
 
 
 def _subject(integration: str) -> Subject:

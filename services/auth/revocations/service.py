@@ -1,10 +1,11 @@
-"""Applies revocations to Redis: at once, and once more by the sweep.
+"""Applies revocations to Redis and to open connections: at once, and once more by the sweep.
 
 The intent is written in the transaction that makes it true in MongoDB. `apply` runs
 before the caller is answered; the sweep repeats it `SETTLE` seconds later, and so makes
-good what a crash left out, and what Redis lost of its last second (`appendfsync
-everysec`). Applying twice changes nothing: a generation is reached only once, and a
-device's copy is restored by its next log-in.
+good what a crash left out, what Redis lost of its last second (`appendfsync everysec`), and
+a log-in that was under way. While connections cannot be closed, it is tried again. Applying
+twice changes nothing: a generation is reached only once, a device's copy is restored by its
+next log-in, and connections of the current credential stay.
 """
 
 import asyncio
@@ -13,21 +14,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from libs.common.errors import ThingwayError
 from libs.common.identity import Kind
 
 log = logging.getLogger(__name__)
 
-SETTLE = 2.0
-"""Seconds after which a revocation is applied again; more than Redis may lose."""
+SETTLE = 6.0
+"""Seconds after which a revocation is applied again: more than Redis may lose, and more than
+NATS waits for the answer to a log-in (`auth_timeout`)."""
+PAUSE = 2.0
+"""Seconds between two sweeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
     """Everything older than `generation` of an application, or the key of a device."""
 
-    kind: Kind
+    kind: Kind | None
+    """None: there is nothing but connections."""
     subject: str
     generation: int = 0
+    user: str = ""
+    """The user of the bus whose connections of an earlier credential end; empty: nobody's."""
 
 
 class Tokens(Protocol):
@@ -44,6 +52,13 @@ class Copies(Protocol):
         """Forget the copy of a device's credentials."""
 
 
+class UserConnections(Protocol):
+    """The connections to the bus, as far as they are needed here."""
+
+    async def close(self, user: str, *, ask_servers: bool = False) -> None:
+        """Close those that the current credential has not made; raise when that is not sure."""
+
+
 class Intents(Protocol):
     """The revocations that were written."""
 
@@ -53,30 +68,50 @@ class Intents(Protocol):
     async def remove(self, ids: Sequence[object]) -> None:
         """Forget revocations that are true for good."""
 
+    async def postpone(self, identity: object) -> None:
+        """Let a revocation be as if it were written now."""
+
 
 class Revoker:
-    """Makes revocations true in Redis."""
+    """Makes revocations true."""
 
-    def __init__(self, tokens: Tokens, copies: Copies) -> None:
+    def __init__(self, tokens: Tokens, copies: Copies, connections: UserConnections) -> None:
         self._tokens = tokens
         self._copies = copies
+        self._connections = connections
 
     async def apply(self, revocation: Revocation) -> None:
-        """Apply one revocation; when this returns, the next look-up sees it."""
-        if revocation.kind is Kind.DEVICE:
-            await self._copies.drop(revocation.subject)
-        else:
-            await self._tokens.revoke_subject(
-                revocation.kind, revocation.subject, revocation.generation
-            )
+        """Apply one revocation; when this returns, the next look-up sees it.
+
+        Connections that cannot be closed now are left to the sweep.
+        """
+        await self._forget(revocation)
+        if revocation.user:
+            try:
+                await self._connections.close(revocation.user)
+            except ThingwayError as error:
+                log.info("connections of %s are closed later: %s", revocation.user, error)
 
     async def settle(self, intents: Intents) -> int:
-        """Apply once more what is old enough, forget it, and return how many there were."""
+        """Apply once more what is old enough, forget it, and return how many there were.
+
+        The first whose connections cannot be closed ends it, and goes to the end of the queue.
+        """
         due = await intents.older_than(SETTLE)
         for _, revocation in due:
-            await self.apply(revocation)
-        await intents.remove([identity for identity, _ in due])
-        return len(due)
+            await self._forget(revocation)
+        settled = []
+        for identity, revocation in due:
+            try:
+                if revocation.user:
+                    await self._connections.close(revocation.user, ask_servers=True)
+            except ThingwayError as error:
+                log.warning("connections of %s are still to be closed: %s", revocation.user, error)
+                await intents.postpone(identity)
+                break
+            settled.append(identity)
+        await intents.remove(settled)
+        return len(settled)
 
     async def sweep(self, intents: Intents) -> None:
         """Settle for ever; run by the lease holder."""
@@ -85,4 +120,13 @@ class Revoker:
                 await self.settle(intents)
             except Exception:
                 log.exception("revocations could not be settled; they are tried again")
-            await asyncio.sleep(SETTLE)
+            await asyncio.sleep(PAUSE)
+
+    async def _forget(self, revocation: Revocation) -> None:
+        """What Redis knows."""
+        if revocation.kind is Kind.DEVICE:
+            await self._copies.drop(revocation.subject)
+        elif revocation.kind is not None:
+            await self._tokens.revoke_subject(
+                revocation.kind, revocation.subject, revocation.generation
+            )

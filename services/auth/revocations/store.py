@@ -19,9 +19,10 @@ class RevocationStore:
     async def add(self, revocation: Revocation, session: Session) -> None:
         """Write a revocation in the caller's transaction."""
         document = {
-            "kind": revocation.kind.value,
+            "kind": revocation.kind and revocation.kind.value,
             "subject": revocation.subject,
             "generation": revocation.generation,
+            "user": revocation.user,
             "at": datetime.now(UTC),
         }
         await self._revocations.insert_one(document, session=session)
@@ -33,10 +34,19 @@ class RevocationStore:
         return [
             (
                 document["_id"],
-                Revocation(Kind(document["kind"]), document["subject"], document["generation"]),
+                Revocation(
+                    document["kind"] and Kind(document["kind"]),
+                    document["subject"],
+                    document["generation"],
+                    document.get("user", ""),
+                ),
             )
             for document in documents
         ]
+
+    async def postpone(self, identity: object) -> None:
+        """Let a revocation be as if it were written now."""
+        await self._revocations.update_one({"_id": identity}, {"$set": {"at": datetime.now(UTC)}})
 
     async def remove(self, ids: Sequence[object]) -> None:
         """Remove revocations."""

@@ -1,7 +1,7 @@
 """Tenants in MongoDB.
 
-`tenants`: `{_id: name, access, accessChangedAt, createdAt}`; `access` is the version of its
-users, roles, menus and grants (`versions.py`).
+`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?}`; `access` is the version of
+its users, roles, menus and grants (`versions.py`), `limits` has the limits of its own by name.
 """
 
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from libs.common.clock import to_ms
 from libs.common.contracts.tenants import Tenant
 from libs.common.errors import Conflict
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, Session
 from services.auth.changes import Change
 from services.auth.tenants.seed import SUPER_ADMIN
 from services.auth.tenants.service import Seeds
@@ -76,6 +76,19 @@ class TenantStore:
         await self._database["console_clients"].insert_one(
             {"_id": client_id, "secretHash": hashed, "tenant": tenant, "createdAt": now},
             session=change.session,
+        )
+
+    async def own_limits(
+        self, tenant: str, session: Session | None = None
+    ) -> dict[str, int] | None:
+        """The limits that are the tenant's own, None when there is no such tenant."""
+        found = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
+        return None if found is None else found.get("limits", {})
+
+    async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
+        """Set the limits that are the tenant's own."""
+        await self._tenants.update_one(
+            {"_id": tenant}, {"$set": {"limits": limits}}, session=session
         )
 
     async def all(self) -> list[Tenant]:

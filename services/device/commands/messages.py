@@ -6,6 +6,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry
+from libs.common.bus.fitting import fitted
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
 from libs.common.clock import to_ms
@@ -57,7 +58,7 @@ def created(command: Command) -> list[OutboxEntry]:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
     said = [] if command.carrier else to_device(command)
-    return [OutboxEntry(subject, msgspec.json.encode(body)), *said]
+    return [OutboxEntry(subject, fitted(body)), *said]
 
 
 def to_device(command: Command) -> list[OutboxEntry]:
@@ -96,7 +97,7 @@ def finished(command: Command) -> OutboxEntry:
             err_msg=command.error or "",
             subcommand=subcommands(command),
         )
-    return OutboxEntry(subject, msgspec.json.encode(body))
+    return OutboxEntry(subject, fitted(body))
 
 
 def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
@@ -111,4 +112,4 @@ def confirmed(command: Command, ts: int, event_id: str) -> OutboxEntry:
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
     headers = hops_header(command.hops)
-    return OutboxEntry(subject, msgspec.json.encode(body), headers=headers)
+    return OutboxEntry(subject, fitted(body), headers=headers)

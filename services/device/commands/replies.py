@@ -95,7 +95,7 @@ class ReplyHandler:
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
                 await self._provisioned(thing, session)
             written.extend(await self._outbox.add(entries, session))
-            await self._ledger.count(page, session, stored=1)
+            await self._ledger.count(page, session, stored=[uplink])
             return True
 
         with self._ledger.page() as page:
@@ -132,7 +132,7 @@ class ReplyHandler:
         async def work(session: Session) -> None:
             row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
             await self._mongo.database[SEEN].insert_one(row, session=session)
-            await self._ledger.count(page, session, stored=1)
+            await self._ledger.count(page, session, stored=[uplink])
 
         with self._ledger.page() as page, suppress(DuplicateKey):
             await self._mongo.transaction(work)

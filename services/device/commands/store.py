@@ -1,7 +1,7 @@
 """Commands in MongoDB."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -87,8 +87,10 @@ class CommandStore:
         Each thing once, and in one order for all callers.
         """
         if thing_ids:
+            now = datetime.now(UTC)
             turns = [
-                UpdateOne({"_id": one}, {"$inc": {"taken": 1}}, upsert=True) for one in thing_ids
+                UpdateOne({"_id": one}, {"$set": {"at": now}, "$inc": {"taken": 1}}, upsert=True)
+                for one in thing_ids
             ]
             await self._turns.bulk_write(turns, session=session)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from litestar import Router
 
-from libs.common.bus import Outbox, RpcClient, RpcServer
+from libs.common.bus import RpcClient, RpcServer
 from libs.common.identity.grants import GrantReader
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
@@ -35,7 +35,6 @@ from services.device.names.messages import offer_names
 from services.device.names.service import DeviceNames
 from services.device.names.store import DeviceNameStore
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
 from services.device.things.grants import GrantsOverRpc
 
 
@@ -60,11 +59,13 @@ class Console:
     shared: Shared
 
 
-def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServer) -> Console:
+def build_console(
+    mongo: Mongo, store: DeviceStore, products: ProductService, client: RpcClient, rpc: RpcServer
+) -> Console:
     """Make the console's features; `rpc` offers what other services ask of them."""
     database = mongo.database
     grants, integrations = GrantReader(client), IntegrationsOverRpc(client)
-    models, store = Models(database), DeviceStore(mongo, outbox)
+    models = Models(database)
     directory = EntityDirectory(database, models)
     entities = EntityService(directory, grants, integrations, EntityValues(database))
     ids = IdAllocator(database, "things")
@@ -78,7 +79,7 @@ def build_console(mongo: Mongo, outbox: Outbox, client: RpcClient, rpc: RpcServe
         CredentialsOverRpc(client),
     )
     calls = IntegrationCallsOverRpc(IntegrationClient(client), DEVICE_SECONDS)
-    bringer = DeviceBringer(store, ids, ProductService(ProductStore(mongo)))
+    bringer = DeviceBringer(store, ids, products)
     adder = DeviceAdder(
         integrations=integrations,
         tsl_of=lambda found: tsl_of(found.manifest),

@@ -11,11 +11,14 @@ from typing import Any
 import msgspec
 
 from libs.common.errors import Conflict, InvalidInput
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.things import LAST_MEMBER, SYSTEM
 from services.device.custom_entities.model import document_of
 from services.device.entities.members import Member
 from services.device.entities.things import tsl_fields
+from services.device.things.removed import RemovedThings
 
 Document = dict[str, Any]
 
@@ -26,13 +29,19 @@ Change = Callable[[list[Member]], list[Member]]
 class CustomEntityStore:
     """Reads and writes custom entities."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._things = mongo.database["things"]
         self._latest = mongo.database["latest"]
+        self._removed = RemovedThings(mongo.database)
+        self._quota = Quota(self._things, limits, "records", integration=SYSTEM)
 
     async def add(self, thing_id: int, tenant: str, identifier: str, root: Member) -> Document:
-        """Write a new entity; raise `Conflict` when the identifier is taken."""
+        """Write a new entity; raise `Conflict` when the identifier is taken.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(tenant)
         fields = fields_of(identifier, [root])
         document = {
             "_id": thing_id,
@@ -87,15 +96,17 @@ class CustomEntityStore:
         return await self._mongo.transaction(work)
 
     async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
-        """Delete entities with their latest values; history stays until it is too old."""
+        """Delete entities with their latest values; the rest of them goes within the hour."""
         query = {"tenant": tenant, "integration": SYSTEM, "identifier": {"$ne": ""}}
 
         async def work(session: Session) -> None:
             wanted = {**query, "_id": {"$in": list(thing_ids)}}
             rows = await self._things.find(wanted, {"_id": 1}, session=session).to_list(None)
-            gone = {"_id": {"$in": [row["_id"] for row in rows]}}
+            ids = [row["_id"] for row in rows]
+            gone = {"_id": {"$in": ids}}
             await self._things.delete_many(gone, session=session)
             await self._latest.delete_many(gone, session=session)
+            await self._removed.add(ids, session)
 
         await self._mongo.transaction(work)
 

@@ -3,9 +3,8 @@
 from typing import Any, Literal
 from uuid import uuid4
 
-import msgspec
-
 from libs.common.bus import OutboxEntry, RpcClient
+from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts import auth
@@ -26,9 +25,7 @@ def changed(device: dict[str, Any], change: Change) -> OutboxEntry:
         change=change,
     )
     what = "updated" if change == "removed" else change
-    return OutboxEntry(
-        device_event(device["tenant"], device["_id"], what), msgspec.json.encode(event)
-    )
+    return OutboxEntry(device_event(device["tenant"], device["_id"], what), fitted(event))
 
 
 class CredentialsOverRpc:

@@ -15,13 +15,17 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from libs.common.bus import Outbox
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from libs.common.things import GENERIC
 from services.device.devices.messages import Change, changed
 from services.device.devices.search import Query
 from services.device.devices.serials import Holder, Serials, SerialTaken
+from services.device.devices.totals import Totals
 from services.device.products.errors import unknown_model
 from services.device.products.usage import ProductUsage
+from services.device.things.removed import RemovedThings
 
 Device = dict[str, Any]
 
@@ -31,13 +35,17 @@ _Work = Callable[[Session], Awaitable[Device | None]]
 class DeviceStore:
     """Reads and writes devices."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+    def __init__(self, mongo: Mongo, outbox: Outbox, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._outbox = outbox
+        self._quota = Quota(mongo.database["devices"], limits, "devices")
         self._devices = mongo.database["devices"]
         self._latest = mongo.database["latest"]
         self._serials = Serials(mongo.database)
+        self._removed = RemovedThings(mongo.database)
         self._usage = ProductUsage(mongo.database)
+        self.totals = Totals(mongo.database)
+        """How many devices meet a condition."""
 
     async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
         """What holds the SN, and the device when it is one."""
@@ -58,9 +66,7 @@ class DeviceStore:
 
     async def search(self, query: Query) -> tuple[list[Device], int]:
         """The page that `query` describes, and how many devices match in all."""
-        found, total = await asyncio.gather(
-            self.page(query), self._devices.count_documents(query.filter)
-        )
+        found, total = await asyncio.gather(self.page(query), self.totals.of(query.filter))
         return found, total
 
     async def page(self, query: Query) -> list[Device]:
@@ -83,7 +89,11 @@ class DeviceStore:
         return {latest["_id"]: latest["t"] async for latest in cursor if "t" in latest}
 
     async def insert(self, device: Device) -> None:
-        """Write a new device; raise `SerialTaken` when its SN has a holder."""
+        """Write a new device; raise `SerialTaken` when its SN has a holder.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(device["tenant"])
 
         async def work(session: Session) -> Device:
             await self._serials.claim(device["snKey"], "device", session)
@@ -118,7 +128,7 @@ class DeviceStore:
         return await self._set(query, {"application": None}, "removed")
 
     async def delete(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """Delete a device with its latest values; its history stays until it is too old."""
+        """Delete a device with its latest values; the rest of it goes within the hour."""
         return await self._delete(_of_application(tenant, application_id, device_id))
 
     async def delete_of(self, tenant: str, device_id: int) -> Device | None:
@@ -131,6 +141,7 @@ class DeviceStore:
             if device is not None:
                 await self._serials.release(device["snKey"], session)
                 await self._latest.delete_one({"_id": device["_id"]}, session=session)
+                await self._removed.add([device["_id"]], session)
             return device
 
         return await self._change(work, "deleted")

@@ -19,4 +19,13 @@ async def _make_collections(database: Database) -> None:
         await devices.drop_index("product")
 
 
-MIGRATIONS = [Migration(400, "members, shapes and things", _make_collections)]
+async def _index_shapes(database: Database) -> None:
+    """By what names a shape: so that one that nobody names is found, and deleted."""
+    await database["devices"].create_index("shape", name="shape", sparse=True)
+    await database["shapes"].create_index("parent", name="parent", sparse=True)
+
+
+MIGRATIONS = [
+    Migration(400, "members, shapes and things", _make_collections),
+    Migration(411, "indexes of shapes", _index_shapes),
+]

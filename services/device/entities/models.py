@@ -12,6 +12,7 @@ from libs.common.tsl import TslDocument
 from services.device.entities.members import MemberSet, marks_of, members_of
 from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.entities.shapes import members_of_shape
+from services.device.entities.stored_shapes import read_shapes
 
 ModelKey = tuple[str, str, str]
 """Product, TSL version, and the shape of devices of the open product."""
@@ -35,7 +36,7 @@ class Models:
 
     def __init__(self, database: Database) -> None:
         self._tsls = database["tsls"]
-        self._shapes = database["shapes"]
+        self._database = database
         self._registry = MemberRegistry(database)
         self._known: OrderedDict[tuple[str, str, str], MemberSet] = OrderedDict()
         self._size = 0
@@ -85,10 +86,9 @@ class Models:
             else:
                 found[shape] = known
         if missing:
-            async for stored in self._shapes.find({"_id": {"$in": missing}}):
-                members = members_of_shape(dict(stored["members"]))
-                found[stored["_id"]] = members
-                self._keep((GENERIC, "", stored["_id"]), members)
+            for name, paths in (await read_shapes(self._database, missing)).items():
+                found[name] = members = members_of_shape(paths)
+                self._keep((GENERIC, "", name), members)
         return found
 
     def _keep(self, key: tuple[str, str, str], members: MemberSet) -> None:

@@ -1,9 +1,8 @@
 """Shapes: what devices of the open product have reported, so that it can be shown.
 
 Their TSL declares nothing. Ingest notes the paths that come, with a type each; devices that
-send the same share one shape, `shapes`: `{_id: hash, members: [[path, type], …]}`, and name
-it in their document. To all others a shape is what a TSL version is to other products: the
-number of a member is its place in the list, which only grows.
+send the same share one shape and name it in their document. To all others a shape is what a TSL
+version is to other products: the number of a member is its place in the list, which only grows.
 """
 
 import hashlib
@@ -54,11 +53,11 @@ def _type_of(value: Any) -> ValueType:
     return "OBJECT"
 
 
-def grown(shape: Shape, found: Iterable[tuple[str, ValueType]]) -> Shape:
-    """`shape` with what was found; the very same one when it has it all.
+def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_MEMBER) -> Shape:
+    """`shape` with what was found, up to `most` paths; the very same one when it has it all.
 
     New paths follow in alphabetical order, so that devices of a kind share their shapes. A
-    type only widens. What there are no numbers left for is not shown.
+    type only widens. What there is no room for has no entity.
     """
     changes: Shape = {}
     for path, kind in found:
@@ -71,11 +70,30 @@ def grown(shape: Shape, found: Iterable[tuple[str, ValueType]]) -> Shape:
             wider = _WIDER.get(frozenset((known, kind)), "STRING")
             if wider != known:
                 changes[path] = wider
-    new = sorted(path for path in changes if path not in shape)[: LAST_MEMBER - len(shape)]
+    new = sorted(path for path in changes if path not in shape)[
+        : max(0, min(most, LAST_MEMBER) - len(shape))
+    ]
     if not new and changes.keys().isdisjoint(shape):
         return shape
     kept = {path: changes.get(path, kind) for path, kind in shape.items()}
     return kept | {path: changes[path] for path in new}
+
+
+def within(shape: Shape, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """What of reported properties has an entity, or belongs to one."""
+    return {
+        name: _within(shape, name, value) for name, value in properties.items() if name in shape
+    }
+
+
+def _within(shape: Shape, path: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: _within(shape, f"{path}.{name}", one)
+        for name, one in value.items()
+        if isinstance(one, Mapping) or f"{path}.{name}" in shape
+    }
 
 
 def hash_of(shape: Shape) -> str:

@@ -54,6 +54,8 @@ class EntityThing:
     """ms."""
     updated_at: int
     members: MemberSet
+    model: str = ""
+    """Of a device."""
     flow: int | None = None
     """The flow whose service it is."""
 
@@ -134,6 +136,7 @@ def of_device(device: Document, members: MemberSet) -> EntityThing:
         created_at=to_ms(device["createdAt"]),
         updated_at=to_ms(device["updatedAt"]),
         members=members,
+        model=device["model"],
     )
 
 

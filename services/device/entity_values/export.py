@@ -67,7 +67,8 @@ class EntityExport:
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
-            async for records in self._cursor.batches(Source(entity), span):
+            source = await self._history.source(entity)
+            async for records in self._cursor.batches(source, span):
                 yield _csv(_row(entity, ts, value, about) for ts, value in records)
 
 

@@ -23,6 +23,7 @@ from services.device.entity_values.sources import Source, Span
 from services.device.entity_values.store import Record
 from services.device.history.partitions import DAY_MS
 from services.device.reports.uplink import FUTURE_MS
+from services.device.retention.days import Retention
 
 LONGEST_LIST = 10_000
 """Most items of an answer without pages, the newest ones unless another order is asked."""
@@ -62,9 +63,12 @@ class Values(Protocol):
 class EntityHistory:
     """History on behalf of users."""
 
-    def __init__(self, entities: Finder, values: Values, retention_days: int) -> None:
+    def __init__(
+        self, entities: Finder, values: Values, retention: Retention, retention_days: int
+    ) -> None:
         self._entities = entities
         self._values = values
+        self._retention = retention
         self._retention_ms = retention_days * DAY_MS
 
     async def search(
@@ -80,7 +84,7 @@ class EntityHistory:
             raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
         entities = await self._entities.find_all(principal, ids_of(given))
         limit = body.size if body.paged else LONGEST_LIST
-        sources = [Source(entity) for entity in entities]
+        sources = [await self.source(entity) for entity in entities]
         records, total = await self._values.page(sources, span, body.skip, limit)
         return body.listed([_item(entities[at], ts, value) for at, ts, value in records], total)
 
@@ -88,7 +92,7 @@ class EntityHistory:
         """One value made of all that an entity had, or how often it had which."""
         span = self.span(body.start_timestamp, body.end_timestamp)
         (entity,) = await self._entities.find_all(principal, [id_of(body.entity_id)])
-        kind, source = entity.member.value_type, Source(entity)
+        kind, source = entity.member.value_type, await self.source(entity)
         match body.aggregate_type:
             case "LAST":
                 found = await self._values.last(source, span)
@@ -107,6 +111,10 @@ class EntityHistory:
                 rows = await self._values.aggregate(source, span, wanted)
                 value = rows[0]["v"] if rows else None
                 return Aggregate() if value is None else _shown(entity, value)
+
+    async def source(self, entity: Entity) -> Source:
+        """The values of an entity, as far back as its tenant and product keep them."""
+        return Source(entity, await self._retention.oldest(entity.thing.tenant, entity.thing.model))
 
     def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
         """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""

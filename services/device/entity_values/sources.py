@@ -5,7 +5,7 @@ the services of devices in `commands`. An object has no value of its own, its ch
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from libs.common.clock import from_ms, to_ms
@@ -50,6 +50,8 @@ class Source:
     """The values of one entity."""
 
     entity: Entity
+    oldest: int
+    """From when on (ms) its history is kept."""
 
     @property
     def field(self) -> str:
@@ -73,6 +75,7 @@ class Source:
     def scans(self, span: Span) -> list[Scan]:
         """What to read, in the order of `span`; nothing of what has no value of its own."""
         member = self.entity.member
+        span = replace(span, start=max(span.start, self.oldest))
         if member.value_type == "OBJECT" and member.type != "PROPERTY":
             return []
         if member.type == "SERVICE":

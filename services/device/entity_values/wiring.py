@@ -70,10 +70,10 @@ def build_values(parts: Parts) -> Values:
     base, shared = parts.base, parts.shared
     database, ids = base.mongo.database, IdAllocator(base.mongo.database, "things")
     store = ValueStore(base.mongo)
-    history = EntityHistory(shared.entities, store, base.settings.retention_days)
+    history = EntityHistory(shared.entities, store, base.retention, base.settings.retention_days)
     grants = GrantsOverRpc(parts.client)
     custom = CustomEntities(
-        CustomEntityStore(base.mongo), shared.entities, shared.directory, ids, grants
+        CustomEntityStore(base.mongo, base.limits), shared.entities, shared.directory, ids, grants
     )
     offer_flow_services(parts.rpc, FlowServices(FlowServiceStore(base.mongo, ids), grants))
     _offer(parts, IntegrationThings(database, ids))

@@ -15,6 +15,7 @@ from services.device.custom_entities.store import Document, fields_of, members_o
 from services.device.devices.ports import Ids
 from services.device.entities.members import Member
 from services.device.entities.things import Entity, of_thing
+from services.device.things.removed import RemovedThings
 
 
 class FlowServiceStore:
@@ -25,6 +26,7 @@ class FlowServiceStore:
         self._ids = ids
         self._things: Any = mongo.database["things"]
         self._latest: Any = mongo.database["latest"]
+        self._removed = RemovedThings(mongo.database)
 
     async def put(self, wanted: PutFlowService) -> None:
         """Make the thing of a flow, or bring it up to date.
@@ -53,10 +55,17 @@ class FlowServiceStore:
     async def remove(self, tenant: str, flow_id: int) -> list[int]:
         """Delete the thing of a flow; the ids of the entities that are gone."""
         query = _key(tenant, flow_id) | {"flow": flow_id}
-        known = await self._things.find_one_and_delete(query)
+
+        async def work(session: Session) -> Document | None:
+            known: Document | None = await self._things.find_one_and_delete(query, session=session)
+            if known is not None:
+                await self._latest.delete_one({"_id": known["_id"]}, session=session)
+                await self._removed.add([known["_id"]], session)
+            return known
+
+        known = await self._mongo.transaction(work)
         if known is None:
             return []
-        await self._latest.delete_one({"_id": known["_id"]})
         thing = of_thing(known)
         return [Entity(thing, member).id for member in thing.members.members]
 

@@ -62,11 +62,15 @@ class Partitions:
             )
             self._made.add(partition)
 
+    async def names(self) -> list[str]:
+        """The collections of all partitions that there are, the oldest first."""
+        names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})
+        return sorted(names)
+
     async def drop_before(self, oldest: int) -> list[str]:
         """Drop every partition that ends before `oldest` (ms); return their names."""
         last_kept = collection_name(partition_of(oldest))
-        names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})
-        old = sorted(name for name in names if name < last_kept)
+        old = [name for name in await self.names() if name < last_kept]
         for name in old:
             await self._database.drop_collection(name)
         self._made = {number for number in self._made if collection_name(number) >= last_kept}

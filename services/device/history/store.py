@@ -1,7 +1,7 @@
 """Reads history: a page is a range scan through the partitions, newest or oldest first."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from libs.common.store.mongo import Mongo
@@ -12,7 +12,9 @@ from services.device.history.partitions import (
     history_key,
     partition_of,
 )
+from services.device.retention.days import Retention
 
+_FIELDS = {"dataStorage": 1, "tenant": 1, "model": 1}
 Record = dict[str, Any]
 """A record as it is stored: its key (`_id`) and the properties (`p`)."""
 
@@ -49,8 +51,9 @@ class _Range:
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, retention: Retention) -> None:
         self._database = mongo.direct
+        self._retention = retention
 
     async def page(
         self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
@@ -59,18 +62,29 @@ class HistoryStore:
 
         None when it finds none; nothing when the device's data storage is off.
         """
-        first, *others = self._order(span, after) or (partition_of(span.end),)
+        first = next(iter(self._order(span, after)), partition_of(span.end))
         device: dict[str, Any] | None
         records: list[Record]
         device, records = await asyncio.gather(
-            self._database["devices"].find_one(visible, {"dataStorage": 1}),
+            self._database["devices"].find_one(visible, _FIELDS),
             self._scan(first, _Range.of(span, after, size)),
         )
         if device is None:
             return None
         if not device.get("dataStorage", True):
             return []
-        for partition in others:
+        oldest = await self._retention.oldest(device["tenant"], device["model"])
+        if oldest > span.start:
+            return await self._read(replace(span, start=oldest), after, size, [], None)
+        return await self._read(span, after, size, records, first)
+
+    async def _read(
+        self, span: Span, after: bytes | None, size: int, records: list[Record], done: int | None
+    ) -> list[Record]:
+        """What the partitions have beside `records`, which `done` has given."""
+        for partition in self._order(span, after):
+            if partition == done:
+                continue
             if len(records) >= size:
                 break
             records += await self._scan(partition, _Range.of(span, after, size - len(records)))

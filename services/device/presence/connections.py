@@ -1,33 +1,44 @@
-"""Connections of devices, as NATS's system account tells them.
+"""Connections to the bus, as NATS's system account tells of them.
 
-The SN is `client.user` of a connect event and `authorized_user` of a CONNZ row; both
-carry `issuer_key` only when they came through the auth callout (measured, 2.15.1). A
-device may have several connections for a moment: at a takeover the new one is told
-before the old one ends.
+The user is `client.user` of an event and `authorized_user` of a CONNZ row; both carry
+`issuer_key` only when they came through the auth callout (measured, 2.15.1): services do not.
 """
 
 import asyncio
-import logging
-from collections import defaultdict
+import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from libs.common.bus import Bus
+from libs.common.contracts.auth import Connection
+from libs.common.errors import Unavailable
 
-log = logging.getLogger(__name__)
-
-ACCOUNT = "THINGWAY"
-APPLICATION_PREFIX = "app."
-PAGE = 1024
+SYSTEM_ACCOUNT = "SYS"
+PAGE = 2048
+"""Rows of one answer: some 1 MB. The server looks at all its connections for each answer."""
 ANSWER = 2.0
-"""Seconds in which the servers of a cluster answer."""
+"""Seconds in which a server answers."""
+FOUND = 4.0
+"""Seconds for which it is remembered which servers there are."""
 QUIET = 0.25
-"""Seconds without a further answer after which all have answered."""
+"""Seconds without a further answer after which all servers have answered."""
 
-Connection = tuple[str, int]
-"""Server id and connection id."""
+
+class User(msgspec.Struct, frozen=True):
+    """Whose connection it is."""
+
+    connection: Connection
+    name: str
+    """In capitals: an SN, `APP.…` or `INTEGRATION.…`."""
+
+    @property
+    def is_device(self) -> bool:
+        """No SN has a dot, and all other names do."""
+        return "." not in self.name
 
 
 class _Server(msgspec.Struct):
@@ -48,9 +59,14 @@ class Change(msgspec.Struct):
     reason: str | None = None
 
     @property
-    def sn(self) -> str | None:
-        """The device's SN; None for services and applications."""
-        return _sn(self.client.user, self.client.issuer_key)
+    def opened(self) -> bool:
+        """Whether the connection begins; else it ends."""
+        return self.reason is None
+
+    @property
+    def user(self) -> User | None:
+        """Whose connection; None of a service of the platform."""
+        return _user(self.server.id, self.client.id, self.client.user, self.client.issuer_key)
 
 
 class _Row(msgspec.Struct):
@@ -59,134 +75,144 @@ class _Row(msgspec.Struct):
     issuer_key: str = ""
 
 
-class _Page(msgspec.Struct):
+class _Rows(msgspec.Struct):
+    server_id: str = ""
     connections: list[_Row] = []
-    total: int = 0
 
 
 class _Connz(msgspec.Struct):
     server: _Server
-    data: _Page = msgspec.field(default_factory=_Page)
+    data: _Rows = msgspec.field(default_factory=_Rows)
 
 
-def _sn(user: str, issuer_key: str) -> str | None:
-    return user if issuer_key and user and not user.startswith(APPLICATION_PREFIX) else None
+class Page(msgspec.Struct, frozen=True):
+    """Rows of one server, ascending by cid."""
+
+    first: int
+    """The lowest cid; 0 when there is none."""
+    last: int
+    number: int
+    """How many rows; fewer than `PAGE` are the last ones."""
+    users: list[User]
+    """Of those rows that are from outside."""
+
+
+def _user(server: str, cid: int, name: str, issuer_key: str) -> User | None:
+    return User(Connection(server, cid), name.upper()) if issuer_key and name else None
 
 
 class SystemAccount:
-    """Asks NATS about connections, and closes them."""
+    """Asks NATS about connections, and closes them.
+
+    Raises what nats-py raises when a server does not answer.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._found: tuple[float, set[str]] = (-FOUND, set())
 
-    async def connections(self) -> dict[str, set[Connection]]:
-        """All open connections of devices, by SN in capitals."""
-        found: dict[str, set[Connection]] = defaultdict(set)
-        for server, row in await self._rows():
-            sn = _sn(row.authorized_user, row.issuer_key)
-            if sn is not None:
-                found[sn.upper()].add((server, row.cid))
-        return found
+    @property
+    def reconnects(self) -> int:
+        """How often the connection to NATS was lost."""
+        return int(self._bus.client.stats["reconnects"])
 
-    async def close(self, user: str) -> int:
-        """Close every connection of a device (SN) or application; return how many.
-
-        A request, because nats-server does nothing for a KICK without a reply subject.
-        """
-        wanted = user.upper()
-        closed = 0
-        for server, row in await self._rows():
-            if row.issuer_key and row.authorized_user.upper() == wanted:
-                request = msgspec.json.encode({"cid": row.cid})
-                subject = f"$SYS.REQ.SERVER.{server}.KICK"
-                await self._bus.client.request(subject, request, timeout=ANSWER)
-                closed += 1
-        return closed
-
-    async def _rows(self) -> list[tuple[str, _Row]]:
-        """Every open connection of the account, with its server's id."""
-        rows: list[tuple[str, _Row]] = []
-        offset = 0
-        while True:
-            answers = await self._ask(offset)
-            rows += [(one.server.id, row) for one in answers for row in one.data.connections]
-            offset += PAGE
-            if all(one.data.total <= offset for one in answers):
-                return rows
-
-    async def _ask(self, offset: int) -> list[_Connz]:
-        """Ask every server; the first answer is waited for, the others come soon after."""
-        request = {
-            "auth": True,
-            "acc": ACCOUNT,
-            "state": 0,
-            "sort": "cid",
-            "limit": PAGE,
-            "offset": offset,
-        }
+    async def servers(self) -> set[str]:
+        """The ids of all servers: the first answer is waited for, the others come soon after."""
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
-        answers: list[_Connz] = []
+        found: set[str] = set()
         try:
             await self._bus.client.publish(
-                "$SYS.REQ.SERVER.PING.CONNZ", msgspec.json.encode(request), reply=inbox
+                "$SYS.REQ.SERVER.PING.CONNZ", msgspec.json.encode(_only_of_us(limit=1)), inbox
             )
             while True:
-                message = await subscription.next_msg(timeout=QUIET if answers else ANSWER)
-                answers.append(msgspec.json.decode(message.data, type=_Connz))
+                message = await subscription.next_msg(timeout=QUIET if found else ANSWER)
+                found.add(msgspec.json.decode(message.data, type=_Connz).server.id)
         except (TimeoutError, NatsError):
-            if not answers:
+            if not found:
                 raise
         finally:
             await subscription.unsubscribe()
-        return answers
+        return found
+
+    async def known_servers(self) -> set[str]:
+        """The ids of all servers, as they were up to `FOUND` seconds ago."""
+        at, servers = self._found
+        if at + FOUND <= time.monotonic():
+            servers = await self.servers()
+            self._found = (time.monotonic(), servers)
+        return servers
+
+    async def page(self, server: str, offset: int) -> Page:
+        """The rows of a server from `offset` on, whatever account they are in."""
+        rows = await self._ask(server, sort="cid", limit=PAGE, offset=offset)
+        users = _users(server, rows)
+        if not rows:
+            return Page(0, 0, 0, [])
+        return Page(rows[0].cid, rows[-1].cid, len(rows), users)
+
+    async def is_open(self, connection: Connection) -> bool:
+        """Whether a connection is open.
+
+        The account does not restrict a question for one cid; that of a small one keeps the
+        server from copying its whole list.
+        """
+        rows = await self._ask(**_only_of_us(cid=connection.cid), server=connection.server)
+        return any(row.cid == connection.cid for row in rows)
+
+    async def of_user(self, server: str, user: str) -> list[User]:
+        """A user's connections to a server, which looks through all of its own."""
+        found: list[User] = []
+        for offset in range(0, 2**31, PAGE):
+            rows = await self._ask(server, user=user, sort="cid", limit=PAGE, offset=offset)
+            found += _users(server, rows)
+            if len(rows) < PAGE:
+                break
+        return found
+
+    async def close(self, connection: Connection) -> None:
+        """Close a connection; it may have ended already.
+
+        A request, because nats-server does nothing for a KICK without a reply subject. Raises
+        `Unavailable` when its server cannot be reached.
+        """
+        body = msgspec.json.encode({"cid": connection.cid})
+        subject = f"$SYS.REQ.SERVER.{connection.server}.KICK"
+        try:
+            await self._bus.client.request(subject, body, timeout=ANSWER)
+        except (NoRespondersError, TimeoutError) as error:
+            raise Unavailable(f"the NATS server {connection.server} does not answer") from error
+
+    async def _ask(self, server: str, **options: Any) -> list[_Row]:
+        """Ask one server; a filter that it does not know must not look like an empty answer."""
+        message = await self._bus.client.request(
+            f"$SYS.REQ.SERVER.{server}.CONNZ",
+            msgspec.json.encode({"auth": True, "state": 0, **options}),
+            timeout=ANSWER,
+        )
+        answer = msgspec.json.decode(message.data, type=_Connz)
+        if answer.data.server_id != server:
+            raise Unavailable(f"the NATS server {server} does not list its connections")
+        return answer.data.connections
 
 
-class Tracker:
-    """Which devices are connected: a reconciled picture, kept up by events."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, set[Connection]] = {}
-
-    def replace(self, connections: dict[str, set[Connection]]) -> None:
-        """Begin anew from what the servers say."""
-        self._open = dict(connections)
-
-    def apply(self, changes: Iterable[Change]) -> set[str]:
-        """Take in events; return the SNs (capitals) that they are about."""
-        touched = set()
-        for change in changes:
-            if change.sn is None:
-                continue
-            sn = change.sn.upper()
-            connection = (change.server.id, change.client.id)
-            open_now = self._open.setdefault(sn, set())
-            if change.reason is None:
-                open_now.add(connection)
-            else:
-                open_now.discard(connection)
-            if not open_now:
-                del self._open[sn]
-            touched.add(sn)
-        return touched
-
-    def is_connected(self, sn: str) -> bool:
-        """Whether a device (SN in capitals) has a connection."""
-        return sn in self._open
-
-    @property
-    def connected(self) -> set[str]:
-        """The SNs (capitals) of all connected devices."""
-        return set(self._open)
+def _only_of_us(**options: Any) -> dict[str, Any]:
+    return {"acc": SYSTEM_ACCOUNT, **options}
 
 
-async def next_changes(queue: "asyncio.Queue[Change]", wait: float) -> list[Change]:
-    """The changes that are there, or the first that comes within `wait` seconds."""
-    try:
-        async with asyncio.timeout(wait):
-            changes = [await queue.get()]
-    except TimeoutError:
-        return []
-    while not queue.empty():
-        changes.append(queue.get_nowait())
-    return changes
+def _users(server: str, rows: Iterable[_Row]) -> list[User]:
+    found = (_user(server, row.cid, row.authorized_user, row.issuer_key) for row in rows)
+    return [user for user in found if user is not None]
+
+
+async def closed_among(account: SystemAccount, users: Iterable[User], at_once: int) -> list[User]:
+    """Those whose connection has ended: each is asked for by itself."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def ended(user: User) -> bool:
+        async with slots:
+            return not await account.is_open(user.connection)
+
+    listed = list(users)
+    answers = await asyncio.gather(*map(ended, listed))
+    return [user for user, over in zip(listed, answers, strict=True) if over]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from libs.common.jobs import Beside
+from libs.common.recent import Recent
 from libs.common.store.mongo import StoreError
 from services.device.presence.store import PresenceStore
 from services.device.things import Thing
@@ -17,6 +18,8 @@ PATIENCE = 1.0
 """Seconds that a device waits until it is noted; then it is told that its report is taken."""
 AGAIN = 1.0
 """Seconds until a note that failed is tried again."""
+KEPT = 50_000
+"""Devices whose last note is remembered; one that is forgotten is noted with its next report."""
 NOTES = 16
 """Notes that are being written at the same time; one that fails goes to the end of the queue."""
 
@@ -41,7 +44,7 @@ class HttpPresence:
         self._store = store
         self._life = timedelta(seconds=life)
         self._pause = min(LONGEST_PAUSE, life / 4)
-        self._noted: dict[int, float] = {}
+        self._noted: Recent[int, float] = Recent(KEPT)
         self._spoke: dict[int, _Spoke] = {}
         """The last time of those whose note is not written yet."""
         self._noting = Beside()
@@ -50,7 +53,8 @@ class HttpPresence:
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
         moment = time.monotonic()
-        if self._noted.get(thing.id, moment - self._pause) + self._pause <= moment:
+        noted = self._noted.get(thing.id)
+        if noted is None or noted + self._pause <= moment:
             self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC) + self._life)
             note = self._noting.begin(thing.id, partial(self._note, thing.id))
             if note is not None:
@@ -69,7 +73,7 @@ class HttpPresence:
                 log.warning("device %d was heard, noting it waits: %r", device_id, error)
                 await asyncio.sleep(AGAIN)
             else:
-                self._noted[device_id] = spoke.at
+                self._noted.put(device_id, spoke.at)
                 if self._spoke[device_id] is spoke:
                     break
         del self._spoke[device_id]

@@ -44,3 +44,12 @@ def prefix_taken(prefix: str, model: str) -> Conflict:
         field="snPrefixes",
         code="sn_prefix_taken",
     )
+
+
+def too_many_versions(model: str, most: int) -> Conflict:
+    """409: a product keeps its versions until it is deleted."""
+    return Conflict(
+        f"tsl.version: {model} has {most} versions, which is the most",
+        field="tsl.version",
+        code="too_many_tsl_versions",
+    )

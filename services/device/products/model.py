@@ -22,5 +22,6 @@ class Wanted:
     sn_prefixes: list[str]
     device_type: str
     tsl: StoredTsl
+    history_days: int | None
     marks: list[str]
     """What its members are numbered by (`services.device.entities.registry`)."""

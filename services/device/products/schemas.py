@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from libs.common.settings import Days
 from libs.common.tsl import TslDocument
 from services.device.devices.fields import Name
 
@@ -21,6 +22,9 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     tsl: dict[str, Any]
     sn_prefixes: Prefixes = []
     device_type: DeviceType = "COMMON"
+    history_days: Days | None = None
+    """Days that history of its devices is kept, where the platform and the tenant keep it as
+    long."""
 
 
 class Product(msgspec.Struct, rename="camel", kw_only=True):
@@ -32,6 +36,7 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     device_type: DeviceType
     current_version: str
     versions: list[str]
+    history_days: int | msgspec.UnsetType = msgspec.UNSET
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 

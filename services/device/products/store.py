@@ -1,35 +1,47 @@
 """Products and TSL documents in MongoDB.
 
 `products`: `{_id: {tenant, model}, name, snPrefixes, deviceType, currentVersion, versions,
-createdAt, updatedAt}`. `tsls`: `{_id: {tenant, model, version}, document, hash}`, the
+historyDays?, createdAt, updatedAt}`. `tsls`: `{_id: {tenant, model, version}, document, hash}`, the
 document being the JSON of the normalised TSL.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from libs.common.clock import to_ms
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from services.device.entities.registry import MemberRegistry, owner_of
-from services.device.products.errors import prefix_taken, product_in_use, version_in_use
+from services.device.products.errors import (
+    prefix_taken,
+    product_in_use,
+    too_many_versions,
+    version_in_use,
+)
 from services.device.products.migrations import HAS_PREFIXES
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product
 from services.device.products.usage import ProductUsage
 
+MOST_VERSIONS = 500
+"""TSL versions of one product."""
 _ATTEMPTS = 3
 
 
 class ProductStore:
     """Reads and writes the products of tenants."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._products = mongo.database["products"]
         self._tsls = mongo.database["tsls"]
         self._devices = mongo.database["devices"]
         self._usage = ProductUsage(mongo.database)
         self._members = MemberRegistry(mongo.database)
+        self._quota = Quota(self._products, limits, "records", "_id.tenant")
 
     async def find(self, tenant: str, model: str) -> Product | None:
         """The product of a model."""
@@ -60,8 +72,11 @@ class ProductStore:
         """Create or update a product and make the given TSL its current version.
 
         Raises `Conflict` when devices use the version with another content, or when a
-        prefix belongs to another product of the tenant.
+        prefix belongs to another product of the tenant. Raises `TooManyRequests` when the tenant
+        has as many products as it may.
         """
+        if await self.find(wanted.tenant, wanted.model) is None:
+            await self._quota.take(wanted.tenant)
 
         async def work(session: Session) -> Product:
             return await self._put(wanted, session)
@@ -81,6 +96,8 @@ class ProductStore:
         known = await self._products.find_one({"_id": identity}, session=session)
         stored = await self._tsls.find_one({"_id": key}, {"hash": 1}, session=session)
         replaced = stored is not None and stored["hash"] != wanted.tsl.hash
+        if stored is None and known is not None and len(known["versions"]) >= MOST_VERSIONS:
+            raise too_many_versions(wanted.model, MOST_VERSIONS)
         if replaced:
             users = {"tenant": wanted.tenant, "model": wanted.model}
             users["tslVersion"] = wanted.tsl.version
@@ -100,8 +117,10 @@ class ProductStore:
             "snPrefixes": wanted.sn_prefixes,
             "deviceType": wanted.device_type,
             "currentVersion": wanted.tsl.version,
+            "historyDays": wanted.history_days,
         }
-        if known and not replaced and all(known[name] == value for name, value in fields.items()):
+        same = known is not None and all(known.get(name) == one for name, one in fields.items())
+        if same and not replaced:
             return _product(known)
         await self._products.update_one(
             {"_id": identity},
@@ -157,6 +176,7 @@ def _product(document: dict[str, Any]) -> Product:
         device_type=document["deviceType"],
         current_version=document["currentVersion"],
         versions=document["versions"],
+        history_days=document.get("historyDays") or msgspec.UNSET,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
     )

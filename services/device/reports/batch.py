@@ -6,9 +6,13 @@ from typing import Any
 
 import msgspec
 
+from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, InvalidValues, MalformedReport, Report
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink, time_fault
 from services.device.things import Thing
+
+NOTHING: Mapping[int, Excess] = {}
+"""No message was too much."""
 
 
 class GoodReport(msgspec.Struct, frozen=True):
@@ -38,6 +42,8 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
     thing: Thing | None = None
     faults: list[Fault] = []
+    beyond: bool = False
+    """Whether it was too much for a limit: then it leaves no more than a count and an entry."""
 
 
 @dataclass(slots=True)
@@ -56,13 +62,21 @@ class Batch:
         yield from (refused.uplink for refused in self.refused)
 
 
-def sort_batch(uplinks: list[Uplink], things: Mapping[str, Thing], retention_ms: int) -> Batch:
-    """Decode and validate every uplink of a batch."""
+def sort_batch(
+    uplinks: list[Uplink],
+    things: Mapping[str, Thing],
+    retention_ms: int,
+    beyond: Mapping[int, Excess] = NOTHING,
+) -> Batch:
+    """Decode and validate every uplink of a batch; `beyond` are refused, by sequence."""
     batch = Batch()
     for uplink in uplinks:
         thing = things.get(uplink.sn)
         if thing is None:
             batch.refused.append(Refused(uplink, f"sn {uplink.sn} is not known"))
+        elif uplink.sequence in beyond:
+            reason = beyond[uplink.sequence].reason
+            batch.refused.append(Refused(uplink, reason, thing, beyond=True))
         elif len(uplink.payload) > MAX_PAYLOAD:
             batch.refused.append(Refused(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
         elif uplink.channel == "report":

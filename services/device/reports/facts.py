@@ -1,6 +1,7 @@
 """Facts: reported properties that the device record shows, written when they change.
 
-A report that is older than what the record has seen changes none of them.
+Their values and times are those of the latest values, so that an older report never overwrites
+a newer fact; `factTimes` keeps the times in the record.
 
 `lastUpdateTime` changes with every report; the device record carries it for sorting, at
 most ten seconds old, and the exact value stands with the latest values.
@@ -12,6 +13,7 @@ from typing import Any
 
 from pymongo import UpdateOne
 
+from libs.common.recent import Recent
 from libs.common.store.mongo import Database
 from services.device.reports.batch import GoodReport
 from services.device.things import Thing
@@ -19,6 +21,8 @@ from services.device.things.directory import FACTS
 
 FRESH = 10.0
 """Seconds between two writes of one device's `lastUpdateTime`."""
+KEPT = 50_000
+"""Devices whose last write of it is remembered; one that is forgotten is written once more."""
 LARGEST_LEVEL = 2**31
 """A battery level beyond it is nonsense, and MongoDB could not store all of it."""
 
@@ -28,35 +32,57 @@ class Facts:
 
     def __init__(self, database: Database) -> None:
         self._devices = database["devices"]
-        self._written: dict[int, float] = {}
+        self._latest = database["latest"]
+        self._written: Recent[int, float] = Recent(KEPT)
 
     async def note(self, reports: Iterable[GoodReport]) -> None:
-        """Write changed facts of the devices of a batch."""
+        """Write changed facts of the devices of a batch, whose latest values are written."""
         now = time.monotonic()
-        changes: dict[int, tuple[Thing, int, dict[str, Any]]] = {}
+        changed: dict[int, Thing] = {}
         newest: dict[int, int] = {}
-        for report in sorted(reports, key=lambda one: one.ts):
+        for report in reports:
             thing = report.thing
             shown = _facts(report.properties) if FACTS.keys() & report.properties.keys() else {}
-            if shown:
-                earlier = changes[thing.id][2] if thing.id in changes else {}
-                changes[thing.id] = (thing, report.ts, {**earlier, **shown})
-            if self._written.get(thing.id, 0.0) + FRESH < now:
-                newest[thing.id] = report.ts
-        operations = [
-            UpdateOne({"_id": key, "lastUpdateTime": {"$not": {"$gt": ts}}}, {"$set": shown})
-            for key, (thing, ts, shown) in changes.items()
-            if shown.items() - thing.facts.items()
-        ]
-        operations += [
-            UpdateOne({"_id": key}, {"$max": {"lastUpdateTime": ts}}) for key, ts in newest.items()
-        ]
+            if shown.items() - thing.facts.items():
+                changed[thing.id] = thing
+            if (self._written.get(thing.id) or 0.0) + FRESH < now:
+                newest[thing.id] = max(report.ts, newest.get(thing.id, 0))
+        await self._write_facts(changed)
+        if newest:
+            await self._devices.bulk_write(
+                [
+                    UpdateOne({"_id": key}, {"$max": {"lastUpdateTime": ts}})
+                    for key, ts in newest.items()
+                ],
+                ordered=False,
+            )
+            for key in newest:
+                self._written.put(key, now)
+
+    async def _write_facts(self, things: dict[int, Thing]) -> None:
+        """Write what the latest values say, each fact unless the record has a newer one."""
+        if not things:
+            return
+        fields = {f"v.{key}": 1 for key in FACTS}
+        written: dict[int, dict[str, Any]] = {}
+        operations = []
+        async for latest in self._latest.find({"_id": {"$in": list(things)}}, fields):
+            values = {key: entry["v"] for key, entry in latest["v"].items()}
+            shown = written[latest["_id"]] = _facts(values)
+            for key, entry in latest["v"].items():
+                name = FACTS[key]
+                if name in shown:
+                    time_of = f"factTimes.{name}"
+                    operations.append(
+                        UpdateOne(
+                            {"_id": latest["_id"], time_of: {"$not": {"$gt": entry["t"]}}},
+                            {"$set": {name: shown[name], time_of: entry["t"]}},
+                        )
+                    )
         if operations:
-            result = await self._devices.bulk_write(operations)
-            self._written.update(dict.fromkeys(newest, now))
-            if result.matched_count == len(operations):
-                for thing, _, shown in changes.values():
-                    thing.facts.update(shown)
+            await self._devices.bulk_write(operations, ordered=False)
+        for key, shown in written.items():
+            things[key].facts.update(shown)
 
 
 def _facts(properties: dict[str, Any]) -> dict[str, Any]:

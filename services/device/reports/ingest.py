@@ -7,23 +7,28 @@ harmless: documents exist already, event ids are those of before.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
-from typing import Protocol
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.js.errors import APIError
 from opentelemetry import metrics, trace
 
-from libs.common.bus import Bus, Outgoing, acknowledge, publish_all
-from libs.common.errors import ThingwayError
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_all
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
+from libs.common.things import GENERIC
 from services.device.entities.keeper import ShapeKeeper
-from services.device.reports.batch import Batch, Refused, sort_batch
+from services.device.entities.shapes import Shape, within
+from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.latest import LatestValues
-from services.device.reports.messages import batch_messages
+from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
+from services.device.reports.quota import Quota
+from services.device.reports.refusals import Refusals
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
@@ -48,7 +53,11 @@ _size = _meter.create_histogram(
 
 
 TRIES = 3
-"""Deliveries after which a message that fails alone is given up."""
+"""Failures after which a message that fails alone is given up."""
+SUSPECTS = 10_000
+"""Messages that have failed alone and are remembered."""
+HEALTH_TIMEOUT = 5.0
+"""Seconds within which store and bus say that they are well."""
 
 
 class Replies(Protocol):
@@ -71,6 +80,8 @@ class Ingest:
         facts: Facts,
         shapes: ShapeKeeper,
         replies: Replies,
+        quota: Quota,
+        refusals: Refusals,
         retention_ms: int,
     ) -> None:
         self._bus = bus
@@ -80,39 +91,63 @@ class Ingest:
         self._facts = facts
         self._shapes = shapes
         self._replies = replies
+        self._quota = quota
+        self._refusals = refusals
         self._retention_ms = retention_ms
+        self._failures: OrderedDict[str, int] = OrderedDict()
 
     async def handle(self, messages: list[Msg]) -> None:
         """Store, announce and acknowledge one batch.
 
-        A message that no code of ours can deal with must not hold up its neighbours: a
-        batch that fails by itself, not by a store or bus that is away, is halved until
-        the message stands alone, and that one goes to `DEAD` at its third failure.
+        What cannot be dealt with must not hold up its neighbours. A batch that fails while store
+        and bus are well is halved until the message at fault stands alone, whatever the failure
+        is, and that one goes to `DEAD` at its third. A store or a bus that is away is nobody's
+        fault: the batch comes again.
         """
         try:
             await self._deal_with(messages)
-        except (StoreError, ThingwayError, NatsError, OSError, TimeoutError):
-            raise
         except Exception as error:
-            if len(messages) > 1:
-                middle = len(messages) // 2
-                try:
-                    await self.handle(messages[:middle])
-                finally:
-                    await self.handle(messages[middle:])
-                return
-            uplink = read_uplink(messages[0])
-            if uplink.delivered < TRIES:
+            if not await self._healthy():
                 raise
-            log.exception("message %d of %s is given up", uplink.sequence, uplink.sn)
-            reason = f"could not be dealt with: {type(error).__name__}: {error}"
-            await self._finish([uplink], Batch(refused=[Refused(uplink, reason)]), messages)
+            if len(messages) == 1:
+                await self._give_up(messages[0], error)
+                return
+            middle = len(messages) // 2
+            try:
+                await self.handle(messages[:middle])
+            finally:
+                await self.handle(messages[middle:])
+
+    async def _healthy(self) -> bool:
+        """Whether store and bus answer."""
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT):
+                await self._store.check()
+                for stream in (EVENTS, DEAD):
+                    await self._bus.js.stream_info(stream)
+        except (StoreError, NatsError, APIError, OSError, TimeoutError):
+            return False
+        return True
+
+    async def _give_up(self, message: Msg, error: Exception) -> None:
+        """Put a message that fails alone into `DEAD`; raise `error` the first times."""
+        uplink = read_uplink(message)
+        failures = self._failures.pop(uplink.key, 0) + 1
+        if failures < TRIES:
+            self._failures[uplink.key] = failures
+            if len(self._failures) > SUSPECTS:
+                self._failures.popitem(last=False)
+            raise error
+        log.error("message %d of %s is given up", uplink.sequence, uplink.sn, exc_info=error)
+        reason = f"could not be dealt with: {type(error).__name__}: {error}"
+        await self._finish([uplink], Batch(refused=[Refused(uplink, reason)]), [message])
 
     async def _deal_with(self, messages: list[Msg]) -> None:
         started = time.perf_counter()
         uplinks = [read_uplink(message) for message in messages if not is_second_copy(message)]
         things = await self._things.by_sn({uplink.sn for uplink in uplinks})
-        batch = sort_batch(uplinks, things, self._retention_ms)
+        beyond = self._quota.beyond(uplinks, things)
+        batch = sort_batch(uplinks, things, self._retention_ms, beyond)
         spans = _start_spans(uplinks)
         await self._close_commands(batch)
         await self._finish(uplinks, batch, messages)
@@ -124,15 +159,20 @@ class Ingest:
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         await asyncio.gather(
             self._store.store(batch),
-            self._latest.apply(
-                (report.thing.id, report.ts, report.properties) for report in batch.reports
-            ),
-            self._facts.note([report for report in batch.reports if report.thing.device]),
-            self._shapes.note(batch.reports),
+            self._show(batch.reports),
         )
         await self._announce(batch)
         await acknowledge(self._bus.client, messages)
         await notify(self._bus, uplinks, batch)
+
+    async def _show(self, reports: Sequence[GoodReport]) -> None:
+        """Update shapes, latest values, and then the facts, which are read from those.
+
+        Of the open product only what has an entity has a latest value; history has all.
+        """
+        shapes = await self._shapes.note(reports)
+        await self._latest.apply((one.thing.id, one.ts, _shown(one, shapes)) for one in reports)
+        await self._facts.note([report for report in reports if report.thing.device])
 
     async def _close_commands(self, batch: Batch) -> None:
         """Deal with the replies: those of one thing in order, those of several together.
@@ -157,12 +197,14 @@ class Ingest:
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        events: list[Outgoing] = []
-        refused: list[Outgoing] = []
-        for message in batch_messages(batch):
-            (refused if message.subject.startswith("dead.") else events).append(message)
-        await publish_all(self._bus, events)
-        await publish_all(self._bus, refused)
+        await publish_all(self._bus, list(batch_events(batch)))
+        await publish_all(self._bus, self._refusals.entries(batch))
+
+
+def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+    if report.thing.model != GENERIC:
+        return report.properties
+    return within(shapes.get(report.thing.id, {}), report.properties)
 
 
 def _start_spans(uplinks: Iterable[Uplink]) -> list[trace.Span]:

@@ -4,14 +4,30 @@ A count is written in the transaction that stores what it counts, so `accepted =
 rejected + waiting` holds after any crash. Each transaction in flight counts on a document
 that no other one writes: two that overlap on one document conflict, and the later is done
 again whole, batch and all.
+
+With the count stands which uplinks it counted, as long as `UPLINK` may deliver them again: one
+that is judged differently then, because its device has changed meanwhile, is not counted twice.
 """
 
-from collections.abc import Iterator
+import zlib
+from array import array
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate, pairwise
+from typing import Any
 from uuid import uuid4
 
-from libs.common.store.mongo import Database, Session
+from libs.common.store.mongo import Mongo, Session
+from services.device.reports.uplink import Uplink
+
+PAST = "past"
+"""The page that pages of processes which have ended are added to."""
+UNUSED = timedelta(days=1)
+"""After this a page is added to `PAST`; whoever writes on it again begins at 0."""
+FOLDED = 500
+"""Most pages that are added at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +41,13 @@ class Totals:
 class Ledger:
     """The counts of one process, and the sum over all."""
 
-    def __init__(self, database: Database) -> None:
-        self._ledger = database["ledger"]
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._ledger = mongo.database["ledger"]
         self._free: list[str] = []
+        self.first = 0
+        """Sequence of the first message that `UPLINK` still holds, or one before it: what was
+        counted up to there comes no more, and is forgotten."""
 
     @contextmanager
     def page(self) -> Iterator[str]:
@@ -39,16 +59,70 @@ class Ledger:
             self._free.append(page)
 
     async def count(
-        self, page: str, session: Session, *, stored: int = 0, rejected: int = 0
+        self,
+        page: str,
+        session: Session,
+        *,
+        stored: Collection[Uplink] = (),
+        rejected: Collection[Uplink] = (),
     ) -> None:
-        """Add to the counts of a page inside the caller's transaction."""
-        if stored or rejected:
-            await self._ledger.update_one(
-                {"_id": page},
-                {"$inc": {"stored": stored, "rejected": rejected}},
-                upsert=True,
-                session=session,
-            )
+        """Add uplinks to the counts of a page inside the caller's transaction."""
+        if not stored and not rejected:
+            return
+        seen = {"$ifNull": ["$seen", []]}
+        kept = {"$filter": {"input": seen, "cond": {"$gte": ["$$this.last", self.first]}}}
+        changes = {
+            "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
+            "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
+            "at": "$$NOW",
+            "seen": {"$concatArrays": [kept, [_packed([*stored, *rejected])]]},
+        }
+        await self._ledger.update_one(
+            {"_id": page}, [{"$set": changes}], upsert=True, session=session
+        )
+
+    async def known(self, uplinks: Sequence[Uplink]) -> set[int]:
+        """The sequences of those that have been counted."""
+        if not uplinks:
+            return set()
+        wanted = {uplink.sequence: uplink.received for uplink in uplinks}
+        found: set[int] = set()
+        query = {"seen.last": {"$gte": min(wanted)}}
+        async for page in self._ledger.find(query, {"seen": 1}):
+            for seen in page["seen"]:
+                if seen["last"] >= min(wanted) and seen["first"] <= max(wanted):
+                    found |= {
+                        one
+                        for one in wanted.keys() & _sequences(seen)
+                        if seen["from"] <= wanted[one] <= seen["to"]
+                    }
+        return found
+
+    async def fold(self) -> None:
+        """Add up pages that nobody writes on any more, so that restarts leave nothing.
+
+        A page whose messages may still come again is kept.
+        """
+        old = {
+            "_id": {"$ne": PAST},
+            "at": {"$not": {"$gt": datetime.now(UTC) - UNUSED}},
+            "seen.last": {"$not": {"$gte": self.first}},
+        }
+
+        async def work(session: Session) -> int:
+            found = self._ledger.find(old, limit=FOLDED, session=session)
+            pages: list[dict[str, Any]] = await found.to_list(None)
+            if pages:
+                gone = {"_id": {"$in": [page["_id"] for page in pages]}}
+                await self._ledger.delete_many(gone, session=session)
+                sums = {name: sum(page[name] for page in pages) for name in ("stored", "rejected")}
+                await self._ledger.update_one(
+                    {"_id": PAST}, {"$inc": sums}, upsert=True, session=session
+                )
+            return len(pages)
+
+        while await self._mongo.transaction(work) == FOLDED:
+            pass
 
     async def totals(self) -> Totals:
         """The sum over all processes, past ones included."""
@@ -64,3 +138,23 @@ class Ledger:
         for row in await self._ledger.aggregate(pipeline).to_list(1):
             return Totals(row["stored"], row["rejected"])
         return Totals(0, 0)
+
+
+def _packed(uplinks: Sequence[Uplink]) -> dict[str, Any]:
+    """Uplinks in a few bytes: the distances of their sequences, compressed."""
+    numbers = sorted({uplink.sequence for uplink in uplinks})
+    steps = array("Q", (after - before for before, after in pairwise(numbers)))
+    times = [uplink.received for uplink in uplinks]
+    return {
+        "first": numbers[0],
+        "last": numbers[-1],
+        "from": min(times),
+        "to": max(times),
+        "steps": zlib.compress(steps.tobytes(), 1),
+    }
+
+
+def _sequences(seen: dict[str, Any]) -> set[int]:
+    steps = array("Q")
+    steps.frombytes(zlib.decompress(seen["steps"]))
+    return set(accumulate(steps, initial=seen["first"]))

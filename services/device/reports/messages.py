@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from libs.common.bus import Outgoing
+from libs.common.bus.fitting import fitted
 from libs.common.bus.hops import hops_header, hops_of
 from libs.common.bus.subjects import dead_uplink, device_event, thing_event
 from libs.common.clock import now_ms
@@ -24,15 +25,19 @@ from services.device.things import Thing
 KEPT_PAYLOAD = 64 * 1024
 """Bytes of a refused message that `DEAD` keeps."""
 MOST_FAULTS = 100
-"""Faults that one event lists: a report may have more than fit in a NATS message."""
+"""Faults that one event lists."""
+FAULT_BYTES = 32 * 1024
+"""Bytes of JSON of the faults that one event lists."""
+LONGEST_FAULT = 500
+"""Characters of a path or a reason there."""
 LONGEST_REASON = 4000
 """Characters of a reason in `DEAD`."""
 
 _encoder = msgspec.json.Encoder()
 
 
-def batch_messages(batch: Batch) -> Iterator[Outgoing]:
-    """Every message that a stored batch causes; the same ones at every redelivery."""
+def batch_events(batch: Batch) -> Iterator[Outgoing]:
+    """Every event that a stored batch causes; the same ones at every redelivery."""
     now = now_ms()
     for report in batch.reports:
         yield reported(report, now)
@@ -41,8 +46,7 @@ def batch_messages(batch: Batch) -> Iterator[Outgoing]:
     for event in batch.events:
         yield _event(event, now)
     for refused in batch.refused:
-        yield dead(refused.uplink, refused.reason)
-        if refused.thing is not None:
+        if refused.thing is not None and not refused.beyond:
             faults = refused.faults or [TslFault("", refused.reason)]
             yield _rejected(refused.uplink, refused.thing, refused.uplink.received, faults, now)
 
@@ -65,24 +69,36 @@ def reported(report: GoodReport, now: int) -> Outgoing:
         properties=report.properties,
     )
     headers = hops_header(hops_of(report.uplink.message.headers))
-    return Outgoing(_subject(thing, "reported"), _encoder.encode(body), event_id, headers)
+    return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers)
 
 
 def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int) -> Outgoing:
     event_id = f"x-{uplink.key}"
-    listed = [Fault(fault.path, fault.reason) for fault in faults[:MOST_FAULTS]]
-    if len(faults) > MOST_FAULTS:
-        listed.append(Fault("", f"and {len(faults) - MOST_FAULTS} more"))
     body = PropertiesRejected(
         event_id=event_id,
         created_at=now,
         tenant=thing.tenant,
         device=thing.profile,
         ts=ts,
-        faults=listed,
+        faults=_listed(faults),
     )
     subject = _subject(thing, "rejected")
-    return Outgoing(subject, _encoder.encode(body), event_id)
+    return Outgoing(subject, fitted(body), event_id)
+
+
+def _listed(faults: list[TslFault]) -> list[Fault]:
+    """As many faults as an event has room for, and how many more there are."""
+    listed: list[Fault] = []
+    left = FAULT_BYTES
+    for fault in faults[:MOST_FAULTS]:
+        short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT])
+        left -= len(_encoder.encode(short))
+        if left < 0:
+            break
+        listed.append(short)
+    if len(listed) < len(faults):
+        listed.append(Fault("", f"and {len(faults) - len(listed)} more"))
+    return listed
 
 
 def _event(event: GoodEvent, now: int) -> Outgoing:
@@ -100,16 +116,12 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
         outputs=event.outputs,
     )
     subject = _subject(thing, "event")
-    return Outgoing(subject, _encoder.encode(body), event_id)
+    return Outgoing(subject, fitted(body), event_id)
 
 
 def dead(uplink: Uplink, reason: str) -> Outgoing:
     """`dead.uplink.{sn}`: the message and why it was refused."""
-    kept = uplink.payload[:KEPT_PAYLOAD]
-    try:
-        text, encoded = kept.decode(), False
-    except UnicodeDecodeError:
-        text, encoded = base64.b64encode(kept).decode(), True
+    text, encoded = _as_text(uplink.payload[:KEPT_PAYLOAD])
     body = Dead(
         reason=reason[:LONGEST_REASON],
         subject=uplink.message.subject,
@@ -120,3 +132,26 @@ def dead(uplink: Uplink, reason: str) -> Outgoing:
         truncated=len(uplink.payload) > KEPT_PAYLOAD,
     )
     return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
+
+
+def dead_summary(uplink: Uplink, number: int, most: int) -> Outgoing:
+    """`dead.uplink.{sn}`: that refused messages are not kept; `uplink` is the latest."""
+    body = Dead(
+        reason=f"{number} refused messages are not kept: more than {most} bytes of them in a day",
+        subject=uplink.message.subject,
+        sequence=uplink.sequence,
+        received_at=uplink.received,
+        payload="",
+        truncated=True,
+    )
+    return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
+
+
+def _as_text(kept: bytes) -> tuple[str, bool]:
+    """A payload as text; as base64, which the flag tells, when it is much shorter in JSON."""
+    encoded = base64.b64encode(kept).decode()
+    try:
+        text = kept.decode()
+    except UnicodeDecodeError:
+        return encoded, True
+    return (text, False) if len(_encoder.encode(text)) <= 2 * len(encoded) else (encoded, True)

@@ -8,6 +8,7 @@ sequence cannot serve: it counts the second copies of MQTT messages too.)
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus import UPLINK, Bus
+from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
 from services.device.reports.ledger import Ledger
 
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 PERIOD = 1.0
 """Seconds between two readings."""
+STUCK = 30.0
+"""Seconds without a message stored, while some wait, after which ingest is not ready."""
 
 
 @dataclass
@@ -43,6 +47,7 @@ class UplinkMetrics:
         self._bus = bus
         self._ledger = ledger
         self._last = Reading()
+        self._read_at = self._stored_at = self._moved_at = time.monotonic()
         meter = metrics.get_meter("thingway")
         for name, text in (
             ("accepted", "Messages of devices that were accepted"),
@@ -68,14 +73,37 @@ class UplinkMetrics:
         """Read for ever."""
         while True:
             try:
-                self._last = await self.read()
+                self._take(await self.read())
             except (NatsError, APIError, StoreError, TimeoutError) as error:
                 log.warning("metrics of UPLINK: %r", error)
             await asyncio.sleep(PERIOD)
 
+    def _take(self, reading: Reading) -> None:
+        now = self._read_at = time.monotonic()
+        if (reading.stored, reading.rejected) != (self._last.stored, self._last.rejected):
+            self._stored_at = self._moved_at = now
+        if not reading.waiting:
+            self._moved_at = now
+        self._last = reading
+
+    async def check(self) -> str:
+        """Tell what waits and when ingest last dealt with something; all its processes count.
+
+        Raises `Unavailable` when messages wait and none was dealt with for `STUCK` seconds, or
+        when nobody knows.
+        """
+        now, waiting = time.monotonic(), self._last.waiting
+        if now - self._read_at > STUCK:
+            raise Unavailable(f"what waits is not known since {now - self._read_at:.0f} s")
+        if now - self._moved_at > STUCK:
+            still = f"none was stored for {now - self._moved_at:.0f} s"
+            raise Unavailable(f"{waiting} messages wait, and {still}")
+        return f"{waiting} messages wait, the last was stored {now - self._stored_at:.0f} s ago"
+
     async def read(self) -> Reading:
         """One reading; ledger and stream are read one after the other."""
         info = await self._bus.js.stream_info(UPLINK)
+        self._ledger.first = info.state.first_seq
         totals = await self._ledger.totals()
         waiting = info.state.messages
         handled = totals.stored + totals.rejected

@@ -27,8 +27,8 @@ PREFIX = "ingest.stored."
 _OURS = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
 CHUNK = 100
 """Outcomes of one answer."""
-LONGEST_REASON = 4000
-"""Characters of a reason in an answer."""
+LONGEST_REASON = 1000
+"""Characters of a reason in an answer: 100 fit, also when JSON takes six bytes for each."""
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):

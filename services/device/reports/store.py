@@ -5,9 +5,9 @@ be stored already, is not counted again, and only its event is said once more.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Mongo, Session
 from services.device.history.partitions import KEY, Partitions, history_key, partition_of
@@ -15,15 +15,22 @@ from services.device.reports.batch import Batch
 from services.device.reports.ledger import Ledger
 from services.device.reports.uplink import Uplink
 
-Documents = dict[str, list[dict[str, Any]]]
-"""Documents to insert, by collection name."""
-
 EVENTS, SEEN = "device_events", "uplinks_seen"
 
 
 def seen_key(uplink: Uplink) -> bytes:
     """The key of an uplink that leaves no other document."""
     return KEY.pack(0, uplink.received, uplink.sequence)
+
+
+class _Row(NamedTuple):
+    """What one uplink leaves: a document of a collection, and a count."""
+
+    collection: str | None
+    """None where the count is all."""
+    document: dict[str, Any]
+    uplink: Uplink
+    refused: bool = False
 
 
 class ReportStore:
@@ -34,65 +41,84 @@ class ReportStore:
         self._partitions = partitions
         self._ledger = ledger
 
+    async def check(self) -> None:
+        """Raise unless the database takes writes."""
+        await self._mongo.ping()
+
     async def store(self, batch: Batch) -> None:
-        """Store the reports and events of `batch` and count them and what was refused."""
+        """Store the reports and events of `batch` and count them and what was refused.
+
+        What comes again is stored as it is judged now, and counted as it was the first time.
+        """
         await self._partitions.ensure(
             {partition_of(report.ts) for report in batch.reports if report.thing.data_storage}
         )
-        documents, rejected = self._documents(batch)
-        if any(uplink.delivered > 1 for uplink in batch.uplinks()):
-            rejected -= await self._leave_out_known(documents)
+        rows = self._rows(batch)
+        again = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
+        known = await self._ledger.known(again)
+        if again:
+            rows = await self._without_stored(rows)
         try:
-            await self._write(documents, rejected)
+            await self._write(rows, known)
         except BulkFailed as error:
             if not _is_duplicate(error):
                 raise
-            rejected -= await self._leave_out_known(documents)
-            await self._write(documents, rejected)
+            rows = await self._without_stored(rows)
+            await self._write(rows, await self._ledger.known([row.uplink for row in rows]))
 
-    def _documents(self, batch: Batch) -> tuple[Documents, int]:
-        documents: Documents = defaultdict(list)
+    def _rows(self, batch: Batch) -> list[_Row]:
+        rows: list[_Row] = []
         now = datetime.now(UTC)
         for report in batch.reports:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
                 name = self._partitions.name(partition_of(report.ts))
-                documents[name].append({"_id": key, "p": report.properties})
+                rows.append(_Row(name, {"_id": key, "p": report.properties}, report.uplink))
             else:
-                documents[SEEN].append({"_id": seen_key(report.uplink), "at": now})
+                seen = {"_id": seen_key(report.uplink), "at": now}
+                rows.append(_Row(SEEN, seen, report.uplink))
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
-            documents[EVENTS].append(
-                {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
-            )
+            document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
+            rows.append(_Row(EVENTS, document, event.uplink))
         for refused in batch.refused:
-            documents[SEEN].append({"_id": seen_key(refused.uplink), "at": now, "refused": True})
-        return documents, len(batch.refused)
+            if refused.beyond:
+                rows.append(_Row(None, {}, refused.uplink, refused=True))
+                continue
+            seen = {"_id": seen_key(refused.uplink), "at": now, "refused": True}
+            rows.append(_Row(SEEN, seen, refused.uplink, refused=True))
+        return rows
 
-    async def _write(self, documents: Mapping[str, list[dict[str, Any]]], rejected: int) -> None:
-        total = sum(len(rows) for rows in documents.values())
-        if not total:
+    async def _write(self, rows: Sequence[_Row], known: Collection[int]) -> None:
+        if not rows:
             return
+        documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            if row.collection is not None:
+                documents[row.collection].append(row.document)
+        new = [row for row in rows if row.uplink.sequence not in known]
+        stored = [row.uplink for row in new if not row.refused]
+        rejected = [row.uplink for row in new if row.refused]
 
         async def work(session: Session) -> None:
-            for name, rows in documents.items():
-                if rows:
-                    await self._mongo.database[name].insert_many(rows, session=session)
-            await self._ledger.count(page, session, stored=total - rejected, rejected=rejected)
+            for name, some in documents.items():
+                await self._mongo.database[name].insert_many(some, session=session)
+            await self._ledger.count(page, session, stored=stored, rejected=rejected)
 
         with self._ledger.page() as page:
             await self._mongo.transaction(work)
 
-    async def _leave_out_known(self, documents: Documents) -> int:
-        """Drop what is stored already; return how many refusals were among it."""
-        refused = 0
-        for name, rows in documents.items():
-            keys = [row["_id"] for row in rows]
-            cursor = self._mongo.database[name].find({"_id": {"$in": keys}}, {"_id": 1})
-            known = {bytes(row["_id"]) for row in await cursor.to_list(None)}
-            refused += sum(bool(row.get("refused")) for row in rows if row["_id"] in known)
-            documents[name] = [row for row in rows if row["_id"] not in known]
-        return refused
+    async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Leave out the documents that are stored already."""
+        keys: dict[str, list[Any]] = defaultdict(list)
+        for row in rows:
+            if row.collection is not None:
+                keys[row.collection].append(row.document["_id"])
+        known: set[tuple[str | None, bytes]] = set()
+        for name, some in keys.items():
+            cursor = self._mongo.database[name].find({"_id": {"$in": some}}, {"_id": 1})
+            known |= {(name, bytes(one["_id"])) for one in await cursor.to_list(None)}
+        return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 
 
 def _is_duplicate(error: BulkFailed) -> bool:

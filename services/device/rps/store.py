@@ -6,6 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
 from services.device.devices.serials import Holder, Serials, SerialTaken, key_of
 from services.device.rps.schemas import RpsRecord
@@ -14,10 +16,11 @@ from services.device.rps.schemas import RpsRecord
 class RpsStore:
     """Reads and writes RPS records; `owner` is a tenant and an application id."""
 
-    def __init__(self, mongo: Mongo) -> None:
+    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._records = mongo.database["rps"]
         self._serials = Serials(mongo.database)
+        self._quota = Quota(self._records, limits, "records")
 
     async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
         """Change the URL of the owner's record; False when it has none of this SN."""
@@ -26,7 +29,11 @@ class RpsStore:
         return bool(changed.matched_count)
 
     async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
-        """Write a record; raise `SerialTaken` when its SN has a holder."""
+        """Write a record; raise `SerialTaken` when its SN has a holder.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(owner[0])
         now = datetime.now(UTC)
         record = {
             "_id": key_of(sn),

@@ -14,12 +14,17 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
+from libs.common.recent import Recent
 from libs.common.store.mongo import Database
 from libs.common.things import DIRECT, GENERIC, device_key, integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
 from services.device.things.own import OwnThing, OwnThings
 
 LIFE = 60.0
+KEPT = 50_000
+"""Things that are kept: some 1.5 KB each."""
+KEPT_TSLS = 2_000
+"""Compiled TSLs that are kept."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,9 +69,9 @@ class ThingDirectory:
     def __init__(self, database: Database) -> None:
         self._devices = database["devices"]
         self._tsls = database["tsls"]
-        self._by_sn: dict[str, Thing] = {}
+        self._by_sn: Recent[str, Thing] = Recent(KEPT)
         self._sn_keys: dict[int, str] = {}
-        self._compiled: dict[tuple[str, str, str], tuple[str, Tsl]] = {}
+        self._compiled: Recent[tuple[str, str, str], tuple[str, Tsl]] = Recent(KEPT_TSLS)
         self._own = OwnThings(database)
 
     async def watch(self, bus: Bus) -> None:
@@ -82,7 +87,7 @@ class ThingDirectory:
         """Read the thing anew when it is next asked for."""
         key = self._sn_keys.pop(device_id, None)
         if key is not None:
-            self._by_sn.pop(key, None)
+            self._by_sn.pop(key)
 
     async def by_sn(self, sns: Iterable[str]) -> dict[str, Thing]:
         """The things of `sns`, keyed as they were asked for; unknown ones are missing."""
@@ -115,8 +120,10 @@ class ThingDirectory:
         documents = await self._devices.find({"snKey": {"$in": list(keys)}}).to_list(None)
         for document, thing in zip(documents, await self.things(documents), strict=True):
             loaded[document["snKey"]] = thing
-            self._by_sn[document["snKey"]] = thing
             self._sn_keys[thing.id] = document["snKey"]
+            dropped = self._by_sn.put(document["snKey"], thing)
+            if dropped is not None:
+                self._sn_keys.pop(dropped.id, None)
         return loaded
 
     async def thing(self, document: dict[str, Any]) -> Thing:
@@ -148,7 +155,7 @@ class ThingDirectory:
         if stored is None:
             return generic_tsl()
         compiled = compile_tsl(parse_document(stored["document"]))
-        self._compiled[key] = (stored["hash"], compiled)
+        self._compiled.put(key, (stored["hash"], compiled))
         return compiled
 
 

@@ -43,12 +43,16 @@ class TrustedProxies:
             raise SettingsInvalid(f"THINGWAY_TRUSTED_PROXIES: {error}") from error
         self._trusts = lru_cache(maxsize=4096)(self._is_trusted)
 
+    def trusts(self, peer: str) -> bool:
+        """Whether an address is that of a proxy."""
+        return bool(self._networks) and self._trusts(peer)
+
     def origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> Origin:
         """Find the client: the last address in the chain that is not a trusted proxy."""
         client = scope["client"]
         peer = client[0] if client else "unknown"
         host = _text(headers, b"host", "")
-        if not self._networks or not self._trusts(peer):
+        if not self.trusts(peer):
             return Origin(peer, peer, scope["scheme"], host)
         forwarded = _text(headers, b"x-forwarded-for", "").split(",")
         chain = [part.strip() for part in forwarded if part.strip()]

@@ -18,6 +18,7 @@ from libs.common.store.redis import RedisError
 from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import basic_login, bearer_token
 from services.gateway.limits import RateLimiter
+from services.gateway.limits.in_hand import key_of
 from services.gateway.routes import Credential, Route
 
 ADMISSION = 2.0
@@ -91,8 +92,7 @@ class Gatekeeper:
             await self._limits.sign_in.take(address)
 
     async def _limit_principal(self, principal: Principal) -> None:
-        key = f"{principal.kind}:{principal.tenant}:{principal.subject}"
-        await self._limits.principal.take(key)
+        await self._limits.principal.take(key_of(principal))
 
     async def _principal(
         self, route: Route, path: bytes, authorization: bytes | None, query_token: str | None

@@ -1,4 +1,4 @@
-"""Rate limits: token buckets in Redis, shared by all replicas."""
+"""Limits at the door: rates, which all replicas share, and what a process has in hand."""
 
 from services.gateway.limits.limiter import RateLimiter
 

@@ -9,6 +9,7 @@ from litestar import Litestar, Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 
+from libs.common.http.app import is_ready
 from libs.common.http.failures import HANDLERS
 from libs.common.telemetry import Telemetry
 from services.gateway.docs.catalogue import Catalogue
@@ -46,7 +47,7 @@ def _probes(pages: Pages) -> list[ControllerRouterHandler]:
     @get("/readyz")
     async def readyz() -> Response[dict[str, str]]:
         states = await pages.readiness.states()
-        ready = all(state == "ok" for state in states.values())
+        ready = all(map(is_ready, states.values()))
         return Response(states, status_code=200 if ready else 503)
 
     @get("/metrics", media_type="text/plain", sync_to_thread=True)

@@ -25,6 +25,8 @@ class Exchange:
     request_id: str
     query: bytes = b""
     """Without the access token."""
+    wait: float = 0.0
+    """Seconds that it may take as a long poll; 0 when it is none."""
     principal: Principal | None = None
     answered: bool = False
     """Whether the head of the answer is out: then a failure can only break it off."""

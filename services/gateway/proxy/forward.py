@@ -1,7 +1,6 @@
 """One exchange: the request goes to its service, the answer comes back, both streaming."""
 
 from collections.abc import Mapping
-from urllib.parse import parse_qs
 
 from litestar.types import Send
 
@@ -15,8 +14,6 @@ from services.gateway.upstream.answer import Answer, Field
 from services.gateway.upstream.service import Request, Upstream
 
 _PRINCIPAL = PRINCIPAL_HEADER.encode()
-LONGEST_POLL = 600.0
-"""Seconds of `wait` that are granted on top of the time limit."""
 
 
 class Forwarder:
@@ -37,9 +34,16 @@ class Forwarder:
         upstream = self._upstreams.get(exchange.route.upstream)
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
+        taken = upstream.take(poll=exchange.wait > 0)
+        try:
+            return await self._exchange(exchange, upstream, send)
+        finally:
+            taken.give()
+
+    async def _exchange(self, exchange: Exchange, upstream: Upstream, send: Send) -> int:
         body, watch = exchange.body, exchange.watch
         watch.limit(
-            self._timeout + _wait(exchange),
+            self._timeout + exchange.wait,
             lambda: slow_client() if body.awaited else upstream.timed_out(),
         )
         connection, answer = await upstream.begin(
@@ -80,14 +84,3 @@ class Forwarder:
         if exchange.principal is not None:
             fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
         return name_span(fields)
-
-
-def _wait(exchange: Exchange) -> float:
-    ending = exchange.route.long_poll
-    if ending is None or not exchange.path.endswith(ending) or b"wait=" not in exchange.query:
-        return 0.0
-    values = parse_qs(exchange.query.decode("latin-1")).get("wait", ["0"])
-    try:
-        return min(max(0.0, float(values[-1])), LONGEST_POLL)
-    except ValueError:
-        return 0.0

@@ -6,6 +6,7 @@ knows nothing of frames, so that an idle socket costs it two transports and no t
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import metrics
@@ -16,6 +17,7 @@ from libs.common.errors import (
     InvalidInput,
     NotFound,
     ThingwayError,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
 )
@@ -24,6 +26,8 @@ from libs.common.identity import HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
+from services.gateway.limits.in_hand import LATER, Held, InHand
+from services.gateway.limits.patience import Patience
 from services.gateway.routes import API, Credential, Route
 from services.gateway.tunnel.head import Handshake, read_handshake, to_upstream
 from services.gateway.tunnel.relay import End
@@ -47,6 +51,8 @@ class Tunnels:
     def __init__(
         self,
         gatekeeper: Gatekeeper,
+        in_hand: InHand,
+        patience: Patience,
         signer: HeaderSigner,
         proxies: TrustedProxies,
         upstream: URL | None,
@@ -55,6 +61,8 @@ class Tunnels:
         connect_timeout: float,
     ) -> None:
         self._gatekeeper = gatekeeper
+        self._in_hand = in_hand
+        self._patience = patience
         self._signer = signer
         self._proxies = proxies
         self._upstream = upstream
@@ -78,10 +86,15 @@ class Tunnels:
             raise NotFound("there is nothing here")
         if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
             raise InvalidInput("is needed for a WebSocket", field="Sec-WebSocket-Key")
-        if self.open >= self._most:
-            raise Unavailable("too many WebSocket connections are open", retry_after=5.0)
         origin = self._proxies.origin(client.scope, dict(handshake.fields))
-        principal = await self._admit(handshake, origin)
+        try:
+            principal = await self._admit(handshake, origin)
+            if self.open >= self._most:
+                raise Unavailable("too many WebSocket connections are open", retry_after=LATER)
+            client.hold(self._in_hand.websocket(principal))
+        except TooManyRequests:
+            await self._patience.wait(origin.limit_key)
+            raise
         head = to_upstream(
             handshake,
             host=self._upstream.authority,
@@ -124,7 +137,9 @@ class Client(End):
         self._tunnels = tunnels
         self._connections = connections
         self._digging: asyncio.Task[None] | None = None
-        self._counted = False
+        self._held: Held | None = None
+        self._lost = False
+        self.when_lost: Callable[[], None] | None = None
         self.scope: Any = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -145,13 +160,18 @@ class Client(End):
         else:
             super().data_received(data)
 
+    def hold(self, held: Held) -> None:
+        """Be counted from now on, until the connection is gone."""
+        self._held = held
+        self._tunnels.open += 1
+        if self._lost:
+            self._give()
+
     def join(self, service: End, head: bytes) -> None:
         """Begin to relay between this client and `service`."""
         if self.transport.is_closing():
             service.transport.close()
             return
-        self._counted = True
-        self._tunnels.open += 1
         self.other, service.other = service, self
         service.transport.write(head)
         self.transport.resume_reading()
@@ -159,14 +179,21 @@ class Client(End):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._connections.discard(self)
-        if self._counted:
-            self._tunnels.open -= 1
-            self._counted = False
+        self._lost = True
+        self._give()
+        if self.when_lost is not None:
+            self.when_lost()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
         """Close, because the process ends: clients connect again, to a replica that stays."""
         self.transport.close()
+
+    def _give(self) -> None:
+        if self._held is not None:
+            self._held.give()
+            self._held = None
+            self._tunnels.open -= 1
 
     async def _dig(self, head: bytes) -> None:
         request_id = new_request_id()

@@ -36,18 +36,49 @@ class Request(NamedTuple):
     """Bytes of a streamed body, None when it has to be chunked."""
 
 
+class Hands:
+    """How many requests a service has in hand, and how many it may."""
+
+    __slots__ = ("held", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+    def give(self) -> None:
+        """Give one back."""
+        self.held -= 1
+
+
 class Upstream:
     """One service with connections of its own, so that its troubles stay its own."""
 
     def __init__(
-        self, name: str, base: URL, metrics: Metrics, *, connect_timeout: float, most: int
+        self,
+        name: str,
+        base: URL,
+        metrics: Metrics,
+        *,
+        connect_timeout: float,
+        most: int,
+        most_polls: int,
     ) -> None:
         self.name = name
         self._host = base.authority.encode()
         self._metrics = metrics
         self._pool = Pool(base, connect_timeout)
-        self._most = most
-        self._running = 0
+        self._requests, self._polls = Hands(most), Hands(most_polls)
+
+    def take(self, *, poll: bool) -> "Hands":
+        """Take a request in hand, until it is given back; raise `Unavailable` when it is full.
+
+        Long polls last, so they are counted apart and never keep a request out.
+        """
+        hands = self._polls if poll else self._requests
+        if hands.held >= hands.most:
+            raise Unavailable(f"the service {self.name} has too many requests in hand")
+        hands.held += 1
+        return hands
 
     async def begin(self, request: Request) -> tuple[Connection, Answer]:
         """Send a request and return when the head of the answer is here; `end` has to follow.
@@ -55,17 +86,10 @@ class Upstream:
         Raises `Unavailable` and `UpstreamFailed` for failures of the service; what the body
         raises, and every other error, comes through as it is. The caller bounds the time.
         """
-        if self._running >= self._most:
-            raise Unavailable(f"the service {self.name} has too many requests in hand")
-        self._running += 1
         try:
             return await self._sent(request)
         except FAILURES as error:
-            self._running -= 1
             raise self._meaning(error) from error
-        except BaseException:
-            self._running -= 1
-            raise
 
     async def part(self, answer: Answer) -> tuple[bytes, bool]:
         """The next part of an answer, and whether there is more; raises as `begin` does."""
@@ -80,7 +104,6 @@ class Upstream:
 
     def end(self, connection: Connection) -> None:
         """Take the connection back."""
-        self._running -= 1
         if connection.finish():
             self._pool.give_back(connection)
 

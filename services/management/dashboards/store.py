@@ -11,6 +11,8 @@ import msgspec
 
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import Conflict
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Database, DuplicateKey, containing
 from services.management.dashboards.service import Dashboard, StoredWidget
 
@@ -18,11 +20,16 @@ from services.management.dashboards.service import Dashboard, StoredWidget
 class DashboardStore:
     """The collection `dashboards`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: KnownLimits) -> None:
         self._dashboards = database["dashboards"]
+        self._quota = Quota(self._dashboards, limits, "records")
 
     async def insert(self, dashboard: Dashboard) -> None:
-        """Add a dashboard; raise `Conflict` when the tenant has one of that name."""
+        """Add a dashboard; raise `Conflict` when the tenant has one of that name.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(dashboard.tenant)
         try:
             await self._dashboards.insert_one(
                 {

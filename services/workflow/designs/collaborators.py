@@ -28,6 +28,9 @@ class Store(Protocol):
     async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
         """A version of its design."""
 
+    async def count(self, tenant: str) -> int:
+        """How many flows a tenant has."""
+
     async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
         """Delete flows."""
 

@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import now_ms
-from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound
+from libs.common.contracts.limits import Limits
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
 from libs.common.http.console import Page, id_of, ids_of, name_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
+from libs.common.limits.metrics import count_limited
 from services.workflow.designs.collaborators import (
     AfterWrite,
     Logs,
@@ -20,6 +22,7 @@ from services.workflow.designs.collaborators import (
     Vault,
 )
 from services.workflow.designs.deploying import Deploying
+from services.workflow.designs.history import History
 from services.workflow.designs.model import Flow
 from services.workflow.designs.normal import openable, storable
 from services.workflow.designs.ports import Session
@@ -63,6 +66,8 @@ class FlowService:
         deploying: Deploying,
         vault: Vault,
         unsettled: Unsettled,
+        history: History,
+        limits: Callable[[str], Limits],
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._store = store
@@ -72,6 +77,8 @@ class FlowService:
         self._deploying = deploying
         self._vault = vault
         self._unsettled = unsettled
+        self._history = history
+        self._limits = limits
         self._next_id = next_id
 
     async def search(
@@ -184,6 +191,9 @@ class FlowService:
         """Add a flow. The grants come first, as a grant of nothing does no harm."""
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("user does not have permission")
+        if await self._store.count(user.tenant) >= self._limits(user.tenant).flows:
+            count_limited("flows", user.tenant)
+            raise TooManyRequests("there are as many flows as there may be", retry_after=60.0)
         now = now_ms()
         flow = Flow(
             id=await self._next_id(),
@@ -259,6 +269,8 @@ class FlowService:
             await after(session)
             if concealed is not None:
                 await self._vault.keep(user.tenant, flow.id, concealed, session)
+            if before is not None and flow.version != before.version:
+                await self._history.trim(flow, session)
 
         return also
 

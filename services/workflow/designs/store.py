@@ -4,7 +4,7 @@
 with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`, older ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +70,23 @@ class FlowStore:
             key = _version_id(flow_id, version)
             found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
         return None if found is None else str(found["design"])
+
+    async def count(self, tenant: str) -> int:
+        """How many flows a tenant has."""
+        return int(await self._flows.count_documents({"tenant": tenant}))
+
+    async def trim(
+        self, flow_id: int, before: int, needed: Collection[int], session: Session
+    ) -> None:
+        """Delete the designs of versions before one, but for those that are needed."""
+        keys = {"_id.flow": flow_id, "_id.version": {"$lt": before, "$nin": list(needed)}}
+        await self._versions.delete_many(keys, session=session)
+
+    async def designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
+        """The designs of the older versions that a flow has."""
+        found = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
+        async for document in found:
+            yield str(document["design"])
 
     async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
         """Delete flows with all their designs."""

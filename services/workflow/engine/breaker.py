@@ -2,11 +2,10 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from libs.common.clock import now_ms
-from services.workflow.runs.records import Cause, Run
+from services.workflow.engine.notes import Notes
+from services.workflow.runs.records import Run
 
 log = logging.getLogger(__name__)
 
@@ -21,16 +20,6 @@ class Flows(Protocol):
         """Disable a flow that still runs this version; False when it does not."""
 
 
-class RunLog(Protocol):
-    """Where runs are recorded."""
-
-    async def begin(self, runs: list[Run]) -> list[Run]:
-        """Record runs that begin."""
-
-    async def finish(self, run: Run) -> None:
-        """Record how a run ended."""
-
-
 class CircuitBreaker:
     """Counts failures, one after the other, of the flows that run in this process.
 
@@ -38,13 +27,10 @@ class CircuitBreaker:
     only fails does so in every replica.
     """
 
-    def __init__(
-        self, flows: Flows, log: RunLog, most: int, next_id: Callable[[], Awaitable[int]]
-    ) -> None:
+    def __init__(self, flows: Flows, notes: Notes, most: int) -> None:
         self._flows = flows
-        self._log = log
+        self._notes = notes
         self._most = most
-        self._next_id = next_id
         self._failures: OrderedDict[tuple[int, int], int] = OrderedDict()
 
     async def note(self, run: Run) -> None:
@@ -67,16 +53,4 @@ class CircuitBreaker:
             return
         reason = f"the flow was disabled: it failed {count} times in a row, at last: {run.error}"
         log.warning("flow %d: %s", run.flow_id, reason)
-        run_id = await self._next_id()
-        entry = Run(
-            id=run_id,
-            tenant=run.tenant,
-            flow_id=run.flow_id,
-            version=run.version,
-            cause=Cause(kind="BREAKER", key=f"breaker-{run_id}"),
-            entered=None,
-            started_at=now_ms(),
-        )
-        await self._log.begin([entry])
-        entry.status, entry.error = "ERROR", reason
-        await self._log.finish(entry)
+        await self._notes.write("BREAKER", run.tenant, run.flow_id, run.version, reason)

@@ -1,15 +1,19 @@
 """Plans of the versions that run, compiled once in a process."""
 
-import asyncio
-from collections import OrderedDict
-from typing import Protocol
+from collections import Counter, OrderedDict
+from typing import NamedTuple, Protocol
 
 from libs.common.errors import NotFound
+from services.workflow.fairness.turns import Bounds, Owner, Turns
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
 
 KEPT = 2_000
-"""Most plans in memory."""
+"""Most plans in memory; beyond, those of the tenant go that has most, the oldest first."""
+CHARACTERS = 32 * 1024**2
+"""The same of their designs."""
+AT_ONCE = 4
+"""Plans that are read and compiled."""
 
 
 class Designs(Protocol):
@@ -19,30 +23,49 @@ class Designs(Protocol):
         """`design_data` of a version, whichever is the newest."""
 
 
+class _Known(NamedTuple):
+    """A plan in memory."""
+
+    plan: Plan
+    tenant: str
+    size: int
+    """Characters of its design."""
+
+
 class Plans:
     """Finds plans by flow and version; a version never changes."""
 
     def __init__(self, designs: Designs, registry: Registry) -> None:
         self._designs = designs
         self._registry = registry
-        self._known: OrderedDict[tuple[int, int], Plan] = OrderedDict()
-        self._reading = asyncio.Lock()
-        """One at a time: hundreds of runs of a flow ask for its plan at once."""
+        self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
+        self._sizes: Counter[str] = Counter()
+        """Characters by tenant."""
+        self._reading = Turns(AT_ONCE, lambda _: Bounds(tenant=AT_ONCE, flow=1))
+        """Hundreds of runs of a flow ask for its plan at once."""
 
     async def of(self, tenant: str, flow_id: int, version: int) -> Plan:
         """The plan; raise `NotFound`, or `DesignInvalid` for what can no longer run."""
         key = (flow_id, version)
         if key not in self._known:
-            async with self._reading:
+            async with self._reading.taken(Owner(tenant, flow_id)):
                 if key not in self._known:
-                    self._known[key] = await self._read(tenant, flow_id, version)
-                    if len(self._known) > KEPT:
-                        self._known.popitem(last=False)
+                    self._keep(key, await self._read(tenant, flow_id, version))
         self._known.move_to_end(key)
-        return self._known[key]
+        return self._known[key].plan
 
-    async def _read(self, tenant: str, flow_id: int, version: int) -> Plan:
+    async def _read(self, tenant: str, flow_id: int, version: int) -> _Known:
         text = await self._designs.design(tenant, flow_id, version)
         if text is None:
             raise NotFound(f"flow {flow_id} has no version {version}", field="version")
-        return compile_design(text, self._registry)
+        return _Known(compile_design(text, self._registry), tenant, len(text))
+
+    def _keep(self, key: tuple[int, int], new: _Known) -> None:
+        while len(self._known) >= KEPT or self._sizes.total() + new.size > CHARACTERS:
+            most = max(self._sizes, key=self._sizes.__getitem__)
+            oldest = next(one for one, known in self._known.items() if known.tenant == most)
+            self._sizes[most] -= self._known.pop(oldest).size
+            if not self._sizes[most]:
+                del self._sizes[most]
+        self._known[key] = new
+        self._sizes[new.tenant] += new.size

@@ -20,8 +20,10 @@ INTERRUPTED = "interrupted: the service ended while the flow ran"
 class Store(Protocol):
     """Where runs are kept."""
 
-    async def orphans(self, alive: Iterable[str], most: int) -> Sequence[Run]:
-        """Runs of replicas that are no more."""
+    async def orphans(
+        self, alive: Iterable[str], most: int, without: Iterable[str]
+    ) -> Sequence[Run]:
+        """Runs of replicas that are no more, but for those of some tenants."""
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
         """Take over a run; False when that is not possible."""
@@ -42,8 +44,8 @@ class Engine(Protocol):
     def go(self, run: Run) -> Any:
         """Carry out a run that is recorded."""
 
-    async def room(self) -> None:
-        """Wait until more runs may be admitted."""
+    def has_room(self, run: Run) -> bool:
+        """Whether a run that is recorded may wait here."""
 
 
 class Recovery:
@@ -74,12 +76,15 @@ class Recovery:
             await asyncio.sleep(PERIOD)
 
     async def look(self) -> None:
-        """Take care of all orphans that there are."""
+        """Take care of all orphans that there are, and for which there is room."""
         alive = await self._replicas.alive()
-        while orphans := await self._store.orphans(alive, CHUNK):
+        full: set[str] = set()
+        while orphans := await self._store.orphans(alive, CHUNK, full):
             for run in orphans:
-                await self._engine.room()
-                await self._take(run, alive)
+                if self._engine.has_room(run):
+                    await self._take(run, alive)
+                else:
+                    full.add(run.tenant)
 
     async def _take(self, run: Run, alive: list[str]) -> None:
         own = self._replicas.own

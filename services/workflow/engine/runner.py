@@ -5,12 +5,19 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
+from libs.common.limits.metrics import count_limited
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.limits import Limits, Slots
+from services.workflow.engine.limits import Limits
+from services.workflow.engine.queue import NoRoom, Place, RunQueue, place_of
+from services.workflow.engine.refused import Refused
+from services.workflow.fairness.turns import Owner
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
 from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
@@ -21,6 +28,8 @@ T = TypeVar("T")
 
 TEST_SECONDS = 25.0
 """How long a test may take: somebody waits, behind a gateway that waits for thirty."""
+NO_MORE = "waitingRuns"
+"""The limit of what had no room for so long that it is given up."""
 LOOPED = f"stopped: {MOST_HOPS} flows have led to one another, see if they loop"
 
 
@@ -61,6 +70,15 @@ class Start:
     cause: Cause
 
 
+class Admitted(NamedTuple):
+    """What came of flows that shall run."""
+
+    runs: list[Run]
+    """Recorded now; what a cause has begun before is left out."""
+    refused: list[Start]
+    """Those that cannot even wait."""
+
+
 class Engine:
     """Runs flows in this process."""
 
@@ -71,15 +89,18 @@ class Engine:
         log: RunLog,
         breaker: Breaker,
         limits: Limits,
+        queue: RunQueue,
+        refused: Refused,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._plans = plans
         self._log = log
         self._breaker = breaker
         self._limits = limits
+        self._queue = queue
+        self._refused = refused
         self._next_id = next_id
-        self._slots = Slots(limits)
-        self._in_hand: set[int] = set()
+        self._in_hand: dict[int, Place] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
@@ -92,46 +113,78 @@ class Engine:
         return await asyncio.shield(self._kept(self._start(Start(flow, entered, cause))))
 
     async def _start(self, start: Start) -> Run:
-        runs = await self.admit([start])
-        if not runs:
-            text = f"flow {start.flow.flow_id} has run for {start.cause.key} before"
-            raise Conflict(text, field="key")
-        (run,) = runs
+        run = await self.begin(start)
         await self.go(run)
         return run
 
-    async def admit(self, starts: Sequence[Start]) -> list[Run]:
-        """Record runs in one write; those of a cause that was there before are left out.
+    async def begin(self, start: Start) -> Run:
+        """Record a run that somebody asks for, and who is told when it cannot be.
+
+        Raises `Conflict` when its cause has made the flow run before, `TooManyRequests` when too
+        many wait.
+        """
+        place = _place_of(start)
+        try:
+            self._queue.enter(place)
+        except NoRoom as error:
+            count_limited(error.limit, place.owner.tenant)
+            raise
+        runs = await self._record([(start, place)])
+        if not runs:
+            text = f"flow {start.flow.flow_id} has run for {start.cause.key} before"
+            raise Conflict(text, field="key")
+        return runs[0]
+
+    async def admit(self, starts: Sequence[Start]) -> Admitted:
+        """Record runs that nobody is told of, in one write, as far as they may wait.
 
         The caller acknowledges what caused them and then lets each `go`. A crash between the
         two is repaired by `recovery`.
         """
-        self._slots.check(len(starts))
-        now = now_ms()
-        runs = [
-            Run(
-                id=await self._next_id(),
-                tenant=start.flow.tenant,
-                flow_id=start.flow.flow_id,
-                version=start.flow.version,
-                cause=start.cause,
-                entered=start.entered,
-                started_at=now,
-            )
-            for start in starts
-        ]
-        ids = {run.id for run in runs}
-        self._in_hand |= ids
-        begun: list[Run] = []
+        entered: list[tuple[Start, Place]] = []
+        refused: list[Start] = []
+        for start in starts:
+            place = _place_of(start)
+            try:
+                self._queue.enter(place)
+            except NoRoom:
+                refused.append(start)
+            else:
+                entered.append((start, place))
+        return Admitted(await self._record(entered) if entered else [], refused)
+
+    def refuse(self, start: Start) -> None:
+        """Give up a run for which there is no room; it is counted, and the flow's log says so."""
+        limit = self._queue.lacks(_place_of(start)) or NO_MORE
+        self._refused.note(start.flow, limit)
+
+    def has_room(self, run: Run) -> bool:
+        """Whether a run that is recorded may wait here."""
+        return not self._queue.lacks(_place(run.tenant, run.flow_id, run.entered))
+
+    async def _record(self, entered: Sequence[tuple[Start, Place]]) -> list[Run]:
+        """Record runs that have their places; those that are not new leave them."""
+        now, runs = now_ms(), list[Run]()
+        begun: set[int] = set()
         try:
-            begun = await self._log.begin(runs)
+            for start, place in entered:
+                run = _run(await self._next_id(), start, now)
+                runs.append(run)
+                self._in_hand[run.id] = place
+            begun = {run.id for run in await self._log.begin(runs)}
         finally:
-            self._in_hand -= ids - {run.id for run in begun}
-        return begun
+            ids = [run.id for run in runs]
+            for run_id, (_, place) in zip_longest(ids, entered):
+                if run_id not in begun:
+                    self._queue.leave(place)
+                    self._in_hand.pop(run_id, None)
+        return [run for run in runs if run.id in begun]
 
     def go(self, run: Run) -> "asyncio.Task[None]":
         """Carry out a run that is recorded, beside everything else."""
-        self._in_hand.add(run.id)
+        if run.id not in self._in_hand:
+            place = self._in_hand[run.id] = _place(run.tenant, run.flow_id, run.entered)
+            self._queue.put(place)
         return self._kept(self._carry_out(run))
 
     def in_hand(self) -> frozenset[int]:
@@ -145,20 +198,19 @@ class Engine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def room(self) -> None:
-        """Wait until more runs may be admitted; who has a queue of its own asks before it takes."""
-        await self._slots.room()
-
     async def test(
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any]
     ) -> None:
         """Run a plan, as if nodes had put out `outputs`, and fill in `run`; record nothing."""
-        self._slots.check()
+        place = Place(Owner(run.tenant, run.flow_id))
+        self._queue.enter(place)
         limits = replace(self._limits, run_seconds=min(self._limits.run_seconds, TEST_SECONDS))
         execution = Execution(plan=plan, run=run, limits=limits, seal=_nothing, dry_run=dry_run)
-        with self._slots.held():
-            async with self._slots.taken(run.tenant, 0):
+        try:
+            async with self._queue.turn(place):
                 await execution.go(outputs)
+        finally:
+            self._queue.leave(place)
 
     async def drain(self, seconds: float) -> None:
         """Give runs in hand time to end; what is left is interrupted and recovered elsewhere."""
@@ -171,14 +223,13 @@ class Engine:
 
     async def _carry_out(self, run: Run) -> None:
         try:
-            with self._slots.held():
-                if run.cause.hops >= MOST_HOPS:
-                    _refuse(run, LOOPED)
-                else:
-                    await self._execute(run)
-                await self._log.finish(run)
+            if run.cause.hops >= MOST_HOPS:
+                _refuse(run, LOOPED)
+            else:
+                await self._execute(run)
+            await self._log.finish(run)
         finally:
-            self._in_hand.discard(run.id)
+            self._queue.leave(self._in_hand.pop(run.id))
         await self._breaker.note(run)
 
     async def _execute(self, run: Run) -> None:
@@ -187,8 +238,28 @@ class Engine:
         except (DesignInvalid, ThingwayError) as error:
             _refuse(run, f"the design cannot run: {error}")
             return
-        async with self._slots.taken(run.tenant, run.flow_id, quick=plan.quick):
+        async with self._queue.turn(self._in_hand[run.id], quick=plan.quick):
             await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
+
+
+def _run(run_id: int, start: Start, now: int) -> Run:
+    return Run(
+        id=run_id,
+        tenant=start.flow.tenant,
+        flow_id=start.flow.flow_id,
+        version=start.flow.version,
+        cause=start.cause,
+        entered=start.entered,
+        started_at=now,
+    )
+
+
+def _place_of(start: Start) -> Place:
+    return _place(start.flow.tenant, start.flow.flow_id, start.entered)
+
+
+def _place(tenant: str, flow_id: int, entered: Any) -> Place:
+    return place_of(Owner(tenant, flow_id), len(msgspec.json.encode(entered, enc_hook=str)))
 
 
 def _refuse(run: Run, reason: str) -> None:

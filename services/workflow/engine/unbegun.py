@@ -22,8 +22,10 @@ CHUNK = 200
 class Store(Protocol):
     """Where runs are kept."""
 
-    async def left(self, replica: str, held: Collection[int], most: int) -> Sequence[Run]:
-        """Runs that a replica has, besides those that it holds."""
+    async def left(
+        self, replica: str, held: Collection[int], most: int, without: Iterable[str]
+    ) -> Sequence[Run]:
+        """Runs that a replica has, besides those that it holds and those of some tenants."""
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
         """Take over a run; False when that is not possible."""
@@ -43,6 +45,9 @@ class Engine(Protocol):
 
     def go(self, run: Run) -> Any:
         """Carry out a run that is recorded."""
+
+    def has_room(self, run: Run) -> bool:
+        """Whether a run that is recorded may wait here."""
 
     def in_hand(self) -> frozenset[int]:
         """The runs that are being recorded or carried out."""
@@ -74,13 +79,25 @@ class Unbegun:
                 log.warning("runs that were not begun have to wait: %s", error)
 
     async def look(self) -> None:
-        """Begin those that there are."""
-        own = self._replicas.own
-        left = await self._store.left(own, self._engine.in_hand(), CHUNK)
-        others = [one for one in await self._replicas.alive() if one != own] if left else []
-        for run in left:
-            held = run.id in self._engine.in_hand()
-            if not held and await self._store.adopt(run, own, others, anew=True):
-                run.tries += 1
-                log.info("run %d was recorded and begins now", run.id)
-                self._engine.go(run)
+        """Begin those that there are, and for which there is room."""
+        own, full = self._replicas.own, set[str]()
+        begun = True
+        while begun:
+            left = await self._store.left(own, self._engine.in_hand(), CHUNK, full)
+            others = [one for one in await self._replicas.alive() if one != own] if left else []
+            known = len(full)
+            full |= {run.tenant for run in left if not self._engine.has_room(run)}
+            begun = len(full) > known
+            for run in left:
+                if run.tenant not in full and await self._begin(run, own, others):
+                    begun = True
+
+    async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
+        if run.id in self._engine.in_hand():
+            return False
+        if not await self._store.adopt(run, own, others, anew=True):
+            return False
+        run.tries += 1
+        log.info("run %d was recorded and begins now", run.id)
+        self._engine.go(run)
+        return True

@@ -26,6 +26,7 @@ from services.workflow.expressions.references import (
     as_text,
     resolve,
 )
+from services.workflow.fairness.turns import Owner
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""
@@ -134,6 +135,11 @@ class NodeContext:
         return as_text(self.resolve(value))
 
     @property
+    def owner(self) -> Owner:
+        """Whose run it is."""
+        return Owner(self.tenant, self.flow_id or 0)
+
+    @property
     def seconds_left(self) -> float:
         """What the node may give others, who are to be late before the node is; not below zero."""
         return max(0.0, self.deadline - asyncio.get_running_loop().time() - MARGIN)
@@ -239,6 +245,6 @@ class CodeRunner(Protocol):
     """Runs people's code, away from us."""
 
     async def run(
-        self, language: str, code: str, arguments: Mapping[str, Any], seconds: float
+        self, owner: Owner, language: str, code: str, arguments: Mapping[str, Any], seconds: float
     ) -> Any:
         """The value of `code` with `arguments` for variables; raise `NodeFailed`."""

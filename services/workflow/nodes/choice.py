@@ -229,7 +229,8 @@ class Choice(Step[ChoiceParameters]):
     ) -> Any:
         if self._code is None:
             raise NodeFailed(f"{language} is not available here")
-        return await self._code.run(language, code, variables, context.seconds_left)
+        left = context.seconds_left
+        return await self._code.run(context.owner, language, code, variables, left)
 
 
 def _light(branch: When) -> bool:

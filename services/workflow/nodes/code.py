@@ -92,7 +92,9 @@ class CodeNode(Step[CodeParameters]):
         code = parameters.expression
         found = _surroundings(code.expression, body, context.properties)
         found |= context.resolve(parameters.input_arguments)
-        value = await self._runner.run(code.language, code.expression, found, context.seconds_left)
+        value = await self._runner.run(
+            context.owner, code.language, code.expression, found, context.seconds_left
+        )
         check_outputs(parameters.payload, value)
         return value
 

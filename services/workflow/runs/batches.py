@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 MOST = 500
 """Entries of one write."""
+LARGEST = 8 * 1024**2
+"""Characters of one write, unless one entry has more: nobody's many large ones hold up others."""
 AT_ONCE = 2
 """Writes under way."""
 
@@ -23,8 +25,14 @@ AT_ONCE = 2
 class Batches(Generic[T, R]):
     """Feeds `write` with entries; it gives a result for each, in their order."""
 
-    def __init__(self, write: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
+    def __init__(
+        self,
+        write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
+        size: Callable[[T], int] | None = None,
+    ) -> None:
+        """`size` gives the characters of an entry, where some may be large."""
         self._write = write
+        self._size = size
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._writers: set[asyncio.Task[None]] = set()
 
@@ -47,7 +55,8 @@ class Batches(Generic[T, R]):
 
     async def _work(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            number = self._fitting()
+            batch, self._waiting = self._waiting[:number], self._waiting[number:]
             entries = [entry for entry, _ in batch]
             try:
                 results = await self._write(entries)
@@ -59,3 +68,15 @@ class Batches(Generic[T, R]):
             for (_, done), result in zip(batch, results, strict=True):
                 if not done.done():
                     done.set_result(result)
+
+    def _fitting(self) -> int:
+        """How many of those that wait go in one write."""
+        first = self._waiting[:MOST]
+        if self._size is None:
+            return len(first)
+        characters = 0
+        for number, (entry, _) in enumerate(first):
+            characters += self._size(entry)
+            if number and characters > LARGEST:
+                return number
+        return len(first)

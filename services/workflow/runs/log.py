@@ -5,9 +5,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
 from libs.common.bus import OutboxEntry
+from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import workflow_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
@@ -43,7 +42,7 @@ class ReplicaLog:
         self._replica = replica
         self._begins: Batches[Run, bool] = Batches(self._begin)
         self._seals: Batches[Run, bool] = Batches(self._seal)
-        self._ends: Batches[Run, None] = Batches(self._end)
+        self._ends: Batches[Run, None] = Batches(self._end, _size)
         self._grown: set[int] = set()
 
     async def begin(self, runs: Sequence[Run]) -> list[Run]:
@@ -88,6 +87,11 @@ class ReplicaLog:
         return [None] * len(runs)
 
 
+def _size(run: Run) -> int:
+    """Characters of a trace."""
+    return sum(len(one.input or "") + len(one.output or "") for one in run.traces)
+
+
 def finished(run: Run) -> OutboxEntry:
     """`event.{tenant}.workflow.{flowId}.finished`."""
     body = WorkflowFinished(
@@ -103,4 +107,4 @@ def finished(run: Run) -> OutboxEntry:
         error=run.error or "",
     )
     subject = workflow_event(run.tenant, run.flow_id, "finished")
-    return OutboxEntry(subject, msgspec.json.encode(body))
+    return OutboxEntry(subject, fitted(body))

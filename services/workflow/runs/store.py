@@ -68,15 +68,23 @@ class RunStore:
 
         await self._outbox.relay(await self._mongo.transaction(work))
 
-    async def orphans(self, alive: Iterable[str], most: int) -> list[Run]:
-        """Runs that begun in replicas which are no more, the oldest first."""
-        query = {"status": "RUNNING", "replica": {"$nin": list(alive)}}
+    async def orphans(
+        self, alive: Iterable[str], most: int, without: Iterable[str] = ()
+    ) -> list[Run]:
+        """Runs that begun in replicas which are no more, the oldest first.
+
+        Those of the tenants `without` are left out.
+        """
+        query = {"status": "RUNNING", "replica": {"$nin": list(alive)}, **_but(without)}
         found = self._runs.find(query, {"trace": 0}).sort("_id", 1).limit(most)
         return [_run(document) async for document in found]
 
-    async def left(self, replica: str, held: Collection[int], most: int) -> list[Run]:
-        """Runs that a replica has, besides those that it holds."""
-        query = {"status": "RUNNING", "replica": replica, "_id": {"$nin": list(held)}}
+    async def left(
+        self, replica: str, held: Collection[int], most: int, without: Iterable[str] = ()
+    ) -> list[Run]:
+        """Runs that a replica has, besides those that it holds and those of tenants `without`."""
+        query: dict[str, Any] = {"status": "RUNNING", "replica": replica, **_but(without)}
+        query["_id"] = {"$nin": list(held)}
         return [_run(document) async for document in self._runs.find(query).limit(most)]
 
     async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
@@ -116,6 +124,11 @@ class RunStore:
         found = await self._runs.find_one(query, {"entered": 0})
         return None if found is None else _run(found)
 
+    async def versions_in_hand(self, flow_id: int) -> set[int]:
+        """Versions of a flow that runs need which have not ended."""
+        query = {"status": "RUNNING", "replica": {"$gte": ""}, "flow": flow_id}
+        return {row["version"] async for row in self._runs.find(query, {"version": 1})}
+
     async def remove(self, tenant: str, flow_ids: Sequence[int]) -> None:
         """Delete all runs of flows."""
         await self._runs.delete_many({"tenant": tenant, "flow": {"$in": list(flow_ids)}})
@@ -143,6 +156,10 @@ async def create_indexes(database: Database) -> None:
     await runs.create_index([("flow", 1), ("_id", -1)])
     await runs.create_index("startedAt")
     await runs.create_index("replica", partialFilterExpression={"status": "RUNNING"})
+
+
+def _but(tenants: Iterable[str]) -> dict[str, Any]:
+    return {"tenant": {"$nin": list(tenants)}}
 
 
 def _held(run_id: int, replica: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 
 LINUX = sys.platform == "linux"
+NICENESS = 19
+"""How far people's code stands back behind others who want the processor."""
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 1, 38, 22
 _SECCOMP_MODE_FILTER = 2
@@ -47,6 +49,17 @@ def end_with_parent() -> None:
     """Be killed when the parent is gone, however it went."""
     if LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def stand_back() -> None:
+    """Leave the processor to everybody else who wants it: code may compute as long as it may.
+
+    Linux may share it among sessions first (sched(7), autogroup), and a worker has one of its
+    own, so its session has to stand back as well. Where there is no such thing, it goes on.
+    """
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def confine(memory: int) -> None:

@@ -59,8 +59,14 @@ class Python:
         size = len(code) + len(json.dumps(arguments))
         if size > self._limits.given:
             raise CodeFailed(f"gets more than {self._limits.given} bytes of arguments and code")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, code, dict(arguments), seconds)
+        loop, given = asyncio.get_running_loop(), dict(arguments)
+        running = loop.run_in_executor(self._threads, self._run, code, given, seconds)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])  # a thread cannot be left, and is nobody else's so long
+            running.exception()
+            raise
 
     def _run(self, code: str, arguments: dict[str, Any], seconds: float) -> Any:
         if _DEFINES_MAIN.search(code):

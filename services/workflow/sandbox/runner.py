@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, Self
 
+from services.workflow.fairness.shares import Shares
+from services.workflow.fairness.turns import Bounds, Owner, Turns
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.sandbox.cel import Cel
 from services.workflow.sandbox.javascript import JavaScript
@@ -17,8 +19,8 @@ CEL = "cel"
 """The language of conditions; code nodes have it not."""
 REFUSED = ("groovy", "mvel")
 """Languages that existing editors offer."""
-MOST_WAITING = 512
-"""Runs at a time, those that wait for a process included."""
+MOST_WAITING = 1024
+"""Pieces of code in hand, those that wait for a process included; of one tenant half of them."""
 
 
 class _Language(Protocol):
@@ -38,8 +40,11 @@ class Sandbox:
             "python": self._python,
             CEL: Cel(self._processes, self._limits),
         }
+        ours = Turns(processes, lambda _: Bounds(processes, processes))
+        montys = Turns(processes, lambda _: Bounds(processes, processes))
+        self._turns = {"js": ours, CEL: ours, "python": montys}
         self._held = AsyncExitStack()
-        self._open = 0
+        self._open = Shares(MOST_WAITING)
 
     async def __aenter__(self) -> Self:
         await self._held.enter_async_context(self._python)
@@ -50,25 +55,28 @@ class Sandbox:
         await self._held.aclose()
 
     async def run(
-        self, language: str, code: str, arguments: Mapping[str, Any], seconds: float
+        self, owner: Owner, language: str, code: str, arguments: Mapping[str, Any], seconds: float
     ) -> Any:
         """The value of `code` with `arguments` for variables; raise `NodeFailed`.
 
-        It gets `seconds`, and never more than the limit of the sandbox.
+        It waits for its turn at a process (`fairness.turns`): of several, one tenant leaves some
+        to others. Then it gets `seconds`, and never more than the limit of the sandbox.
         """
         if language != CEL and language not in LANGUAGES:
             raise NodeFailed(unknown_language(language))
-        if self._open >= MOST_WAITING:
-            raise NodeFailed(f"more than {MOST_WAITING} pieces of code wait to be run")
-        self._open += 1
+        if not self._open.fits(owner.tenant):
+            raise NodeFailed(f"{self._open.of(owner.tenant)} pieces of code wait to be run already")
+        name = LANGUAGES.get(language, language)
+        self._open.take(owner.tenant)
         try:
-            return await self._languages[LANGUAGES.get(language, language)].run(
-                code, arguments, min(seconds, self._limits.seconds)
-            )
+            async with self._turns[name].taken(owner):
+                return await self._languages[name].run(
+                    code, arguments, min(seconds, self._limits.seconds)
+                )
         except CodeFailed as error:
             raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
         finally:
-            self._open -= 1
+            self._open.give_back(owner.tenant)
 
 
 def unknown_language(language: str) -> str:

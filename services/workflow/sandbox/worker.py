@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from services.workflow.sandbox import condition
-from services.workflow.sandbox.confine import confine, end_with_parent
+from services.workflow.sandbox.confine import confine, end_with_parent, stand_back
 from services.workflow.sandbox.frames import HEADER, read_frame, write_frame
 from services.workflow.sandbox.quick import Quick
 
@@ -38,6 +38,7 @@ class Child(NamedTuple):
 def main(memory: int, output: int) -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
+    stand_back()
     quick = Quick(memory, output)
     while True:
         child = _fork(quick, memory)

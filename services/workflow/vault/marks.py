@@ -24,7 +24,8 @@ HIDDEN = "is hidden, and is not known for what the node is connected to now; typ
 _PURPOSE = b"marks of secrets in flows"
 _DIGEST = 16
 """Bytes of a mark."""
-_MARK = re.compile(r"\*{6}[a-z2-7]{26}").fullmatch
+_PATTERN = re.compile(r"\*{6}[a-z2-7]{26}")
+_MARK = _PATTERN.fullmatch
 
 Node = dict[str, Any]
 
@@ -103,6 +104,11 @@ class Marks:
         text = msgspec.json.encode([context, secret])
         digest = hmac.digest(self._key, text, "sha256")[:_DIGEST]
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
+
+
+def marks_in(text: str) -> set[str]:
+    """All that may be marks in a design."""
+    return set(_PATTERN.findall(text))
 
 
 def _context(tenant: str, node: Node, place: Place) -> str:

@@ -40,6 +40,14 @@ class SecretStore:
             query = {"_id": {"$in": others}, "tenant": tenant}
             await self._secrets.update_many(query, also, session=session)
 
+    async def keep_only(
+        self, tenant: str, flow_id: int, marks: Collection[str], session: Session
+    ) -> None:
+        """A flow has no other marks any more: delete what no other flow has either."""
+        query = {"tenant": tenant, "flows": flow_id, "_id": {"$nin": list(marks)}}
+        await self._secrets.update_many(query, {"$pull": {"flows": flow_id}}, session=session)
+        await self._secrets.delete_many({"tenant": tenant, "flows": []}, session=session)
+
     async def forget(self, tenant: str, flow_ids: Sequence[int], session: Session) -> None:
         """Flows are deleted: delete what no other one has."""
         query = {"tenant": tenant, "flows": {"$in": list(flow_ids)}}

@@ -217,6 +217,9 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
         private_key, public_key = make_keys()
         settings = AuthSettings(
             callout_seed=ISSUER.seed,
+            nats_user="auth",
+            nats_password="secret-auth",
+            mqtt_url=f"mqtt://127.0.0.1:{door.mqtt_port}",
             internal_public_key=public_key,
             mongo_database=migrated,
             console_client_id=CONSOLE_CLIENT_ID,

@@ -7,7 +7,7 @@ import nats
 import nats.errors
 import pytest
 
-from libs.common.bus import RpcServer
+from deploy.local.nats import RELAY
 from libs.common.contracts.auth import (
     ApplicationRef,
     ApplicationSecret,
@@ -20,7 +20,7 @@ from libs.common.contracts.auth import (
 from libs.common.errors import Conflict, InvalidInput, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.device_keys import DeviceKeyReader
-from services.auth.devices.messages import Disconnect
+from tests.outside import relaying
 
 DEVICE = DeviceRef("Ab12", 7, "t1")
 PRINCIPAL = Principal(kind=Kind.DEVICE, tenant="t1", subject="Ab12")
@@ -106,29 +106,6 @@ async def test_no_log_in_brings_a_revoked_key_back(auth):
         assert await reader.identity("Ab12", key) is None
 
 
-async def test_the_device_service_is_asked_to_hang_up(auth):
-    """Rotation and revocation name the SN; a rotated application that hears events its id."""
-    asked = []
-
-    async def disconnect(request: Disconnect) -> Done:
-        asked.append(request.sn)
-        return Done()
-
-    device_service = RpcServer(auth.bus, "device")
-    device_service.offer("disconnect", Disconnect, disconnect)
-    await device_service.start()
-    application = await auth.application(events=True)
-
-    for _ in range(2):
-        await issue(auth)
-    await auth.call("revoke_device_credentials", DEVICE, Done)
-    reference = ApplicationRef(application.application_id)
-    await auth.call("rotate_application_secret", reference, ApplicationSecret)
-    await device_service.stop()
-
-    assert asked == ["Ab12", "Ab12", application.client_id]
-
-
 async def connect(auth, user: str, password: str, inbox: str):
     return await nats.connect(
         auth.door.url, user=user, password=password, inbox_prefix=inbox, allow_reconnect=False
@@ -143,9 +120,10 @@ async def test_a_device_logs_in_over_mqtt_and_nats(auth):
         "127.0.0.1", auth.door.mqtt_port, username="AB12", password=key
     ) as device:
         codes = await device.subscribe([("thing/Ab12/down/#", 0), ("thing/other/down/#", 0)])
-    client = await connect(auth, "ab12", key, "_INBOX.sn.Ab12")
-    ack = await client.jetstream().publish("thing.Ab12.up.report", b"{}")
-    await client.close()
+    async with relaying(auth.door.url, f"secret-{RELAY}"):
+        client = await connect(auth, "ab12", key, "_INBOX.sn.Ab12")
+        ack = await client.jetstream().publish("thing.Ab12.up.report", b"{}")
+        await client.close()
 
     assert [code.value for code in codes] == [0, 128]
     assert ack.stream == "UPLINK"

@@ -10,6 +10,7 @@ import pytest_asyncio
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
+from deploy.local.nats import RELAY
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
 from libs.common.contracts.integrations import (
@@ -24,6 +25,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from libs.common.integrations import Integration, IntegrationHost
 from tests.integration.auth.conftest import Auth
+from tests.outside import relaying
 
 WAIT = 5
 
@@ -130,7 +132,7 @@ async def test_the_sdk_runs_with_the_login(auth: Auth, login):
     await rpc.start()
     await auth.bus.client.flush()
     bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
-    async with IntegrationHost(bus, Lamps()):
+    async with relaying(auth.door.url, f"secret-{RELAY}"), IntegrationHost(bus, Lamps()):
         await bus.client.flush()
         wanted = AddDevice(tenant="default", user_id=1, name="Hall", params={"serial": "L1"})
         subject = operation_subject("lamps", "add_device")
@@ -172,7 +174,7 @@ async def test_it_may_announce_and_tell_of_its_own(auth: Auth, login, subject):
         tell_subject("lamps", "put_device"),
         "rpc.device.report",
         "rpc.device.count_devices",
-        "rpc.device.disconnect",
+        "rpc.device.close_connections",
         "rpc.management.get_integrations",
         "rpc.auth.get_grants",
         "rpc.integration.doors.add_device",

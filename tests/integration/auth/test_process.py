@@ -76,6 +76,9 @@ async def test_it_serves_and_leaves_in_order(servers, database, door):
         ("LOG_LEVEL", "LOUD"),
         ("AUDIT_RETENTION_DAYS", "-1"),
         ("AUDIT_RETENTION_DAYS", "24856"),
+        ("TENANT_LIMITS", "{"),
+        ("TENANT_LIMITS", '{"requests": 0}'),
+        ("TENANT_LIMITS", '{"teapots": 1}'),
     ],
 )
 async def test_bad_settings_end_it_with_one_line(servers, database, door, variable, value):

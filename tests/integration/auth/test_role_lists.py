@@ -3,11 +3,13 @@
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
 
-from libs.common.bus import RpcServer
+from libs.common.bus import Outbox, RpcServer
+from libs.common.contracts.limits import Limits
 from libs.common.contracts.names import (
     DescribeDashboards,
     DescribedDashboard,
@@ -20,6 +22,19 @@ from libs.common.contracts.names import (
     DescribeIntegrations,
 )
 from libs.common.errors import Unavailable
+from libs.common.identity.access import AccessVersions
+from libs.common.identity.connections import ConnectionsOverRpc
+from libs.common.identity.tokens import TokenWriter
+from services.auth.changes import Changes
+from services.auth.connections.admitted import Admissions
+from services.auth.connections.service import UserConnections
+from services.auth.devices.copies import DeviceCopies
+from services.auth.grants import store, sweep
+from services.auth.permissions import build_permissions
+from services.auth.revocations.service import Revoker
+from services.auth.revocations.store import RevocationStore
+from services.auth.tenants.limits import TenantLimitsService
+from services.auth.tenants.store import TenantStore
 from tests.integration.auth.rights import create_role, store_user
 
 DEVICES = [
@@ -313,3 +328,53 @@ async def test_all_devices_are_listed_however_many(auth, monkeypatch, owners):
     assert (len(page["content"]), page["total"]) == (1100, 1201)
     parts = [asked for asked in owners.asked if isinstance(asked, DescribeDevices)]
     assert [(part.skip, part.limit) for part in parts[-3:]] == [(0, 500), (500, 500), (1000, 100)]
+
+
+async def test_what_there_is_not_cannot_be_granted(auth, owners):
+    """It is named, and nothing of the request is granted; what nobody tells of is taken."""
+    role = await role_with(auth)
+    there = {"type": "DEVICE", "id": DEVICES[0].id}
+    for missing in ({"type": "DEVICE", "id": "77"}, {"type": "DASHBOARD", "id": "77"}):
+        body = {"resources": [there, missing]}
+        path = f"{role}/associate-resource"
+        refusal = await auth.refused(400, "POST", path, body, field="resources")
+        assert f"{missing['type']} 77" in refusal["error_message"]
+    assert await auth.done("POST", f"{role}/resources", {}) == []
+    flow = {"type": "WORKFLOW", "id": "77"}
+    await auth.done("POST", f"{role}/associate-resource", {"resources": [there, flow]})
+
+
+class Nobody:
+    """No user of the bus has a credential."""
+
+    async def of(self, user: str) -> str | None:
+        return None
+
+
+async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
+    """As soon as its owner is there to say so; young grants are left alone."""
+    monkeypatch.setattr(sweep, "PAUSE", 0)
+    monkeypatch.setattr(store, "PAGE", 2)
+    role = await role_with(auth, ("DEVICE", DEVICES[0].id), ("DASHBOARD", "8"), ("WORKFLOW", "7"))
+    grants = auth.mongo.database["grants"]
+    old = {"at": datetime.now(UTC) - timedelta(hours=2)}
+    await grants.update_many({}, {"$set": old})
+    (one,) = await grants.find({"type": "DEVICE"}).to_list(None)
+    del one["_id"]
+    await grants.insert_many([{**one, "id": at} for at in (71, 72, 73)])
+    await grants.insert_one({**one, "id": 74, "at": datetime.now(UTC)})
+
+    versions, database = AccessVersions(auth.redis), auth.mongo.database
+    revoker = Revoker(
+        TokenWriter(auth.redis, access_life=1, refresh_life=1),
+        DeviceCopies(auth.redis),
+        UserConnections(Admissions(auth.redis), ConnectionsOverRpc(auth.rpc), Nobody()),
+    )
+    outbox = Outbox(database, auth.bus)
+    changes = Changes(auth.mongo, outbox, RevocationStore(database), revoker, versions)
+    rpc = RpcServer(auth.bus, "sweeping")
+    limits = TenantLimitsService(changes, TenantStore(database), Limits())
+    await build_permissions(auth.mongo, auth.bus, rpc, changes, versions, limits).sweep.once()
+
+    left = await auth.done("POST", f"{role}/resources", {"sorts": [{"property": "resource_id"}]})
+    assert [each["resource_id"] for each in left] == ["5", "7", "8", "74"]

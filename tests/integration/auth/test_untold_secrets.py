@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
+from libs.common.contracts.limits import SetLimits, TenantLimits
 from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.people import (
@@ -111,6 +112,7 @@ async def test_what_is_told_has_no_secret(auth):
     await admin.client.subscribe("event.>", cb=hear)
     await admin.client.flush()
     tenant = await auth.tenant("t2")
+    await auth.call("set_limits", SetLimits("t2", {"requests": 5}), TenantLimits)
     await auth.application("kept")
     secrets = {tenant.client_secret}
     secrets |= await change_applications(auth)

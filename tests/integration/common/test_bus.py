@@ -1,6 +1,7 @@
 """Publishing, atomic batches, the outbox and rpc, on a real NATS."""
 
 import asyncio
+import contextlib
 import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,24 +11,31 @@ import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
+from nats.js.errors import NotFoundError
 
 from deploy.local import ports, programs
 from libs.common.bus import (
     EVENTS,
+    STREAMS,
+    UPLINK,
+    BatchConsumer,
     Bus,
     Outbox,
     OutboxEntry,
     Outgoing,
     RpcClient,
     RpcServer,
+    acknowledge,
 )
 from libs.common.bus.atomic import publish_all
-from libs.common.bus.streams import ensure_streams
+from libs.common.bus.consumer import MOST_BYTES
+from libs.common.bus.streams import bound_streams, ensure_streams
 from libs.common.errors import (
     Conflict,
     InvalidInput,
     ThingwayError,
     TooLarge,
+    TooManyRequests,
     Unavailable,
     UpstreamFailed,
 )
@@ -386,4 +394,124 @@ async def test_a_login_that_nobody_answered_is_tried_again(reason: str):
         doorman.end.set()
         async with asyncio.timeout(20):
             await doorman.let_in.wait()
-        await bus.client.close()
+        await bus.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_what_the_bus_never_takes_is_refused_before_it_is_sent(bus: Bus, count: int):
+    """Headers count, as the server counts them: it would close the connection."""
+    headers = {"X": "x" * 2000}
+    large = Outgoing("event.t.large", b"x" * (bus.client.max_payload - 1000), None, headers)
+    with pytest.raises(TooLarge, match=r"event\.t\.large"):
+        await publish_all(bus, [*events(*range(count - 1)), large])
+    with pytest.raises(TooLarge):
+        await bus.publish_core(large.subject, large.payload, headers)
+    with pytest.raises(NatsError):
+        await bus.client.publish(large.subject, large.payload, headers=headers)
+    await publish_all(bus, events(1, 2))
+    assert await texts(bus) == [b"1", b"2"]
+
+
+async def test_an_entry_too_large_is_refused_and_an_old_one_holds_up_nobody(mongo: Mongo, bus: Bus):
+    """Also one that was written when the bus took more."""
+    outbox = Outbox(mongo.database, bus)
+    entry = OutboxEntry("event.t.large", b"x" * (bus.client.max_payload + 1))
+    with pytest.raises(TooLarge):
+        await write(mongo, outbox, entry)
+    await write(mongo, outbox, OutboxEntry("event.t.a", b"a"), OutboxEntry("event.t.b", b"b"))
+    await mongo.database["outbox"].update_one(
+        {"subject": "event.t.a"}, {"$set": {"payload": entry.payload}}
+    )
+    await age(mongo)
+    await outbox._sweep_once()
+    assert await texts(bus) == [b"b"]
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+async def test_a_batch_is_bounded_by_bytes(bus: Bus):
+    """Many large messages come in several batches, each of which fits in memory; none is lost."""
+    large, number = b"x" * 900_000, 25
+    await bus.publish([Outgoing(f"event.t.{n}", b"%d " % n + large) for n in range(number)])
+    sizes: list[int] = []
+    seen: set[bytes] = set()
+    done = asyncio.Event()
+
+    async def take(messages: list[Msg]) -> None:
+        sizes.append(sum(len(message.data) for message in messages))
+        seen.update(message.data.partition(b" ")[0] for message in messages)
+        await acknowledge(bus.client, messages)
+        if len(seen) == number:
+            done.set()
+
+    consumer = BatchConsumer(
+        bus=bus, stream=EVENTS, durable="bytes", handle=take, batch=1000, from_now=False
+    )
+    job = asyncio.ensure_future(consumer.run())
+    async with asyncio.timeout(20):
+        await done.wait()
+    job.cancel()
+    await asyncio.wait({job})
+    await bus.js.delete_consumer(EVENTS, "bytes")
+    assert max(sizes) <= MOST_BYTES
+    assert len(sizes) < number
+
+
+async def test_a_connection_closed_for_good_ends_the_process(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+):
+    """nats-py does so after some errors of the server; leaving by oneself is no such thing."""
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    monkeypatch.setattr(
+        "libs.common.bus.connection.end_process", lambda reason, _: ended.put_nowait(reason)
+    )
+    bus = await Bus.connect(servers.nats_url, name="test")
+    await bus.client._process_err("'Maximum Payload Violation'")
+    async with asyncio.timeout(10):
+        assert "closed for good" in await ended.get()
+    assert bus.client.is_closed
+    bus = await Bus.connect(servers.nats_url, name="test")
+    await bus.drain()
+    async with asyncio.timeout(10):
+        while not bus.client.is_closed:
+            await asyncio.sleep(0.01)
+    assert ended.empty()
+
+
+async def test_streams_of_an_earlier_version_get_the_bounds_that_they_lack(bus):
+    """What they hold stays, and so do the limits that an operator has set."""
+    for name in STREAMS:
+        with contextlib.suppress(NotFoundError):
+            await bus.js.delete_stream(name)
+    for name, config in STREAMS.items():
+        old = config.evolve(
+            max_msgs_per_subject=-1, discard_new_per_subject=False, max_age=None, max_msgs=-1
+        )
+        await bus.js.add_stream(old.evolve(max_bytes=1024**2) if name == UPLINK else old)
+    await bus.js.publish("thing.old.up.report", b"{}")
+
+    await bound_streams(bus.js)
+
+    for name, config in STREAMS.items():
+        held = await bus.js.stream_info(name)
+        assert held.config.discard_new_per_subject == config.discard_new_per_subject
+        assert (held.config.max_age or 0) == (config.max_age or 0)
+        assert held.config.max_bytes == (1024**2 if name == UPLINK else config.max_bytes or -1)
+    assert (await bus.js.stream_info(UPLINK)).state.messages == 1
+    await bus.js.delete_stream(UPLINK)
+    await ensure_streams(bus.js)
+
+
+async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
+    """A device whose reports wait is told so; another one's are taken, alone and in batches."""
+    held = (await bus.js.stream_info(UPLINK)).config
+    await bus.js.update_stream(held.evolve(max_msgs_per_subject=2))
+    try:
+        await publish_all(bus, [Outgoing("thing.full.up.report", b"{}")] * 2)
+        with pytest.raises(TooManyRequests):
+            await bus.publish([Outgoing("thing.full.up.report", b"{}")])
+        with pytest.raises(TooManyRequests):
+            await publish_all(bus, [Outgoing("thing.full.up.report", b"{}")] * 2)
+        await publish_all(bus, [Outgoing("thing.other.up.report", b"{}")] * 2)
+    finally:
+        await bus.js.update_stream(held)
+        await bus.js.purge_stream(UPLINK)

@@ -130,14 +130,14 @@ class Gateway:
         """Make a valid token of a principal of its own."""
         token = secrets.token_urlsafe(16)
         subject = str(secrets.randbelow(10**9))
-        principal = Principal(kind=kind, tenant="t1", subject=subject, **more)
+        principal = Principal(kind=kind, subject=subject, **({"tenant": "t1"} | more))
         key = f"tw:token:{token_hash(token)}"
         await self.redis.set(key, msgspec.json.encode(principal), ex=60)
         return token
 
-    async def bearer(self) -> dict[str, str]:
+    async def bearer(self, tenant: str = "t1") -> dict[str, str]:
         """Header fields of an application."""
-        return {"Authorization": f"Bearer {await self.token()}"}
+        return {"Authorization": f"Bearer {await self.token(tenant=tenant)}"}
 
     async def device(self) -> tuple[str, str]:
         """SN and key of a device."""
@@ -202,7 +202,7 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
             GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
         )
         async with (
-            serving(door, door.tunnels.protocol) as port,
+            serving(door, door.tunnels.protocol, door.connections.protocol) as port,
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http,
         ):
             yield Gateway(port, redis, HeaderVerifier(public), http)

@@ -9,6 +9,7 @@ import pytest
 
 from libs.common.bus import Bus, RpcServer
 from libs.common.contracts.access import Access, UserRef
+from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Kind
 from libs.common.identity.access import access_key
@@ -25,6 +26,7 @@ class Auth:
     def __init__(self) -> None:
         self.asked: list[UserRef] = []
         self.known: Access | None = ACCESS
+        self.limits = Limits()
 
     async def access(self, user: UserRef) -> Access:
         """Answer `rpc.auth.get_access`."""
@@ -33,12 +35,17 @@ class Auth:
             raise Unauthenticated("the user is gone")
         return self.known
 
+    async def tell_limits(self, _: GetLimits) -> TenantLimits:
+        """Answer `rpc.auth.get_limits`."""
+        return TenantLimits(self.limits)
+
     @contextlib.asynccontextmanager
     async def answering(self, nats_url: str) -> AsyncIterator["Auth"]:
         """Answer until the block ends."""
         bus = await Bus.connect(nats_url, name="auth")
         rpc = RpcServer(bus, "auth")
         rpc.offer("get_access", UserRef, self.access)
+        rpc.offer("get_limits", GetLimits, self.tell_limits)
         await rpc.start()
         await bus.client.flush()
         try:
@@ -62,10 +69,11 @@ async def connected(gateway: Gateway) -> None:
         await asyncio.sleep(0.01)
 
 
-async def user(gateway: Gateway, version: int = 3) -> dict[str, str]:
+async def user(gateway: Gateway, version: int = 3, tenant: str = "t1") -> dict[str, str]:
     """Header fields of a user of a tenant at `version`."""
-    await gateway.redis.set(access_key("t1"), version)
-    return {"Authorization": f"Bearer {await gateway.token(Kind.USER, name='a@b.example')}"}
+    await gateway.redis.set(access_key(tenant), version)
+    token = await gateway.token(Kind.USER, name="a@b.example", tenant=tenant)
+    return {"Authorization": f"Bearer {token}"}
 
 
 @pytest.mark.parametrize(

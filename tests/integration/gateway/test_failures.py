@@ -201,14 +201,14 @@ async def test_too_many_requests_in_hand_are_503(start: Start, device: Recorder)
 
     device.respond = respond
     async with start(upstream_requests=2) as gateway:
-        headers = await gateway.bearer()
         first = [
-            asyncio.ensure_future(gateway.http.get(DEVICES, headers=headers)) for _ in range(2)
+            asyncio.ensure_future(gateway.http.get(DEVICES, headers=await gateway.bearer(tenant)))
+            for tenant in ("t1", "t2")
         ]
         async with asyncio.timeout(3):
             while len(device.seen) < 2:
                 await asyncio.sleep(0.01)
-        refused = await gateway.http.get(DEVICES, headers=headers)
+        refused = await gateway.http.get(DEVICES, headers=await gateway.bearer("t3"))
         go_on.set()
         served = [(await one).status_code for one in first]
     assert (refused.status_code, served) == (503, [200, 200])

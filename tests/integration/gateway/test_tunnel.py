@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 
+from libs.common.contracts.limits import Limits
 from libs.common.identity import PRINCIPAL_HEADER, Kind
 from libs.common.identity.tokens import token_hash
 from tests.servers import Servers
@@ -241,3 +242,38 @@ async def test_management_that_is_away_is_a_503(
     ) as gateway:
         await connected(gateway)
         assert await _refused(client, _url(gateway), headers=await user(gateway)) == 503
+
+
+async def test_sockets_of_one_user_keep_out_no_other(
+    gateway: Gateway, accounts: Auth, client: ClientSession
+) -> None:
+    """Beyond its limit it is 429 with Retry-After; when one of its sockets closes, it comes in."""
+    accounts.limits = Limits(each_websockets=2, websockets=3)
+    headers, other, third = [await user(gateway, tenant="t2") for _ in range(3)]
+    for each in (other, third):  # with the second answer that of the tenant's limits has come
+        assert (await gateway.http.get("/user", headers=each)).status_code == 200
+    own = [await client.ws_connect(_url(gateway), headers=headers) for _ in range(2)]
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await client.ws_connect(_url(gateway), headers=headers)
+    assert (refused.value.status, refused.value.headers["retry-after"]) == (429, "5")
+    own.append(await client.ws_connect(_url(gateway), headers=other))
+    assert await _refused(client, _url(gateway), headers=third) == 429
+    await own[0].close()
+    while True:
+        try:
+            own.append(await client.ws_connect(_url(gateway), headers=headers))
+            break
+        except WSServerHandshakeError:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_socket_that_management_does_not_take_is_not_counted(
+    start: Start, accounts: Auth, auth: Recorder, client: ClientSession
+) -> None:
+    """Who was refused for another's fault may try as often as it likes."""
+    upstreams = f"management=http://127.0.0.1:1,auth=http://127.0.0.1:{auth.port}"
+    async with start(upstreams=upstreams) as gateway:
+        await connected(gateway)
+        headers = await user(gateway)
+        refused = {await _refused(client, _url(gateway), headers=headers) for _ in range(110)}
+    assert refused == {503}

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -196,7 +197,14 @@ async def test_what_people_deleted_stays_away_until_they_add_it(world: World):
     assert (await world.sync())["synced_devices"] == 0
     assert world.played.devices == {}
 
+    links = world.mongo.database["openapi_links"]
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    await links.update_one({}, {"$set": {"leftAt": long_ago}})
+    await world.sync()
+    assert (await links.find_one())["leftAt"] > long_ago  # it is forgotten when it is not seen
+
     again = await world.played.add({"device": "7"})
+    assert "leftAt" not in await links.find_one()
     assert (again.identifier, again.model) == ("A7", "TANK-9")
     assert (await world.sync())["synced_devices"] == 1
     assert list(world.played.devices) == [again.device_id]

@@ -1,5 +1,6 @@
 """The workflow service in this process, on real servers; `auth` and `device` are played."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from libs.common.contracts.entities import (
     UpdateOutcome,
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
+from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.contracts.users import DescribedUsers, DescribeUsers
 from libs.common.errors import InvalidInput, UpstreamFailed
 from libs.common.identity import HeaderSigner, make_keys
@@ -119,6 +121,14 @@ class Workflow(AskedByUsers):
     grants: Grants
     device: PlayedDevice
     signer: HeaderSigner
+    limits: dict[str, Limits]
+    """Of tenants that have others than the usual."""
+
+    async def limit(self, tenant: str, **limits: int) -> None:
+        """Give a tenant limits, and wait until the service knows them."""
+        self.limits[tenant] = Limits(**limits)
+        while self.core.limits.of(tenant) != self.limits[tenant]:
+            await asyncio.sleep(0.01)
 
 
 def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings:
@@ -153,10 +163,16 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     await device.start()
     people = RpcServer(others, "auth")
     people.offer("describe_users", DescribeUsers, _describe_users)
+    limits: dict[str, Limits] = {}
+
+    async def limits_of(wanted: GetLimits) -> TenantLimits:
+        return TenantLimits(limits.get(wanted.tenant, Limits()))
+
+    people.offer("get_limits", GetLimits, limits_of)
     await people.start()
     async with Grants(others) as grants, running(app):
         http = AsyncClient(transport=ASGITransport(app), base_url="http://workflow")
-        yield Workflow(http, core, bus, grants, device, HeaderSigner(private))
+        yield Workflow(http, core, bus, grants, device, HeaderSigner(private), limits)
         await http.aclose()
     await people.stop()
     await device.stop()

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from libs.common.contracts.limits import Limits as TenantLimits
 from services.workflow.engine.limits import Limits
+from services.workflow.engine.queue import QUICK
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MOST_EDGES, MOST_NODES
 from services.workflow.nodes.base import Entry
@@ -73,10 +75,16 @@ async def test_the_page_names_every_node_type(workflow):
 
 def test_the_limits_of_the_page_are_those_of_the_code():
     """Numbers that stand in two places."""
-    limits, settings = Limits(), WorkflowSettings(internal_public_key="", secrets_key="")
+    limits, tenant = Limits(), TenantLimits()
+    settings = WorkflowSettings(internal_public_key="", secrets_key="")
     assert f"| {MOST_NODES}, {MOST_EDGES} |" in PAGE
     assert f"| {limits.node_seconds:g} s, {limits.run_seconds:g} s, {TEST_SECONDS:g} s |" in PAGE
-    assert f"| {limits.per_flow}, {limits.per_tenant}; more wait |" in PAGE
+    assert f"| {tenant.each_runs}, {tenant.runs}, {limits.running}; more wait |" in PAGE
+    quick = (QUICK * one for one in (tenant.each_runs, tenant.runs, limits.running))
+    assert "| {}, {:,}, {:,} |".format(*quick) in PAGE
+    waiting = f"{tenant.each_waiting_runs:,}, {tenant.waiting_runs:,}, {limits.waiting:,}"
+    assert f"| {waiting}; more are refused |" in PAGE
+    assert (limits.running, limits.waiting) == (settings.flow_runs, settings.flow_runs_waiting)
     assert settings.flow_node_seconds == limits.node_seconds
     assert settings.flow_run_seconds == limits.run_seconds
     assert f"fails {settings.flow_failures} times in a row" in PAGE

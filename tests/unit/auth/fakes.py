@@ -68,7 +68,10 @@ class FakeChanges:
         change = Change(session=None)
         result = await work(change)
         for each in change.revocations:
-            self.log.append(("revoked", each.kind, each.subject, each.generation))
+            if each.kind:
+                self.log.append(("revoked", each.kind, each.subject, each.generation))
+            if each.user:
+                self.log.append(("disconnected", each.user))
         for deed in change.deeds:
             self.log.append(deed.action)
             self.deeds.append(deed)

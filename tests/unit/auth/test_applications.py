@@ -11,7 +11,7 @@ from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, appl
 
 ID = 1_000_000
 REVOKED = ("revoked", Kind.APPLICATION, "1000000", 4)
-GONE = ("disconnected", CLIENT_ID)
+GONE = ("disconnected", f"app.{CLIENT_ID}")
 
 
 def caller(tenant: str = "t1") -> Caller:
@@ -25,18 +25,13 @@ class Platform:
         self.log: list = []
         self.store = FakeApplications(*applications)
         self.changes = FakeChanges(self.log)
-        self.service = ApplicationService(
-            self.store, self.changes, self, self.next_id, self.disconnect
-        )
+        self.service = ApplicationService(self.store, self.changes, self, self.next_id)
 
     async def exists(self, tenant: str) -> bool:
         return tenant == "t1"
 
     async def next_id(self) -> int:
         return 5
-
-    async def disconnect(self, user: str) -> None:
-        self.log.append(("disconnected", user))
 
 
 def rotate(platform, tenant="t1"):
@@ -90,7 +85,7 @@ async def test_what_voids_tokens_ends_connections_too(operation, action):
 
     await operation(platform)
 
-    assert platform.log == [REVOKED, action, GONE]
+    assert platform.log == [REVOKED, GONE, action]
 
 
 @pytest.mark.parametrize("operation", [rotate, delete, allow])
@@ -120,7 +115,7 @@ async def test_without_events_connections_end(before, after, ended):
 
     await platform.service.update(caller(), ID, ApplicationUpdate(name="first", events=after))
 
-    assert platform.log == ["updated", *ended]
+    assert platform.log == [*ended, "updated"]
 
 
 async def test_only_what_has_changed_is_told():

@@ -1,7 +1,10 @@
 """Who comes in to the bus, with fakes."""
 
+import collections
+
 import pytest
 
+from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
 from services.auth.callout.permissions import (
@@ -10,10 +13,12 @@ from services.auth.callout.permissions import (
     integration_permissions,
 )
 from services.auth.callout.service import Admission, Doorkeeper
+from services.auth.connections.credentials import application_credential, credential
 from services.auth.secret_hash import secret_hash
 from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, application
 
 HOST = "192.0.2.1"
+KEY = credential(device_key_hash("k"))
 UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
 
 
@@ -29,6 +34,9 @@ class FakeDevices:
             return None
         return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
 
+    async def exists(self, sn: str) -> bool:
+        return sn.upper() in self.sns
+
 
 class FakeIntegrations:
     """A login of `lamps`."""
@@ -37,7 +45,25 @@ class FakeIntegrations:
         return secret_hash(SECRET) if integration == "lamps" else None
 
 
-def doorkeeper(*applications, told: list | None = None) -> Doorkeeper:
+class FakeClientIds:
+    """`taken` is another device's."""
+
+    async def claim(self, sn: str, client_id: str) -> bool:
+        return client_id != "taken"
+
+
+class FakeLogIns:
+    """So many log-ins of each principal."""
+
+    def __init__(self, most: int) -> None:
+        self.left = collections.defaultdict(lambda: most)
+
+    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
+        self.left[key] -= 1
+        return int(self.left[key] >= 0), 1.0
+
+
+def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> Doorkeeper:
     def refused(claimed: Caller, reason: str) -> None:
         if told is not None:
             told.append((claimed.address, reason))
@@ -46,18 +72,24 @@ def doorkeeper(*applications, told: list | None = None) -> Doorkeeper:
         FakeDevices("Ab1", UUID_SN, "a.b", "integration.doors"),
         FakeApplications(*applications),
         FakeIntegrations(),
+        FakeClientIds(),
+        FakeLogIns(log_ins),
         refused,
     )
 
 
 async def test_a_device_comes_in_under_its_registered_sn():
     """Whatever the case it logs in with."""
-    assert await doorkeeper().admit("aB1", "k", HOST) == Admission("Ab1", device_permissions("Ab1"))
+    expected = Admission("Ab1", device_permissions("Ab1", mqtt=False), KEY, "t1")
+
+    assert await doorkeeper().admit("aB1", "k", HOST) == expected
 
 
 async def test_an_application_comes_in_to_hear_its_tenant():
     """By client id and secret."""
-    expected = Admission(CLIENT_ID, application_permissions(CLIENT_ID, "t1"))
+    permissions = application_permissions(CLIENT_ID, "t1")
+    made = application_credential(application())
+    expected = Admission(f"app.{CLIENT_ID}", permissions, made, "t1")
 
     assert await doorkeeper(application()).admit(CLIENT_ID, SECRET, HOST) == expected
 
@@ -76,7 +108,8 @@ async def test_an_application_with_an_allow_list_comes_from_its_networks():
 
 async def test_an_integration_comes_in_as_itself():
     """By its id and its secret; its subjects all carry the id."""
-    expected = Admission("integration.lamps", integration_permissions("lamps"))
+    permissions = integration_permissions("lamps")
+    expected = Admission("integration.lamps", permissions, credential(secret_hash(SECRET)))
 
     assert await doorkeeper().admit("integration.lamps", SECRET, HOST) == expected
 
@@ -85,7 +118,7 @@ async def test_an_sn_in_the_form_of_a_uuid_is_still_an_sn():
     """When no application has it."""
     admitted = await doorkeeper(application()).admit(UUID_SN, "k", HOST)
 
-    assert admitted == Admission(UUID_SN, device_permissions(UUID_SN))
+    assert admitted == Admission(UUID_SN, device_permissions(UUID_SN, mqtt=False), KEY, "t1")
 
 
 @pytest.mark.parametrize(
@@ -110,3 +143,42 @@ async def test_everybody_else_stays_outside(user, password, known):
     """Wrong keys and secrets, unknown SNs and integrations, blanks, SNs that widen a permission,
     applications without events or from elsewhere."""
     assert await doorkeeper(known).admit(user, password, HOST) is None
+
+
+@pytest.mark.parametrize("mqtt_id", ["AB1", "Ab1", "anything"])
+async def test_over_mqtt_a_device_comes_with_an_id_of_its_own(mqtt_id):
+    """Its SN, or what no other device has; it stands in the account of JetStream then."""
+    admitted = await doorkeeper().admit("Ab1", "k", HOST, mqtt_id)
+
+    assert admitted == Admission("Ab1", device_permissions("Ab1", mqtt=True), KEY, "t1")
+
+
+@pytest.mark.parametrize("mqtt_id", ["taken", UUID_SN, UUID_SN.upper()])
+async def test_over_mqtt_nobody_comes_with_the_id_of_another(mqtt_id):
+    """What another device uses, or another's SN, would take its session over."""
+    assert await doorkeeper().admit("Ab1", "k", HOST, mqtt_id) is None
+
+
+@pytest.mark.parametrize("user", [CLIENT_ID, "integration.lamps"])
+async def test_only_devices_come_over_mqtt(user):
+    """Applications and integrations have no account with MQTT."""
+    assert await doorkeeper(application()).admit(user, SECRET, HOST, "m") is None
+
+
+async def test_nobody_logs_in_without_end():
+    """Beyond the bound the right key is refused too; others are not held up."""
+    known = doorkeeper(application(), log_ins=2)
+
+    for _ in range(2):
+        assert await known.admit("Ab1", "k", HOST)
+    with pytest.raises(TooManyRequests):
+        await known.admit("Ab1", "k", HOST)
+    assert await known.admit(CLIENT_ID, SECRET, HOST)
+
+
+async def test_wrong_keys_do_not_use_up_the_log_ins_of_a_device():
+    """Who does not have the key cannot keep the device out."""
+    known = doorkeeper(application(), log_ins=1)
+
+    await known.admit("Ab1", "wrong", HOST)
+    assert await known.admit("Ab1", "k", HOST)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from libs.common.errors import Unavailable
 from libs.common.identity import Kind
 from services.auth.revocations.service import SETTLE, Revocation, Revoker
 from tests.unit.auth.fakes import FakeTokens
@@ -16,6 +17,9 @@ class FakeIntents:
     async def older_than(self, seconds):
         assert seconds == SETTLE
         return list(self.written.items())
+
+    async def postpone(self, identity):
+        self.written[max(self.written) + 1] = self.written.pop(identity)
 
     async def remove(self, ids):
         for each in ids:
@@ -35,12 +39,25 @@ class FakeCopies:
         self.dropped.append(sn)
 
 
+class FakeConnections:
+    """Connections that end, unless the one who closes them is away for a user."""
+
+    def __init__(self, *away: str) -> None:
+        self.away = set(away)
+        self.closed: list[tuple[str, bool]] = []
+
+    async def close(self, user, *, ask_servers=False):
+        if user in self.away:
+            raise Unavailable("away")
+        self.closed.append((user, ask_servers))
+
+
 async def test_what_was_intended_is_applied_and_forgotten():
     """Applications by generation, devices by their copy."""
     tokens, copies = FakeTokens(), FakeCopies()
     intents = FakeIntents(Revocation(Kind.APPLICATION, "7", 2), Revocation(Kind.DEVICE, "SN1"))
 
-    settled = await Revoker(tokens, copies).settle(intents)
+    settled = await Revoker(tokens, copies, FakeConnections()).settle(intents)
 
     assert (settled, intents.written) == (2, {})
     assert tokens.log == [("revoked", Kind.APPLICATION, "7", 2)]
@@ -52,6 +69,34 @@ async def test_what_cannot_be_applied_is_kept():
     intents = FakeIntents(Revocation(Kind.DEVICE, "SN1"))
 
     with pytest.raises(ConnectionError):
-        await Revoker(FakeTokens(), FakeCopies(broken=True)).settle(intents)
+        await Revoker(FakeTokens(), FakeCopies(broken=True), FakeConnections()).settle(intents)
 
     assert len(intents.written) == 1
+
+
+async def test_connections_are_closed_at_once_and_looked_for_at_the_servers_later():
+    """The one is quick, the other thorough."""
+    connections = FakeConnections()
+    revoker = Revoker(FakeTokens(), FakeCopies(), connections)
+    revocation = Revocation(Kind.DEVICE, "SN1", user="Sn1")
+
+    await revoker.apply(revocation)
+    await revoker.settle(FakeIntents(revocation, Revocation(None, "x", user="integration.x")))
+
+    assert connections.closed == [("Sn1", False), ("Sn1", True), ("integration.x", True)]
+
+
+async def test_connections_that_cannot_be_closed_are_closed_later():
+    """The credential is dead all the same; who waits holds up the others for one sweep."""
+    connections, copies = FakeConnections("A"), FakeCopies()
+    revoker = Revoker(FakeTokens(), copies, connections)
+    intents = FakeIntents(*(Revocation(Kind.DEVICE, sn, user=sn) for sn in "AB"))
+
+    await revoker.apply(intents.written[0])
+    assert copies.dropped == ["A"]
+    assert await revoker.settle(intents) == 0
+    assert [one.user for one in intents.written.values()] == ["B", "A"]
+    assert await revoker.settle(intents) == 1
+    connections.away.clear()
+    assert await revoker.settle(intents) == 1
+    assert intents.written == {}

@@ -11,6 +11,7 @@ import pytest
 from libs.common import settings
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
+from services.gateway.relay.settings import RelaySettings
 from services.gateway.settings import GatewaySettings
 from services.management.settings import ManagementSettings
 from services.workflow.settings import WorkflowSettings
@@ -24,6 +25,7 @@ KINDS: dict[str, type] = {
     "`auth`": AuthSettings,
     "`device` and `device-ingest`": DeviceSettings,
     "`gateway`": GatewaySettings,
+    "`gateway-bus`": RelaySettings,
     "`management`": ManagementSettings,
     "`workflow`": WorkflowSettings,
 }

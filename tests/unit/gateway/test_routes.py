@@ -13,6 +13,8 @@ from services.gateway.settings import parse_upstreams
         (b"/oauth/token", "token", b"/oauth/token"),
         (b"/device/openapi/v1/devices/1", "device", b"/device/openapi/v1/devices/1"),
         (b"/device/openapi/v1.0/devices", "device", b"/device/openapi/v1/devices"),
+        (b"/device/openapi/v1.0/limits", "device", b"/device/openapi/v1/limits"),
+        (b"/api/v1/tenant/limits", "console", b"/tenant/limits"),
         (b"/ingest/v1/SN/report", "ingest", b"/ingest/v1/SN/report"),
         (b"/device/openapi/v1/products/A.B..C", "device", b"/device/openapi/v1/products/A.B..C"),
         (b"/oauth2/token", "sign-in", b"/oauth2/token"),
@@ -77,3 +79,25 @@ def test_bad_upstreams_are_named(text: str) -> None:
     """An entry that is none is named with its variable."""
     with pytest.raises(SettingsInvalid, match="THINGWAY_UPSTREAMS"):
         parse_upstreams(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "seconds"),
+    [
+        (b"/ingest/v1/SN/commands", b"wait=30", 30),
+        (b"/ingest/v1/SN/commands", b"a=b&wait=0&wait=5", 5),
+        (b"/ingest/v1/SN/commands", b"wait=99999", 600),
+        (b"/ingest/v1/SN/commands", b"wait=0", 0),
+        (b"/ingest/v1/SN/commands", b"wait=soon", 0),
+        (b"/ingest/v1/SN/commands", b"", 0),
+        (b"/ingest/v1/SN/report", b"wait=30", 0),
+        (b"/device/openapi/v1/commands", b"wait=30", 0),
+    ],
+)
+def test_a_long_poll_is_known_by_its_path_and_wait(
+    path: bytes, query: bytes, seconds: float
+) -> None:
+    """Only where devices fetch commands, and only when they wait."""
+    route = RouteTable().find(path)
+    assert route is not None
+    assert route.wait(path, query) == seconds

@@ -83,11 +83,13 @@ Make = Callable[[BaseException], tuple[Upstream, _Failures]]
 
 @pytest.fixture
 def make() -> Make:
-    """Make a service that takes one request at a time and fails at it."""
+    """Make a service that fails at its requests."""
 
     def make(error: BaseException) -> tuple[Upstream, _Failures]:
         metrics = _Failures()
-        upstream = Upstream("device", URL("http://d"), metrics, connect_timeout=1.0, most=1)
+        upstream = Upstream(
+            "device", URL("http://d"), metrics, connect_timeout=1.0, most=1, most_polls=1
+        )
         pool: Any = _Pool(error)
         upstream._pool = pool
         return upstream, metrics
@@ -99,7 +101,7 @@ def make() -> Make:
 async def test_other_errors_come_through(make: Make, error: BaseException) -> None:
     """An error that is not the service's is raised as it is, and not counted as its failure."""
     upstream, metrics = make(error)
-    for _ in range(2):  # the second finds the place of the first free again
+    for _ in range(2):
         with pytest.raises(type(error)) as caught:
             await upstream.begin(REQUEST)
         assert (caught.value, caught.value.__cause__) == (error, None)

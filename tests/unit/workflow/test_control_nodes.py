@@ -115,7 +115,7 @@ async def test_a_condition_may_be_code():
     """In a language that somebody runs."""
 
     class Code:
-        async def run(self, language, code, arguments, seconds):
+        async def run(self, owner, language, code, arguments, seconds):
             assert (language, set(arguments)) == ("js", {"properties", "body"})
             return code == "return true"
 

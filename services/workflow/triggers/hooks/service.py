@@ -1,7 +1,7 @@
 """Keeps the hooks of flows, and runs flows whose address was posted to."""
 
 import hashlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -36,8 +36,8 @@ class Hooks(Protocol):
 class Engine(Protocol):
     """Runs flows."""
 
-    async def admit(self, starts: Sequence[Start]) -> list[Run]:
-        """Record runs."""
+    async def begin(self, start: Start) -> Run:
+        """Record a run; raise `TooManyRequests` when too many wait."""
 
     def go(self, run: Run) -> Awaitable[None]:
         """Carry out a run that is recorded, beside everything else."""
@@ -91,7 +91,7 @@ class HookCaller:
         if flow is None:
             raise NotFound("no flow that runs has this address", field=TOKEN)
         cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops)
-        (run,) = await self._engine.admit([Start(flow, dict(given), cause)])
+        run = await self._engine.begin(Start(flow, dict(given), cause))
         self._engine.go(run)
         return run.id
 

@@ -9,7 +9,7 @@ from libs.common.contracts.flows import (
     RemoveFlowService,
     Settled,
 )
-from services.workflow.triggers.services.service import FlowCaller
+from services.workflow.triggers.services.service import AT_ONCE, FlowCaller
 
 
 class EntitiesOverRpc:
@@ -29,4 +29,4 @@ class EntitiesOverRpc:
 
 def offer_flows(rpc: RpcServer, caller: FlowCaller) -> None:
     """Answer `rpc.workflow.call_flow`; `rpc` has to answer requests beside each other."""
-    rpc.offer("call_flow", CallFlow, caller.call)
+    rpc.offer("call_flow", CallFlow, caller.call, at_once=AT_ONCE)

@@ -18,11 +18,14 @@ from libs.common.errors import (
     Conflict,
     InvalidInput,
     ThingwayError,
+    TooManyRequests,
     UpstreamFailed,
     UpstreamTimeout,
 )
+from libs.common.limits.metrics import count_limited
 from services.workflow.designs.model import Flow
 from services.workflow.designs.ports import SavedFlow, Session
+from services.workflow.fairness.shares import Shares
 from services.workflow.graph.design import DesignInvalid, read_design
 from services.workflow.graph.structure import entries_of
 from services.workflow.nodes.base import NodeFailed
@@ -32,6 +35,9 @@ from services.workflow.runs.records import Cause, Deployed, Run
 
 FIELD = "exchange"
 """Of the request that calls a service."""
+
+AT_ONCE = 4096
+"""Calls in hand; of one tenant half of them, so that others are answered."""
 
 log = logging.getLogger(__name__)
 
@@ -124,14 +130,26 @@ class FlowCaller:
         self._deployed = deployed
         self._engine = engine
         self._entry = Trigger()
+        self._in_hand = Shares(AT_ONCE - 1)
 
     async def call(self, wanted: CallFlow) -> FlowOutputs:
         """Run a flow and give its last output, when that is a map.
 
         Raises `Conflict` for a flow that does not run, `InvalidInput` for inputs that it does
         not take, `UpstreamFailed` with the reason when the run failed, `UpstreamTimeout` when
-        it takes longer than the caller waits: it goes on then.
+        it takes longer than the caller waits: it goes on then. Raises `TooManyRequests` when so
+        many calls of the tenant, or runs, wait that this one cannot.
         """
+        if not self._in_hand.fits(wanted.tenant):
+            count_limited("waitingRuns", wanted.tenant)
+            raise TooManyRequests("too many calls of your flows wait", retry_after=1.0)
+        self._in_hand.take(wanted.tenant)
+        try:
+            return await self._call(wanted)
+        finally:
+            self._in_hand.give_back(wanted.tenant)
+
+    async def _call(self, wanted: CallFlow) -> FlowOutputs:
         flow = await self._deployed.find(wanted.tenant, wanted.flow_id)
         if flow is None or flow.component != Trigger.name:
             raise Conflict(f"flow {wanted.flow_id} is not enabled", field=FIELD)

@@ -2,7 +2,8 @@
 
 A run is recorded before its timer moves on, and a due time makes one run: a crash in between
 is made good by whoever claims the timer next. What came due while no replica ran is caught up
-with by one run, whatever the number of times that were missed.
+with by one run, whatever the number of times that were missed. A run for which there is no room
+waits with its timer, which keeps its claim so long and holds up no other.
 """
 
 import asyncio
@@ -53,8 +54,8 @@ class Claims(Protocol):
     async def advance(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
         """Set when timers are due next, unless they were set anew meanwhile."""
 
-    async def next_due(self) -> int | None:
-        """When the next timer is due."""
+    async def next_due(self, now: int) -> int | None:
+        """When the next timer is due that no replica takes care of now."""
 
 
 class TimerBook:
@@ -115,13 +116,15 @@ class TimerWatch:
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
             starts = [Start(timer.flow, timer.entered, timer.cause) for timer in timers]
-            await admitted(self._engine, starts)
+            late = {start.flow.flow_id for start in await admitted(self._engine, starts)}
+            begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
-            await self._store.advance([(timer, _after(timer, now)) for timer in timers])
+            if begun:
+                await self._store.advance([(timer, _after(timer, now)) for timer in begun])
         return len(timers)
 
     async def _pause(self) -> float:
-        due = await self._store.next_due()
+        due = await self._store.next_due(self._now())
         if due is None:
             return PERIOD
         return min(max((due - self._now()) / 1000, LEAST), PERIOD)

@@ -54,7 +54,7 @@ class TimerStore:
 
     async def claim(self, now: int, most: int) -> list[Timer]:
         """Timers that are due and that no other replica takes care of now."""
-        free = {"due": {"$lte": now}, "claim.until": {"$not": {"$gt": now}}}
+        free = {"due": {"$lte": now}, **_free(now)}
         found = self._timers.find(free, {"_id": 1}).sort("due", 1).limit(most)
         ids = [row["_id"] async for row in found]
         if not ids:
@@ -80,11 +80,16 @@ class TimerStore:
         ]
         await self._timers.bulk_write(updates, ordered=False)
 
-    async def next_due(self) -> int | None:
-        """When the next timer is due."""
-        found = self._timers.find({"due": {"$type": "number"}}, {"due": 1}).sort("due", 1)
+    async def next_due(self, now: int) -> int | None:
+        """When the next timer is due that no replica takes care of now."""
+        query = {"due": {"$type": "number"}, **_free(now)}
+        found = self._timers.find(query, {"due": 1}).sort("due", 1)
         rows = await found.to_list(1)
         return rows[0]["due"] if rows else None
+
+
+def _free(now: int) -> dict[str, Any]:
+    return {"claim.until": {"$not": {"$gt": now}}}
 
 
 def encoded_settings(flow: Deployed) -> bytes:

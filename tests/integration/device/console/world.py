@@ -29,6 +29,7 @@ from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.reports.latest import LatestValues
 from tests.console import AskedByUsers, Grants
+from tests.limits import limits_of
 from tests.servers import Servers
 
 EVERYTHING = frozenset(Function)
@@ -133,6 +134,9 @@ class Listening:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
+    def measure(self, *_: object) -> None:
+        """Take messages of every size."""
+
     async def publish(self, messages: Any) -> None:
         self.heard.extend(messages)
 
@@ -170,7 +174,9 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     rpc, auth_rpc = RpcServer(bus, "device"), RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
-    console = build_console(mongo, outbox, RpcClient(bus), rpc)
+    store = DeviceStore(mongo, outbox, limits_of())
+    products = ProductService(ProductStore(mongo, limits_of()))
+    console = build_console(mongo, store, products, RpcClient(bus), rpc)
     private, public = make_keys()
     app = create_app(
         Service(
@@ -182,9 +188,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
             dependencies=console.dependencies,
         )
     )
-    products = ProductService(ProductStore(mongo))
     devices = DeviceService(
-        DeviceStore(mongo, outbox),
+        store,
         IdAllocator(mongo.database, "things", 1),
         products,
         _NoProvisioning(),

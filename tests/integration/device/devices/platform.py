@@ -39,8 +39,13 @@ from services.device.rps import MIGRATIONS as RPS
 from services.device.rps.routes import ROUTES as RPS_ROUTES
 from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
+from tests.limits import limits_of
 
 API = "/device/openapi/v1"
+DEVICES_ALLOWED = 500
+"""Devices that a tenant may have."""
+RECORDS_ALLOWED = 300
+"""Records of a kind that a tenant may have."""
 
 
 class Listening:
@@ -48,6 +53,9 @@ class Listening:
 
     def __init__(self) -> None:
         self.heard: list[Outgoing] = []
+
+    def measure(self, *_: object) -> None:
+        """Take messages of every size."""
 
     async def publish(self, messages: Iterable[Outgoing]) -> None:
         self.heard.extend(messages)
@@ -139,6 +147,7 @@ class Platform:
     mine: Caller
     sibling: Caller
     foreign: Caller
+    full: Caller
 
     @property
     def database(self) -> Any:
@@ -162,7 +171,8 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     for name in ("outbox", "latest"):
         await mongo.database.create_collection(name)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
-    products = ProductService(ProductStore(mongo))
+    limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
+    products = ProductService(ProductStore(mongo, limits))
     outbox = Outbox(mongo.database, bus)  # type: ignore[arg-type]
     private, public = make_keys()
     signer = HeaderSigner(private)
@@ -176,13 +186,17 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             dependencies={
                 "product_service": products,
                 "device_service": DeviceService(
-                    DeviceStore(mongo, outbox),
+                    DeviceStore(
+                        mongo,
+                        outbox,
+                        limits,
+                    ),
                     IdAllocator(mongo.database, "devices"),
                     products,
                     provisioning,
                     keys,
                 ),
-                "rps_service": RpsService(RpsStore(mongo)),
+                "rps_service": RpsService(RpsStore(mongo, limits)),
             },
         )
     )
@@ -201,6 +215,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             mine=caller(http, "default", 1),
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),
+            full=caller(http, "full", 4),
         )
     await mongo.client.drop_database(database)
     await mongo.close()

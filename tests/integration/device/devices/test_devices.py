@@ -1,10 +1,19 @@
 """Devices: added, read, changed, removed, deleted, and what is refused on the way."""
 
+import asyncio
+
 import msgspec
 import pytest
 
 from libs.common.contracts.events import DeviceChanged
-from tests.integration.device.devices.platform import Caller, Platform, together, tsl
+from tests.integration.device.devices.platform import (
+    DEVICES_ALLOWED,
+    RECORDS_ALLOWED,
+    Caller,
+    Platform,
+    together,
+    tsl,
+)
 
 EUI = "24e124136b502217"
 
@@ -331,3 +340,60 @@ async def test_a_bad_device_is_refused(platform: Platform, body: object, named: 
 async def test_a_bad_update_is_refused(platform: Platform, body: object, named: str) -> None:
     """400 that names the field."""
     assert named in (await platform.mine.refused(400, "PUT", "/devices", body))["errMsg"]
+
+
+async def test_a_tenant_has_as_many_devices_as_it_may(platform: Platform) -> None:
+    """The next one is refused by the name of the limit; a deleted one makes room."""
+    await platform.database["devices"].insert_many(
+        {"_id": at, "tenant": "full", "snKey": f"FULL{at}", "model": "generic"}
+        for at in range(1, DEVICES_ALLOWED)
+    )
+    last = await platform.full.add("LAST")
+    body = {"snDevEUI": "MORE", "name": "one more"}
+    for _ in range(2):
+        refusal = await platform.full.ask("POST", "/devices", body)
+        assert refusal.status_code == 429
+        assert int(refusal.headers["retry-after"]) > 0
+        assert refusal.json()["errMsg"].startswith("devices: ")
+    await platform.mine.add("MINE")
+    await platform.full.done("DELETE", f"/devices/{last}")
+
+    async with asyncio.timeout(10):
+        while (await platform.full.ask("POST", "/devices", body)).status_code == 429:
+            await asyncio.sleep(0.1)
+    assert await platform.database["devices"].count_documents({"snKey": "MORE"}) == 1
+
+
+async def test_a_tenant_has_as_many_records_of_a_kind_as_it_may(platform: Platform) -> None:
+    """Products and RPS records; what is there may still be changed."""
+    database = platform.database
+    await database["products"].insert_many(
+        {"_id": {"tenant": "full", "model": f"M{at}"}} for at in range(1, RECORDS_ALLOWED)
+    )
+    await database["rps"].insert_many(
+        {"_id": f"R{at}", "tenant": "full", "applicationId": 4} for at in range(1, RECORDS_ALLOWED)
+    )
+    profile = {"profileUrl": "https://example.com/p"}
+    for name in ("LAST", "LAST"):
+        await platform.full.put_product(name, tsl())
+        await platform.full.done("POST", "/rps/profile", {"sn": name, **profile})
+    body = {"name": "Sensor", "tsl": tsl()}
+    for refusal in (
+        await platform.full.refused(429, "PUT", "/products/MORE", body),
+        await platform.full.refused(429, "POST", "/rps/profile", {"sn": "MORE", **profile}),
+    ):
+        assert refusal["errMsg"].startswith("records: ")
+    await platform.mine.put_product("MORE", tsl())
+
+
+async def test_a_product_has_so_many_versions(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A further one is refused by name; those that are there can be put again."""
+    monkeypatch.setattr("services.device.products.store.MOST_VERSIONS", 2)
+    for version in ("v1", "v2"):
+        await platform.mine.put_product("TH-1", tsl(version))
+    body = {"name": "Sensor", "tsl": tsl("v3")}
+    refusal = await platform.mine.refused(409, "PUT", "/products/TH-1", body)
+    assert refusal["errCode"] == "too_many_tsl_versions"
+    await platform.mine.put_product("TH-1", tsl("v1"))

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import UPLINK, BatchConsumer
+from libs.common.bus import UPLINK, BatchConsumer, RpcClient
+from libs.common.contracts.limits import Limits
 from libs.common.http import Service, create_app
 from libs.common.identity import (
     PRINCIPAL_HEADER,
@@ -18,25 +20,30 @@ from libs.common.identity import (
     Principal,
     make_keys,
 )
+from libs.common.limits.meter import MessageMeter
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.commands.messages import created
 from services.device.edge.routes import ROUTER
 from services.device.edge.service import EdgeService
+from services.device.edge.waiting import WaitingDevices
 from services.device.presence.http import HttpPresence
 from services.device.presence.store import PresenceStore
 from services.device.things.access import Things
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.reports.world import DURABLE, World, until
 
+LIMITS = Limits(each_messages=200)
 GOOD = {"properties": {"temperature": 1}}
 
 
 class Device:
     """A device that speaks HTTP."""
 
-    def __init__(self, http: AsyncClient, sn: str, header: str) -> None:
+    def __init__(self, http: AsyncClient, sn: str, header: str, waiting: WaitingDevices) -> None:
         self.http = http
+        self._waiting = waiting
         self._path = f"/ingest/v1/{sn}"
         self._headers = {PRINCIPAL_HEADER: header, "x-request-id": "r1"}
 
@@ -52,11 +59,27 @@ class Device:
         )
         return [one["commandId"] for one in answer.json()["data"]["commands"]]
 
+    @asynccontextmanager
+    async def polling(self, count: int) -> AsyncIterator[list["asyncio.Task[list[int]]"]]:
+        """Long polls that wait."""
+        polls = [asyncio.ensure_future(self.commands(wait=20)) for _ in range(count)]
+
+        async def all_wait() -> bool:
+            return sum(map(len, self._waiting._waiting.values())) == count
+
+        await until(all_wait)
+        yield polls
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
 
 @pytest.fixture
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
     things = Things(world.database, world.first.things)
+    waiting = WaitingDevices(world.bus)
+    await waiting.start()
     private, public = make_keys()
     dead = Mongo("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100", "none")
     app = create_app(
@@ -72,7 +95,9 @@ async def device(world: World) -> AsyncIterator[Device]:
                     bus=world.bus,
                     things=things,
                     commands=world.commands,
+                    waiting=waiting,
                     presence=HttpPresence(PresenceStore(world.mongo, world.outbox), 60),
+                    meter=MessageMeter(KnownLimits(RpcClient(world.bus), LIMITS)),
                     retention_days=30,
                 )
             },
@@ -81,8 +106,19 @@ async def device(world: World) -> AsyncIterator[Device]:
     transport = ASGITransport(app)  # type: ignore[arg-type]
     header = HeaderSigner(private).sign(Principal(Kind.DEVICE, "default", sn))
     async with AsyncClient(transport=transport, base_url="http://device") as http:
-        yield Device(http, sn, header)
+        yield Device(http, sn, header, waiting)
+    await waiting.stop()
     await dead.close()
+
+
+async def test_a_device_that_sends_too_much_is_told_when_to_come_again(device: Device):
+    """429 with Retry-After, and nothing of the request is accepted."""
+    body = [{"properties": {"temperature": 1}}] * 1000
+    for _ in range(2):
+        assert (await device.post("report", body)).status_code == 202
+    refused = await device.post("report", body)
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) >= 1
 
 
 @pytest.fixture
@@ -200,13 +236,25 @@ async def test_commands_are_fetched_once_in_a_while(world: World, device: Device
 
 async def test_a_waiting_device_gets_a_command_at_once(world: World, device: Device):
     """The long poll ends with the first command."""
-    waiting = asyncio.ensure_future(device.commands(wait=20))
-    while not waiting.done() and world.bus.client._subs.keys() <= {1}:
-        await asyncio.sleep(0.01)
-    one = command(5)
-    await world.write([one], created(one))
-    async with asyncio.timeout(5):
-        assert await waiting == [5]
+    async with device.polling(1) as (poll,):
+        one = command(5)
+        await world.write([one], created(one))
+        async with asyncio.timeout(5):
+            assert await poll == [5]
+
+
+async def test_polls_cost_nothing_on_the_bus(world: World, device: Device):
+    """A hundred wait at one subscription of the process; nothing is left of those that ended."""
+    async with device.polling(1):
+        before = len(world.bus.client._subs)
+    async with device.polling(100) as polls:
+        assert len(world.bus.client._subs) == before
+        one = command(5)
+        await world.write([one], created(one))
+        async with asyncio.timeout(5):
+            (done, _) = await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        assert [5] in [poll.result() for poll in done]
+    assert device._waiting._waiting == {}
 
 
 async def test_probes_need_no_principal_and_tell_what_is_not_ready(device: Device):

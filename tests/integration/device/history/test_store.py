@@ -16,7 +16,9 @@ from services.device.history.partitions import (
 )
 from services.device.history.service import HistoryService
 from services.device.history.store import HistoryStore
+from services.device.retention.days import Retention
 from tests.integration.device.reports.world import World
+from tests.limits import limits_of
 
 ME = Principal(Kind.APPLICATION, "default", "1")
 NOW = 200 * SPAN_MS + SPAN_MS // 2
@@ -25,13 +27,19 @@ BORDER = 200 * SPAN_MS
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.device.history.service.now_ms", lambda: NOW)
+    for module in ("history.service", "retention.days", "retention.sweeps"):
+        monkeypatch.setattr(f"services.device.{module}.now_ms", lambda: NOW)
 
 
 @pytest.fixture
 async def history(world: World) -> HistoryService:
     await world.add(7)
-    return HistoryService(HistoryStore(world.mongo), 30)
+    return HistoryService(HistoryStore(world.mongo, retention(world)), 30)
+
+
+def retention(world: World, days: int = 30) -> Retention:
+    """How long history is kept, where `auth` says nothing of the tenant."""
+    return Retention(world.database, limits_of(), days)
 
 
 async def write(world: World, device: int, *times: int, sequence: int = 1) -> None:
@@ -131,7 +139,7 @@ async def test_a_retention_longer_than_time_itself_is_no_error(world: World):
     """History may be kept for ever."""
     await world.add(7)
     await write(world, 7, 0, 5)
-    forever = HistoryService(HistoryStore(world.mongo), 36_500)
+    forever = HistoryService(HistoryStore(world.mongo, retention(world, 36_500)), 36_500)
     page = await forever.page(ME, 7, start=None, end=5, size=9, key=None, order="asc")
     assert [record.ts for record in page.list] == [0, 5]
 

@@ -195,3 +195,15 @@ async def test_no_device_is_left_without_its_product(platform: Platform) -> None
         assert (added.status_code, deleted.status_code) in {(200, 409), (400, 200)}
         if added.status_code == 200:
             await platform.mine.done("DELETE", f"/devices/{added.json()['data']['deviceId']}")
+
+
+async def test_a_product_may_keep_history_for_fewer_days(platform: Platform) -> None:
+    """The days are shown, changed, and given up by a PUT without them; nonsense is refused."""
+    put = await platform.mine.put_product("TH-1", tsl(), historyDays=7)
+    assert put["historyDays"] == 7
+    assert (await platform.mine.done("GET", "/products/TH-1"))["historyDays"] == 7
+    assert (await platform.mine.put_product("TH-1", tsl(), historyDays=8))["historyDays"] == 8
+    assert "historyDays" not in await platform.mine.put_product("TH-1", tsl())
+    body = {"name": "Sensor", "tsl": tsl(), "historyDays": 0}
+    refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
+    assert "historyDays" in refusal["errMsg"]

@@ -6,11 +6,17 @@ import time
 from typing import Any
 
 import pytest
+from bson.errors import InvalidDocument
+from nats.errors import MaxPayloadError
+from pymongo.errors import AutoReconnect
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
+from libs.common.errors import TooLarge, Unavailable
 from libs.common.tsl import CompiledTsl, Report
+from services.device.reports.batch import Batch, sort_batch
 from services.device.reports.ledger import Totals
-from tests.integration.device.reports.world import DURABLE, World
+from services.device.reports.uplink import read_uplink
+from tests.integration.device.reports.world import DURABLE, RETENTION_MS, World
 
 DEEP = b"[" * 120_000 + b"]" * 120_000
 BIG = 2**64 - 1
@@ -98,16 +104,29 @@ async def test_an_open_device_may_report_anything_and_never_stops_ingest(world: 
         await world.latest_of(number)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        KeyError("unforeseen"),
+        TooLarge("unforeseen"),
+        Unavailable("unforeseen"),
+        InvalidDocument("unforeseen"),
+        AutoReconnect("unforeseen"),
+        MaxPayloadError("unforeseen"),
+        TimeoutError("unforeseen"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
 async def test_a_message_that_breaks_ingest_is_alone_in_dead_after_some_tries(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ):
-    """What no code of ours can deal with is told apart from its neighbours."""
+    """Whatever the failure is, it is told apart from its neighbours."""
     bad, good = await world.add(1), await world.add(2)
     honest = CompiledTsl.decode_report
 
     def broken(self: CompiledTsl, raw: bytes) -> Report:
         if b"13" in raw:
-            raise KeyError("unforeseen")
+            raise failure
         return honest(self, raw)
 
     monkeypatch.setattr(CompiledTsl, "decode_report", broken)
@@ -124,4 +143,78 @@ async def test_a_message_that_breaks_ingest_is_alone_in_dead_after_some_tries(
         job.cancel()
     assert await world.totals() == Totals(stored=4, rejected=1)
     (reason,) = await world.reasons()
-    assert "unforeseen" in reason
+    assert type(failure).__name__ in reason
+
+
+async def test_while_the_store_is_away_nobody_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """However often a message comes again: it is stored when the store is back."""
+    sn = await world.add(1)
+    await world.say(sn, {"properties": {"temperature": 1}})
+    messages = await world.fetch(1)
+
+    async def away(*_: object, **__: object) -> None:
+        raise AutoReconnect("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.mongo, "transaction", away)
+        broken.setattr(world.mongo, "ping", away)
+        for _ in range(5):
+            with pytest.raises(AutoReconnect):
+                await world.first.ingest.handle(messages)
+    await world.first.ingest.handle(messages)
+    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.reasons() == []
+
+
+async def test_faults_and_payloads_of_any_size_in_json_do_not_stop_ingest(world: World):
+    """Faults with long paths that JSON escapes, and a payload that grows sixfold."""
+    sn = await world.add(1, "generic")
+    deep: Any = None
+    for _ in range(12):
+        deep = {"\x01" * 120: deep}
+    faulty = {f"{n}": deep for n in range(24)}
+    good = await world.add(2)
+    await world.say(sn, {"properties": faulty | {"ok": 1}})
+    await world.say(sn, {"properties": faulty})
+    await world.say(good, b"\x01" * 200_000)
+    await world.say(good, {"properties": {"temperature": 1}})
+    await world.deal(4)
+    assert await world.totals() == Totals(stored=2, rejected=2)
+    rejected = [body for subject, body in await world.said() if subject.endswith("1.rejected")]
+    assert [len(body["faults"]) for body in rejected] == [len(rejected[0]["faults"])] * 2
+    assert rejected[0]["faults"][-1]["reason"].endswith("more")
+    (_, garbage) = [body for _, body in await world.said(DEAD)]
+    assert (garbage["base64"], garbage["truncated"]) == (True, True)
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+async def test_who_is_judged_differently_when_delivered_again_counts_once(
+    world: World, stored_first: bool
+):
+    """The device was deleted, or added, after the first time, whose acknowledgement got lost."""
+    sn = await world.add(1)
+    device = await world.database["devices"].find_one({"_id": 1})
+    if not stored_first:
+        await world.database["devices"].delete_one({"_id": 1})
+    await world.say(sn, {"properties": {"temperature": 1}})
+    first = await world.fetch(1)
+    ingest = world.first.ingest
+    await ingest._finish(*await sorted_by(world, first), [])
+    before = await world.totals()
+    if stored_first:
+        await world.database["devices"].delete_one({"_id": 1})
+    else:
+        await world.database["devices"].insert_one(device | {"_id": 2})
+    await first[0].nak()
+    await world.process().ingest.handle(await world.fetch(1))
+    assert await world.totals() == before == Totals(int(stored_first), int(not stored_first))
+    assert len(await world.stored()) == 1
+
+
+async def sorted_by(world: World, messages: list[Any]) -> tuple[list[Any], Batch]:
+    """Uplinks and batch of messages, as ingest makes them."""
+    uplinks = [read_uplink(message) for message in messages]
+    things = await world.first.things.by_sn({uplink.sn for uplink in uplinks})
+    return uplinks, sort_batch(uplinks, things, RETENTION_MS)

@@ -210,3 +210,17 @@ async def test_a_stream_that_is_made_again_is_consumed_again(
         await asyncio.gather(job, return_exceptions=True)
     assert [row["p"]["temperature"] for row in await world.stored()] == [1, 2, 3]
     assert await world.totals() == Totals(stored=3, rejected=0)
+
+
+async def test_an_older_report_never_overwrites_a_newer_fact(world: World):
+    """Not by a second either, and not one that another process takes."""
+    sn = await world.add(1)
+    ts = now_ms() - 60_000
+    await world.say(sn, {"ts": ts, "properties": {"firmware_version": "1"}})
+    await world.deal(1)
+    await world.say(sn, {"ts": ts + 2000, "properties": {"firmware_version": "2"}})
+    await world.deal(1)
+    await world.say(sn, {"ts": ts + 1000, "properties": {"firmware_version": "3"}})
+    await world.process().ingest.handle(await world.fetch(1))
+    device = await world.database["devices"].find_one({"_id": 1})
+    assert device["firmwareVersion"] == "2"

@@ -1,9 +1,14 @@
 """What devices of the open product report becomes their shape."""
 
-import pytest
+from datetime import UTC, datetime, timedelta
 
+import pytest
+from bson import BSON
+
+from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC
 from services.device.entities.models import Models, model_of
+from services.device.entities.stored_shapes import delete_unused
 from tests.integration.device.reports.world import World
 
 
@@ -66,3 +71,58 @@ async def test_devices_of_other_products_have_no_shape(world: World, model):
     await world.deal(1)
     assert await world.database["shapes"].count_documents({}) == 0
     assert "shape" not in await world.database["devices"].find_one({"_id": 1})
+
+
+async def stored_bytes(world: World) -> int:
+    return sum([len(BSON.encode(one)) async for one in world.database["shapes"].find()])
+
+
+async def test_a_device_that_invents_paths_costs_no_more_than_its_paths(world: World):
+    """What is stored grows with the paths, and ends at the limit; history has what is beyond."""
+    sn = await world.add(1, GENERIC)
+    process = world.process(limits=Limits(paths=60))
+    sizes = []
+    for n in range(80):
+        await world.say(sn, {"properties": {f"path-{n:03}": n}})
+        await process.ingest.handle(await world.fetch(1))
+        sizes.append(await stored_bytes(world))
+    assert sizes[59] < 2.2 * sizes[29]
+    assert sizes[79] == sizes[59]
+    assert {path: number for path, (number, _) in (await shape_of(world, 1)).items()} == {
+        f"path-{n:03}": n + 1 for n in range(60)
+    }
+    assert await world.latest_of(1) == {f"path-{n:03}": n for n in range(60)}
+    assert len(await world.stored()) == 80
+
+
+async def test_a_shape_of_an_earlier_version_keeps_its_numbers_and_grows(world: World):
+    """It is stored whole and has no time."""
+    sn = await world.add(1, GENERIC, shape="f" * 32)
+    members = [["temp", "LONG"], ["gps", "OBJECT"], ["gps.lat", "DOUBLE"]]
+    await world.database["shapes"].insert_one({"_id": "f" * 32, "members": members})
+    await report(world, (sn, {"temp": 1.5, "a": 1}))
+    assert await shape_of(world, 1) == {
+        "temp": (1, "DOUBLE"),
+        "gps": (2, "OBJECT"),
+        "gps.lat": (3, "DOUBLE"),
+        "a": (4, "LONG"),
+    }
+
+
+async def test_shapes_that_no_device_names_are_deleted(world: World):
+    """Once nobody was given them for some time; those that others are built on stay."""
+    first, second = await world.add(1, GENERIC), await world.add(2, GENERIC)
+    await report(world, (first, {"a": 1}), (second, {"a": 1}))
+    for key in "bcd":
+        await report(world, (first, {key: 1}))
+    count = world.database["shapes"].count_documents
+    assert await count({}) == 4
+    assert await delete_unused(world.database, datetime.now(UTC) - timedelta(hours=1)) == 0
+    await world.database["devices"].delete_one({"_id": 1})
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert await delete_unused(world.database, datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert await delete_unused(world.database, later) == 3
+    assert await shape_of(world, 2) == {"a": (1, "LONG")}
+    await world.database["devices"].delete_one({"_id": 2})
+    assert await delete_unused(world.database, later) == 1
+    assert await count({}) == 0

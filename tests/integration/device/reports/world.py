@@ -11,8 +11,10 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import DEAD, EVENTS, UPLINK, Bus, Outbox, OutboxEntry, Outgoing
+from libs.common.bus import DEAD, EVENTS, UPLINK, Bus, Outbox, OutboxEntry, Outgoing, RpcClient
 from libs.common.bus.subjects import up
+from libs.common.contracts.limits import Limits
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.commands.model import Command
@@ -26,6 +28,8 @@ from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
 from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger, Totals
+from services.device.reports.quota import Quota
+from services.device.reports.refusals import Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
 from tests.servers import Servers
@@ -105,9 +109,11 @@ class World:
     def database(self) -> Any:
         return self.mongo.database
 
-    def process(self, bus: Any = None) -> Process:
+    def process(self, bus: Any = None, limits: Limits | None = None) -> Process:
         """Start another ingest process."""
-        partitions, ledger = Partitions(self.database), Ledger(self.database)
+        rpc = RpcClient(self.bus)
+        known = KnownLimits(rpc, limits)
+        partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         things = ThingDirectory(self.database)
         replies = ReplyHandler(
             mongo=self.mongo,
@@ -123,8 +129,10 @@ class World:
             store=ReportStore(self.mongo, partitions, ledger),
             latest=self.latest,
             facts=Facts(self.database),
-            shapes=ShapeKeeper(self.database),
+            shapes=ShapeKeeper(self.database, known),
             replies=replies,
+            quota=Quota(known, rpc),
+            refusals=Refusals(known),
             retention_ms=RETENTION_MS,
         )
         return Process(ledger, things, ingest, replies)
@@ -171,10 +179,11 @@ class World:
         """Take `count` messages from `UPLINK`, as ingest's consumer would deliver them."""
         subscription = await self.bus.js.pull_subscribe_bind(DURABLE, UPLINK)
         try:
-            messages = await subscription.fetch(count, timeout=5)
+            messages: list[Msg] = []
+            while len(messages) < count:
+                messages += await subscription.fetch(count - len(messages), timeout=5)
         finally:
             await subscription.unsubscribe()
-        assert len(messages) == count
         return messages
 
     async def deal(self, count: int) -> None:

@@ -33,6 +33,7 @@ from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration as SdkIntegration
 from libs.common.integrations import IntegrationHost
+from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
@@ -47,6 +48,7 @@ from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
+from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.wiring import Base
@@ -221,7 +223,7 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
-        products = ProductService(ProductStore(self.base.mongo))
+        products = ProductService(ProductStore(self.base.mongo, self.base.limits))
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:
@@ -270,7 +272,7 @@ class World(AskedByUsers):
         host = IntegrationHost(bus, lamps)
         await host.start()
         yield
-        await bus.client.close()
+        await bus.close()
         lamps.answers.set()
         with suppress(NatsError):
             await host.stop()
@@ -304,6 +306,7 @@ class World(AskedByUsers):
 
 def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
     database = mongo.database
+    limits = KnownLimits(RpcClient(bus))
     return Base(
         settings=DeviceSettings(
             internal_public_key=public,
@@ -317,8 +320,11 @@ def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
         outbox=Outbox(database, bus),
         partitions=Partitions(database),
         latest=LatestValues(database),
-        ledger=Ledger(database),
+        ledger=Ledger(mongo),
         commands=CommandStore(database),
+        rpc=RpcClient(bus),
+        limits=limits,
+        retention=Retention(database, limits, 30),
     )
 
 

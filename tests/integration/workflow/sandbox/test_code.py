@@ -2,9 +2,12 @@
 
 import pytest
 
+from services.workflow.fairness.turns import Owner
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.runner import Sandbox
+
+OWNER = Owner("t", 1)
 
 VALUES = {
     "text": "Grüße \u2028 \U0001f600 \\ \"'",
@@ -42,13 +45,13 @@ VALUES = {
 )  # fmt: skip
 async def test_what_code_gives(sandbox, language, code, value):
     """`return` in JavaScript; `main`, `return` or the last line in Python; variables by name."""
-    assert await sandbox.run(language, code, {"a": 2, "b": 3}, 1) == value
+    assert await sandbox.run(OWNER, language, code, {"a": 2, "b": 3}, 1) == value
 
 
 @pytest.mark.parametrize(("language", "code"), [("js", "return given"), ("python", "given")])
 async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
     """Text of all kinds, numbers, booleans, nothing, lists and maps."""
-    assert await sandbox.run(language, code, {"given": VALUES}, 1) == VALUES
+    assert await sandbox.run(OWNER, language, code, {"given": VALUES}, 1) == VALUES
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ async def test_json_values_go_in_and_out_as_they_are(sandbox, language, code):
 async def test_what_is_wrong_is_said(sandbox, language, code, reason):
     """The error as the language names it, or why a result cannot be taken."""
     with pytest.raises(NodeFailed) as failed:
-        await sandbox.run(language, code, {}, 1)
+        await sandbox.run(OWNER, language, code, {}, 1)
     assert reason in str(failed.value)
 
 
@@ -88,17 +91,17 @@ async def test_what_is_wrong_is_said(sandbox, language, code, reason):
 async def test_too_much_is_not_handed_over(sandbox, language, code):
     """Arguments and code of more than a MiB are refused before they cost anything."""
     with pytest.raises(NodeFailed, match="more than 1048576 bytes"):
-        await sandbox.run(language, code, {"big": "x" * Limits().given}, 1)
+        await sandbox.run(OWNER, language, code, {"big": "x" * Limits().given}, 1)
 
 
 async def test_one_run_leaves_nothing_to_the_next():
     """Each has its own globals, also in the one process that there is."""
     async with Sandbox(1) as sandbox:
-        await sandbox.run("js", "globalThis.kept = 1; Array.prototype.kept = 2", {}, 1)
-        await sandbox.run("python", "kept = 1", {}, 1)
-        assert await sandbox.run("js", "return [typeof kept, typeof [].kept]", {}, 1) == [
+        await sandbox.run(OWNER, "js", "globalThis.kept = 1; Array.prototype.kept = 2", {}, 1)
+        await sandbox.run(OWNER, "python", "kept = 1", {}, 1)
+        assert await sandbox.run(OWNER, "js", "return [typeof kept, typeof [].kept]", {}, 1) == [
             "undefined",
             "undefined",
         ]
         with pytest.raises(NodeFailed, match="kept"):
-            await sandbox.run("python", "kept", {}, 1)
+            await sandbox.run(OWNER, "python", "kept", {}, 1)

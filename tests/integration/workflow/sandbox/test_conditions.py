@@ -3,9 +3,12 @@
 import msgspec
 import pytest
 
+from services.workflow.fairness.turns import Owner
 from services.workflow.nodes.base import NodeContext, NodeFailed
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.sandbox.runner import LANGUAGES, Sandbox
+
+OWNER = Owner("t", 1)
 
 
 def context(properties: dict) -> NodeContext:
@@ -34,8 +37,8 @@ HEAVY = [
 async def test_a_condition_that_takes_long_is_ended(sandbox: Sandbox, text: str):
     """CEL walks lists inside lists; it does so where it can be ended."""
     with pytest.raises(NodeFailed, match=r"took too long|memory|was ended|has no value"):
-        await sandbox.run("cel", text, {"body": [1] * 100_000}, 1.0)
-    assert await sandbox.run("cel", "body.exists(x, x > 1)", {"body": [1, 2]}, 1.0) is True
+        await sandbox.run(OWNER, "cel", text, {"body": [1] * 100_000}, 1.0)
+    assert await sandbox.run(OWNER, "cel", "body.exists(x, x > 1)", {"body": [1, 2]}, 1.0) is True
 
 
 async def chosen(sandbox: Sandbox, text: str, properties: dict) -> str | None:

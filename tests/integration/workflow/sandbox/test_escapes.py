@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from services.workflow.fairness.turns import Owner
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.runner import Sandbox
+
+OWNER = Owner("t", 1)
 
 QUICK = Limits(seconds=0.3)
 ROOT = Path(__file__).parents[4]
@@ -153,10 +156,10 @@ async def test_javascript_finds_no_way_out(quick, what):
 async def fails(sandbox, language: str, code: str) -> None:
     """Code fails with a reason; then the sandbox works as before."""
     with pytest.raises(NodeFailed) as failed:
-        await sandbox.run(language, code, {}, 1)
+        await sandbox.run(OWNER, language, code, {}, 1)
     assert str(failed.value).startswith("code: ")
     assert len(str(failed.value)) <= 500
-    assert await sandbox.run(language, "return 1", {}, 1) == 1
+    assert await sandbox.run(OWNER, language, "return 1", {}, 1) == 1
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -172,7 +175,7 @@ HOST = "std os bjson print scriptArgs begin outcome gc load require process fetc
 async def test_the_host_left_no_function_behind(quick):
     """JavaScript has what the language has, and nothing of QuickJS's own or of ours."""
     text = "return names.filter((name) => name in globalThis)"
-    assert await quick.run("js", text, {"names": HOST.split()}, 1) == []
+    assert await quick.run(OWNER, "js", text, {"names": HOST.split()}, 1) == []
 
 
 async def test_a_process_that_is_killed_is_replaced():
@@ -180,55 +183,75 @@ async def test_a_process_that_is_killed_is_replaced():
     others = set(children_of(os.getpid()))
     async with Sandbox(1) as sandbox:
         for language, loop in (("js", "for (;;) {}"), ("python", "while True: pass")):
-            await sandbox.run(language, "return 1", {}, 1)
-            run = asyncio.ensure_future(sandbox.run(language, loop, {}, 1))
+            await sandbox.run(OWNER, language, "return 1", {}, 1)
+            run = asyncio.ensure_future(sandbox.run(OWNER, language, loop, {}, 1))
             await asyncio.sleep(0)
             for pid in set(children_of(os.getpid())) - others:
                 os.kill(pid, signal.SIGKILL)
             with pytest.raises(NodeFailed):
                 await run
-            assert await sandbox.run(language, "return 1", {}, 1) == 1
+            assert await sandbox.run(OWNER, language, "return 1", {}, 1) == 1
 
 
 async def test_others_are_served_meanwhile():
-    """While one process of each language loops, the other one does its work."""
+    """A tenant whose code loops, as often as it likes, leaves a process to others."""
     async with Sandbox(2, Limits(seconds=10)) as sandbox:
         loops = [
-            asyncio.ensure_future(sandbox.run("js", "for (;;) {}", {}, 10)),
-            asyncio.ensure_future(sandbox.run("python", "while True: pass", {}, 10)),
+            asyncio.ensure_future(sandbox.run(OWNER, language, code, {}, 10))
+            for language, code in (("js", "for (;;) {}"), ("python", "while True: pass"))
+            for _ in range(5)
         ]
         await asyncio.sleep(0)
+        other = Owner("other", 2)
         for number in range(20):
-            assert await sandbox.run("js", "return n", {"n": number}, 10) == number
-            assert await sandbox.run("python", "n", {"n": number}, 10) == number
+            assert await sandbox.run(other, "js", "return n", {"n": number}, 10) == number
+            assert await sandbox.run(other, "python", "n", {"n": number}, 10) == number
         assert not any(loop.done() for loop in loops)
+        for loop in loops:
+            loop.cancel()
         ended = await asyncio.gather(*loops, return_exceptions=True)
-    assert [type(one) for one in ended] == [NodeFailed, NodeFailed]
+    assert {type(one) for one in ended} == {asyncio.CancelledError}
+
+
+async def test_a_tenant_that_fills_the_sandbox_is_refused_alone(monkeypatch):
+    """Nodes that work side by side, thousands of them, keep nobody else's from waiting."""
+    monkeypatch.setattr("services.workflow.sandbox.runner.MOST_WAITING", 8)
+    async with Sandbox(2) as sandbox:
+        runs = [sandbox.run(OWNER, "js", "return 1", {}, 1) for _ in range(20)]
+        mine = asyncio.gather(*runs, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert await sandbox.run(Owner("other", 2), "js", "return 2", {}, 1) == 2
+        ended = await mine
+    assert [one for one in ended if one == 1] == [1] * 4
+    assert {str(one) for one in ended if one != 1} == {"4 pieces of code wait to be run already"}
 
 
 async def test_a_caller_that_gives_up_leaves_a_sandbox_that_works():
     """A run that is cancelled does not keep its process."""
     async with Sandbox(1, QUICK) as sandbox:
         for language, loop in (("js", "for (;;) {}"), ("python", "while True: pass")):
-            run = asyncio.ensure_future(sandbox.run(language, loop, {}, 1))
+            run = asyncio.ensure_future(sandbox.run(OWNER, language, loop, {}, 1))
             await asyncio.sleep(0.05)
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
-            assert await sandbox.run(language, "return 1", {}, 1) == 1
+            assert await sandbox.run(OWNER, language, "return 1", {}, 1) == 1
 
 
 PARENT = """
 import asyncio
+from services.workflow.fairness.turns import Owner
 from services.workflow.sandbox.runner import Sandbox
+
+OWNER = Owner("t", 1)
 
 async def main():
     async with Sandbox(1) as sandbox:
-        await sandbox.run("js", "return 1", {}, 1)
-        await sandbox.run("python", "1", {}, 1)
+        await sandbox.run(OWNER, "js", "return 1", {}, 1)
+        await sandbox.run(OWNER, "python", "1", {}, 1)
         print("ready", flush=True)
         await asyncio.gather(
-            sandbox.run("js", "for (;;) {}", {}, 1),
-            sandbox.run("python", "while True: pass", {}, 1),
+            sandbox.run(OWNER, "js", "for (;;) {}", {}, 1),
+            sandbox.run(OWNER, "python", "while True: pass", {}, 1),
         )
 
 asyncio.run(main())

@@ -31,7 +31,7 @@ async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Work
     """It recorded them and died before they began."""
     start = await start_of(workflow, "e-1")
     async with replica(workflow, servers) as second:
-        assert len(await second.engine.admit([start])) == 1
+        assert len((await second.engine.admit([start])).runs) == 1
         assert second.engine.in_hand()
     (run,) = await ended(workflow.core, [start.flow.flow_id], 1)
     assert (run["status"], run["tries"], run["replica"]) == (
@@ -56,7 +56,7 @@ async def test_a_run_that_was_recorded_while_the_store_failed_begins_all_the_sam
     with pytest.raises(StoreUnavailable):
         await workflow.core.engine.admit([start])
     monkeypatch.undo()
-    assert await workflow.core.engine.admit([start]) == []
+    assert await workflow.core.engine.admit([start]) == ([], [])
     (run,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert run["status"] == "RUNNING"
     await workflow.core.unbegun.look()
@@ -67,7 +67,7 @@ async def test_a_run_that_was_recorded_while_the_store_failed_begins_all_the_sam
 async def test_runs_in_hand_are_not_taken_for_lost(workflow: Workflow):
     """However long they take."""
     start = await start_of(workflow, "e-3")
-    (run,) = await workflow.core.engine.admit([start])
+    run = await workflow.core.engine.begin(start)
     await workflow.core.unbegun.look()
     (found,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert (found["tries"], found["status"]) == (1, "RUNNING")
@@ -79,7 +79,7 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     """Its run belongs to another one now: it may not do what must not be done twice."""
     core = workflow.core
     start = await start_of(workflow, "e-4")
-    (run,) = await core.engine.admit([start])
+    run = await core.engine.begin(start)
     store = RunStore(core.mongo, Outbox(core.mongo.database, core.bus))
     assert await store.adopt(run, "other", [], anew=True)
     with pytest.raises(Conflict, match="another replica"):

@@ -45,18 +45,20 @@ async def enabled(user: Any, text: str, **fields: Any) -> int:
     return int((await user.done("POST", f"{FLOWS}/design", body))["id"])
 
 
-def reported(key: str, event_id: str = "", hops: int = 0, **values: Any) -> Outgoing:
+def reported(
+    key: str, event_id: str = "", hops: int = 0, tenant: str = "default", **values: Any
+) -> Outgoing:
     """The event of a report; no message id, so that copies of it come through."""
     body = PropertiesReported(
         event_id=event_id or uuid4().hex,
         created_at=1,
-        tenant="default",
+        tenant=tenant,
         device=DeviceProfile(device_id=5, sn="SN", thing_key=key),
         ts=1,
         properties=values,
     )
     headers = {"Thingway-Hops": str(hops)} if hops else {}
-    subject = device_event("default", 5, "reported")
+    subject = device_event(tenant, 5, "reported")
     return Outgoing(subject, msgspec.json.encode(body), None, headers)
 
 

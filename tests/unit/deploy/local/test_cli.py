@@ -47,6 +47,9 @@ def test_the_data_directory_comes_from_the_environment(
         ["simulate", "--devices", "1", "--rate", "0"],
         ["simulate", "--devices", "1", "--rate", "nan"],
         ["app", "delete", "abc"],
+        ["tenant", "limits", "acme", "teapots=5"],
+        ["tenant", "limits", "acme", "requests=0"],
+        ["tenant", "limits", "acme", "requests"],
         [],
     ],
 )
@@ -66,6 +69,7 @@ def test_senseless_arguments_are_refused(arguments: list[str]) -> None:
         ["app", "create"],
         ["user", "reset-password"],
         ["product", "import"],
+        ["tenant", "limits"],
         ["doctor"],
     ],
 )
@@ -75,6 +79,14 @@ def test_every_command_has_help(arguments: list[str], capsys: pytest.CaptureFixt
         main([*arguments, "--help"])
     assert raised.value.code == 0
     assert "usage: thingway" in capsys.readouterr().out
+
+
+def test_limits_are_named_as_they_are_shown_or_in_snake_case() -> None:
+    """A number sets one, `default` takes the platform's again."""
+    words = ["tenant", "limits", "acme", "each_requests=50", "eachPolls=2", "polls=default"]
+    given = parser().parse_args([*words, "--json"])
+    assert (given.name, given.json) == ("acme", True)
+    assert given.changes == [("eachRequests", 50), ("eachPolls", 2), ("polls", None)]
 
 
 def test_import_needs_a_running_platform(

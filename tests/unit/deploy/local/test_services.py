@@ -12,11 +12,14 @@ from deploy.local.state import State
 from libs.common.settings import PREFIX
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
+from services.gateway.relay.settings import RelaySettings
 from services.gateway.settings import GatewaySettings
 from services.management.settings import ManagementSettings
 from services.workflow.settings import WorkflowSettings
 
-DOORS = Doors("0.0.0.0", 8080, "http://127.0.0.1:8080", "nats://127.0.0.1:4222")
+DOORS = Doors(
+    "0.0.0.0", 8080, "http://127.0.0.1:8080", "nats://127.0.0.1:4222", "mqtt://127.0.0.1:1883"
+)
 
 
 @pytest.fixture
@@ -39,6 +42,7 @@ def environments(state: State) -> dict[str, dict[str, str]]:
         ("THINGWAY_CONSOLE_CLIENT_SECRET", "auth"),
         ("THINGWAY_SYS_NATS_PASSWORD", "device"),
         ("THINGWAY_UPSTREAMS", "gateway"),
+        ("THINGWAY_WATCHED", "gateway"),
     ],
 )
 def test_a_secret_has_one_owner(
@@ -60,6 +64,7 @@ def test_the_gateway_has_no_database(environments: dict[str, dict[str, str]]) ->
     assert "THINGWAY_MONGO_URL" not in gateway
     assert gateway["THINGWAY_HOST"] == "0.0.0.0"
     assert gateway["THINGWAY_UPSTREAMS"].startswith("auth=http://127.0.0.1:")
+    assert gateway["THINGWAY_WATCHED"].startswith("device-ingest=http://127.0.0.1:")
 
 
 def test_ingest_shares_the_database_of_device(environments: dict[str, dict[str, str]]) -> None:
@@ -82,19 +87,29 @@ def test_the_acl_knows_nobody_else(state: State) -> None:
     users = services.redis_users(state)
     lines = render_acl(users).splitlines()
     assert lines[0].startswith("user default off")
-    assert {line.split()[1] for line in lines[1:]} == {"auth", "device", "gateway", "management"}
+    assert {line.split()[1] for line in lines[1:]} == {
+        "auth",
+        "device",
+        "gateway",
+        "gateway-bus",
+        "management",
+    }
     for line, user in zip(lines[1:], users, strict=True):
         assert user.password not in line
         rights = "+@read +@connection -@dangerous" if user.reads else "+@all -@admin -@dangerous"
         assert line.endswith(rights)
 
 
-def test_live_updates_read_tokens_and_write_nothing(state: State) -> None:
-    """`management` looks at the state of tokens; only who issues them may change it."""
-    (reader,) = (user for user in services.redis_users(state) if user.reads)
-    assert reader.name == "management"
-    (line,) = (one for one in render_acl([reader]).splitlines() if "management" in one)
-    assert "%R~tw:*" in line.split()
+def test_who_only_looks_at_redis_writes_nothing(state: State) -> None:
+    """`management` at tokens and `gateway-bus` at tenants; only who issues them may change them."""
+    readers = {user.name: user for user in services.redis_users(state) if user.reads}
+    patterns = {
+        name: line.split()[4]
+        for name, user in readers.items()
+        for line in render_acl([user]).splitlines()
+        if f"user {name} " in line
+    }
+    assert patterns == {"management": "%R~tw:*", "gateway-bus": "%R~tw:bus-tenant:*"}
 
 
 SETTINGS = {
@@ -102,6 +117,7 @@ SETTINGS = {
     "device": DeviceSettings,
     "device-ingest": DeviceSettings,
     "gateway": GatewaySettings,
+    "gateway-bus": RelaySettings,
     "management": ManagementSettings,
     "workflow": WorkflowSettings,
 }

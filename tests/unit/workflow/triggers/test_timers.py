@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
+from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule, TimerSettings
 from services.workflow.triggers.timers.model import Timer, settings_of
 from services.workflow.triggers.timers.service import TimerBook, TimerWatch
@@ -48,7 +50,7 @@ class Kept:
         for timer, due in timers:
             self.timers[timer.flow.flow_id] = (timer.flow, timer.anchor, due)
 
-    async def next_due(self):
+    async def next_due(self, now):
         return min((due for _, _, due in self.timers.values() if due is not None), default=None)
 
     def due(self, flow_id: int = 1) -> int | None:
@@ -63,15 +65,16 @@ class Played:
 
     keys: list[tuple[int, str]] = field(default_factory=list)
     entered: list[Any] = field(default_factory=list)
-
-    async def room(self):
-        pass
+    full: set[str] = field(default_factory=set)
+    """Tenants whose runs have no room."""
 
     async def admit(self, starts):
+        refused = [one for one in starts if one.flow.tenant in self.full]
         new = [one for one in starts if (one.flow.flow_id, one.cause.key) not in self.keys]
+        new = [one for one in new if one not in refused]
         self.keys += [(one.flow.flow_id, one.cause.key) for one in new]
         self.entered += [one.entered for one in new]
-        return new
+        return Admitted(new, refused)
 
     def go(self, run):
         pass
@@ -228,3 +231,18 @@ def test_settings_that_cannot_be_are_refused(wrong):
     """By their types and bounds."""
     with pytest.raises(ValueError, match="timerSettings"):
         settings_of(interval(**wrong))
+
+
+async def test_a_timer_without_room_stays_due_and_holds_up_no_other():
+    """It begins when its tenant has room, once for all that it has missed."""
+    bench = Bench()
+    busy = msgspec.structs.replace(interval(1), tenant="busy")
+    await bench.book.apply("busy", 1, busy, None)
+    await bench.book.apply("t", 2, interval(2), None)
+    bench.engine.full = {"busy"}
+    bench.minute = 10
+    await bench.watch.fire()
+    assert [flow_id for flow_id, _ in bench.engine.keys] == [2]
+    assert (bench.store.due(1), bench.store.due(2)) == (10, 20)
+    bench.engine.full = set()
+    assert (await bench.at(35), bench.store.due(1)) == (2, 40)

@@ -3,7 +3,7 @@
 - `openapi_accounts`: `{_id: tenant, secret, url, clientId, lastSync}`; the secret is sent to no
   other address than that it was given for.
 - `openapi_links`: `{_id: {tenant, identifier}, url, remoteId, state, name, model, at, seen}`: a
-  device here and there, and how far its history has come.
+  device here and there, and how far its history has come; `leftAt` of one that is not wanted.
 - `openapi_commands`: `{_id: command id, tenant, identifier, command, task, reply, keepUntil}`.
 """
 
@@ -113,14 +113,15 @@ class OpenApiStore:
         """Write the link of a device."""
         await self._links.update_one(
             {"_id": _key(tenant, identifier)},
-            {"$set": {"link": msgspec.to_builtins(link)}},
+            {"$set": {"link": msgspec.to_builtins(link)}, "$unset": {"leftAt": ""}},
             upsert=True,
         )
 
     async def leave(self, tenant: str, identifier: str) -> None:
-        """Remember that a device is not wanted here."""
+        """Remember that a device is not wanted here, for as long as it is seen there."""
         await self._links.update_one(
-            {"_id": _key(tenant, identifier)}, {"$set": {"link.state": "left"}}
+            {"_id": _key(tenant, identifier)},
+            {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
     async def take(self, carried: Carried, expires_at: int) -> Carried:

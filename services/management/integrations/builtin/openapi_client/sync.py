@@ -95,6 +95,7 @@ class Sync:
         link = await self._links.link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
+            await self._links.leave(tenant, device.sn)
             return None
         if link is None or (link.url, link.remote_id) != (url, device.id):
             link = Link(url=url, remote_id=device.id, state="asked")

@@ -113,11 +113,9 @@ def test_the_signer_must_be_the_server_the_request_names():
 def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
     """The user JWT is about the connection's own key and carries exactly the permissions."""
     request = jwt.decode_request(request_token())
-    permissions = Permissions(publish=("a.>",), subscribe=("b", "c"))
+    permissions = Permissions(("a.>",), ("b", "c"), 7, "THINGWAY")
 
-    claims = opened(
-        jwt.user_jwt(request, name="D1", account="THINGWAY", permissions=permissions, key=ISSUER)
-    )
+    claims = opened(jwt.user_jwt(request, name="D1", permissions=permissions, key=ISSUER))
 
     assert claims["sub"] == USER
     assert (claims["iss"], claims["aud"], claims["name"]) == (
@@ -130,7 +128,7 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
         "payload": -1,
         "pub": {"allow": ["a.>"]},
         "sub": {"allow": ["b", "c"]},
-        "subs": -1,
+        "subs": 7,
         "type": "user",
         "version": 2,
     }
@@ -139,11 +137,9 @@ def test_the_user_jwt_names_the_user_its_account_and_its_permissions():
 def test_who_answers_requests_may_answer_each_once():
     """Within a minute; others have no such right."""
     request = jwt.decode_request(request_token())
-    permissions = Permissions(publish=("a",), subscribe=("b",), answers=True)
+    permissions = Permissions(("a",), ("b",), 7, answers=True)
 
-    claims = opened(
-        jwt.user_jwt(request, name="i", account="THINGWAY", permissions=permissions, key=ISSUER)
-    )
+    claims = opened(jwt.user_jwt(request, name="i", permissions=permissions, key=ISSUER))
 
     assert claims["nats"]["resp"] == {"max": 1, "ttl": 60 * 10**9}
 

@@ -10,11 +10,17 @@ from services.auth.callout.permissions import (
 HOSTILE = ["", "*", ">", "a.b", "a b", "a/b", "a+", "#", "$SYS", "a\r\nb", "a\tb", "a\0", "ä"]
 
 
-def test_a_device_speaks_and_hears_only_of_itself():
-    """A device gets its own subjects, its own inbox and MQTT's delivery subjects."""
-    assert device_permissions("6221") == Permissions(
-        publish=("thing.6221.up.>",),
-        subscribe=("thing.6221.down", "thing.6221.down.>", "_INBOX.sn.6221.>", "$MQTT.sub.>"),
+@pytest.mark.parametrize(
+    ("mqtt", "account", "answers"),
+    [(True, "THINGWAY", "$MQTT.sub.>"), (False, "OUTSIDE", "_INBOX.sn.6221.>")],
+)
+def test_a_device_speaks_and_hears_only_of_itself(mqtt, account, answers):
+    """Its own subjects; MQTT's delivery subjects over MQTT only, where nobody can ask for them."""
+    assert device_permissions("6221", mqtt=mqtt) == Permissions(
+        publish=("thing.6221.up.report", "thing.6221.up.event", "thing.6221.up.reply"),
+        subscribe=("thing.6221.down", "thing.6221.down.>", answers),
+        subscriptions=20,
+        account=account,
     )
 
 
@@ -29,6 +35,8 @@ def test_an_application_hears_its_tenant_and_drives_one_consumer():
             "$JS.ACK.EVENTS.app1.>",
         ),
         subscribe=("event.t1.>", "_INBOX.app.app1.>"),
+        subscriptions=1000,
+        account="OUTSIDE",
     )
 
 
@@ -36,7 +44,7 @@ def test_an_application_hears_its_tenant_and_drives_one_consumer():
 def test_an_sn_that_would_widen_the_permission_is_refused(sn):
     """Wildcards, separators, blanks and control characters never reach a subject."""
     with pytest.raises(InvalidIdentityError):
-        device_permissions(sn)
+        device_permissions(sn, mqtt=True)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -53,7 +61,10 @@ def test_no_inbox_of_a_service_can_be_heard_from_outside():
     for name in ("auth", "device", "sn", "app"):
         inboxes = [
             subject
-            for permissions in (device_permissions(name), application_permissions(name, "t1"))
+            for permissions in (
+                device_permissions(name, mqtt=False),
+                application_permissions(name, "t1"),
+            )
             for subject in permissions.subscribe
             if subject.startswith("_INBOX.")
         ]

@@ -1,0 +1,406 @@
+"""The whole platform with 1,000,000 registered devices, 10,000 of them connected over MQTT.
+
+Devices are written past the platform, with credentials for those that connect. Then each part
+is killed while `SWAPPED` devices leave and as many others come, and the time until the states
+of all devices are right again is taken; keys are rotated until their connections close; devices
+are listed and searched; ten devices report as they did before the others were there.
+"""
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bench.crowd import Device, key_of, sn_of
+from bench.ingest import MODEL, TSL, VERSION, drained, properties
+from bench.platform import Platform
+from bench.stack import ROOT
+from bench.table import Row, middle
+from libs.common.bus import Bus, Outgoing, RpcClient
+from libs.common.clock import now_ms
+from libs.common.contracts.auth import DeviceCredentials, DeviceRef
+from libs.common.identity.device_keys import device_key_hash
+from libs.common.tsl import parse_document, to_wire
+
+REGISTERED, CONNECTED, SWAPPED, ROTATED = 1_000_000, 10_000, 500, 100
+REPORTING, REPORTS, ROUNDS = 10, 30_000, 3
+FIRST_ID = 5_000_000
+SEARCHES, SEARCHES_IN_TEXT = 40, 4
+GATEWAY_TIMEOUT = 504
+KILLED = ("nats", "device", "device-ingest", "mongod", "auth", "gateway")
+PATIENCE = 120.0
+"""Seconds after which something that is not right is given up."""
+TENANT = "default"
+
+Json = dict[str, Any]
+
+
+class Scale:
+    """The running platform, and what is measured on it."""
+
+    def __init__(self, platform: Platform, bus: Bus) -> None:
+        self._platform = platform
+        self._bus = bus
+        self._device = platform.database()
+        self._auth = self._device.client["thingway_auth"]
+        client_id = platform.ready["application"]["client_id"]
+        application = self._auth.applications.find_one({"clientId": client_id})
+        self._application = {
+            "applicationId": application["_id"],
+            "applicationName": application["name"],
+        }
+
+    def prepare(self) -> None:
+        """A product, and the devices that report."""
+        document = msgspec.json.encode(to_wire(parse_document(TSL)))
+        identity = {"tenant": TENANT, "model": MODEL, "version": VERSION}
+        self._device.tsls.insert_one({"_id": identity, "document": document, "hash": "bench"})
+        self._register(range(REPORTING))
+
+    def fill(self) -> None:
+        """All other devices, and the credentials of those that connect."""
+        number = CONNECTED + SWAPPED + ROTATED
+        self._register(range(REPORTING, REGISTERED))
+        self._auth.device_credentials.insert_many(
+            {
+                "_id": sn_of(one),
+                "tenant": TENANT,
+                "sn": sn_of(one),
+                "deviceId": FIRST_ID + one,
+                "keyHash": device_key_hash(key_of(one)),
+            }
+            for one in range(number)
+        )
+
+    def _register(self, numbers: range) -> None:
+        for first in range(numbers.start, numbers.stop, 10_000):
+            some = range(first, min(first + 10_000, numbers.stop))
+            self._device.serials.insert_many(
+                ({"_id": sn_of(one), "holder": "device"} for one in some), ordered=False
+            )
+            self._device.devices.insert_many(self._documents(some), ordered=False)
+
+    def _documents(self, numbers: range) -> Iterator[Json]:
+        for number in numbers:
+            now = datetime.now(UTC)
+            yield {
+                "_id": FIRST_ID + number,
+                "tenant": TENANT,
+                "sn": sn_of(number),
+                "snKey": sn_of(number),
+                "integration": "direct",
+                "identifier": sn_of(number),
+                "model": MODEL,
+                "tslVersion": VERSION,
+                "deviceType": "COMMON",
+                "connectStatus": "DISCONNECT",
+                "licenseStatus": "VALID",
+                "dataStorage": True,
+                "createdAt": now,
+                "updatedAt": now,
+                "name": f"Meter {number} in hall {number % 997}",
+                "description": "",
+                "project": f"project {number % 20}",
+                "tag": ["bench"],
+                "rpsStatus": "DISABLE",
+                "application": self._application,
+            }
+
+    async def ingest(self, devices: int) -> float:
+        """Reports per second of this many devices, from `UPLINK` to stored: the median."""
+        encoder, rates = msgspec.json.Encoder(), []
+        for _ in range(ROUNDS):
+            ts = now_ms()
+            started = time.perf_counter()
+            await self._bus.publish(
+                Outgoing(
+                    f"thing.{sn_of(number % devices)}.up.report",
+                    encoder.encode(
+                        {"ts": ts + number // devices, "properties": properties(number)}
+                    ),
+                )
+                for number in range(REPORTS)
+            )
+            await drained(self._bus)
+            rates.append(REPORTS / (time.perf_counter() - started))
+        return middle(rates)
+
+    def online(self) -> set[str]:
+        """The SNs of the devices that are ONLINE, as applications see it."""
+        mine = {"tenant": TENANT, "application.applicationId": self._application["applicationId"]}
+        online = {**mine, "connectStatus": "ONLINE", "model": MODEL}
+        return {row["sn"] for row in self._device.devices.find(online, {"sn": 1})}
+
+    async def right(self, first: int, last: int) -> float:
+        """Seconds until exactly the devices of these numbers are ONLINE."""
+        wanted = {sn_of(number) for number in range(first, last)}
+
+        async def same() -> bool:
+            return await asyncio.to_thread(self.online) == wanted
+
+        return await _until(same)
+
+    async def restart(self, name: str, crowd: "Crowd", first: int) -> tuple[float, float]:
+        """Kill a process while devices come and go; seconds until they are there, and right."""
+        pid = _ready(self._platform)["pids"][name]
+        os.kill(pid, signal.SIGKILL)
+        began = time.perf_counter()
+        crowd.keep(first, first + CONNECTED)
+        await crowd.grown(CONNECTED)
+        there = time.perf_counter() - began
+        await self.right(first, first + CONNECTED)
+        return there, time.perf_counter() - began
+
+    async def rotations(self) -> list[float]:
+        """Seconds from asking for another key to the end of a connection of the one before."""
+        rpc = RpcClient(self._bus)
+        loop = asyncio.get_running_loop()
+        taken = []
+        for number in range(CONNECTED + SWAPPED, CONNECTED + SWAPPED + ROTATED):
+            device = Device(sn_of(number), key_of(number), lambda _: None)
+            await loop.create_connection(lambda: device, "127.0.0.1", self._platform.mqtt_port)  # noqa: B023
+            await device.ready
+            await asyncio.sleep(0.2)
+            began = time.perf_counter()
+            reference = DeviceRef(sn_of(number), FIRST_ID + number, TENANT)
+            await rpc.call("rpc.auth.issue_device_credentials", reference, DeviceCredentials)
+            async with asyncio.timeout(PATIENCE):
+                await device.over
+            taken.append(time.perf_counter() - began)
+        return taken
+
+    async def searches(self) -> dict[str, list[float]]:
+        """Seconds of lists and searches over HTTP, by what is asked."""
+        asked: dict[str, Json] = {
+            "list": {"pageSize": 20, "pageNumber": 1},
+            "list, page 50": {"pageSize": 20, "pageNumber": 50},
+            "by SN": {"pageSize": 20, "pageNumber": 1, "sn": sn_of(765_432)},
+            "online": {"pageSize": 20, "pageNumber": 1, "connectStatus": ["ONLINE"]},
+            "by name": {"pageSize": 20, "pageNumber": 1, "name": "meter 7654"},
+            "by keyword": {"pageSize": 20, "pageNumber": 1, "keyword": "D0765"},
+        }
+        base = self._platform.ready["base_url"]
+        times: dict[str, list[float]] = {name: [] for name in asked}
+        async with aiohttp.ClientSession(base) as http:
+            form = {**self._platform.ready["application"], "grant_type": "client_credentials"}
+            async with http.post("/oauth/token", data=form) as answer:
+                token = (await answer.json())["data"]["access_token"]
+            headers = {"Authorization": f"Bearer {token}"}
+            for turn in range(SEARCHES):
+                for name, body in asked.items():
+                    if turn >= SEARCHES_IN_TEXT and {"name", "keyword"} & body.keys():
+                        continue
+                    began = time.perf_counter()
+                    path = "/device/openapi/v1/devices/search"
+                    async with http.post(path, json=body, headers=headers) as answer:
+                        content = await answer.read()
+                    if not answer.ok and answer.status != GATEWAY_TIMEOUT:
+                        raise RuntimeError(f"{name}: {answer.status} {content[:300]!r}")
+                    times[name].append(time.perf_counter() - began)
+        return times
+
+
+class Crowd:
+    """The process of the devices."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._told = asyncio.Event()
+        self.connected = 0
+
+    def keep(self, first: int, last: int) -> None:
+        """Keep just these connected."""
+        assert self._process.stdin is not None
+        self._told.clear()
+        self._process.stdin.write(b"%d %d\n" % (first, last))
+
+    async def grown(self, number: int) -> float:
+        """Seconds until so many are connected, once the change has been told of."""
+        await self._told.wait()
+
+        async def enough() -> bool:
+            return self.connected == number
+
+        return await _until(enough)
+
+    async def follow(self) -> None:
+        """Hear how many there are."""
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.connected = int(line)
+            self._told.set()
+
+
+@asynccontextmanager
+async def crowd_of(port: int) -> Any:
+    """Start the devices' process; end it afterwards."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.crowd", str(port),
+        cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    crowd = Crowd(process)
+    following = asyncio.ensure_future(crowd.follow())
+    try:
+        yield crowd
+    finally:
+        following.cancel()
+        process.kill()
+        await process.wait()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> float:
+    began = time.perf_counter()
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():
+            await asyncio.sleep(0.3)
+    return time.perf_counter() - began
+
+
+def _ready(platform: Platform) -> Json:
+    found: Json = msgspec.json.decode((platform.directory / "ready.json").read_bytes())
+    return found
+
+
+def _p95(values: list[float]) -> float:
+    return quantiles(values, n=20)[-1]
+
+
+def _shown(memory: dict[str, float], before: dict[str, float], number: int) -> str:
+    """What `number` of something cost: in all, and where most of it is."""
+    grown = {name: size - before.get(name, 0.0) for name, size in memory.items()}
+    most = sorted(grown.items(), key=lambda one: -one[1])[:3]
+    parts = ", ".join(f"{name} {size:+.0f} MiB" for name, size in most)
+    return f"{sum(grown.values()) * 1024 / number:.1f} KiB ({parts})"
+
+
+def _processes(memory: dict[str, float]) -> str:
+    return ", ".join(f"{name} {size:.0f}" for name, size in sorted(memory.items()))
+
+
+async def measure(platform: Platform, bus: Bus) -> list[Row]:
+    """All rows."""
+    scale = Scale(platform, bus)
+    scale.prepare()
+    alone = await scale.ingest(REPORTING)
+    empty = platform.memory()
+    await asyncio.to_thread(scale.fill)
+    registered = platform.memory()
+    rows = []
+    async with crowd_of(platform.mqtt_port) as crowd:
+        crowd.keep(0, CONNECTED)
+        there = await crowd.grown(CONNECTED)
+        right = await scale.right(0, CONNECTED)
+        rows.append(
+            Row(
+                f"seconds until {CONNECTED:,} have logged in",
+                f"{there:.1f}",
+                f"+ {right:.1f} right",
+            )
+        )
+        await asyncio.sleep(3)
+        connected = platform.memory()
+        beside = await scale.ingest(REPORTING)
+        spread = await scale.ingest(CONNECTED)
+        rows += _ingest_rows(alone, beside, spread)
+        rows.append(_rotation_row(await scale.rotations()))
+        first = 0
+        for name in KILLED:
+            first = SWAPPED - first
+            there, right = await scale.restart(name, crowd, first)
+            rows.append(
+                Row(
+                    f"presence right after {name} was killed, s",
+                    f"{right:.1f}",
+                    f"{there:.1f} until the devices are there",
+                    None,
+                    "<= 30",
+                    right <= 30,
+                )
+            )
+            await asyncio.sleep(5)
+        after = platform.memory_of(_ready(platform)["pids"])
+        rows += _search_rows(await scale.searches())
+    return [
+        Row(f"memory with {CONNECTED:,} connected of {REGISTERED:,}, MiB", _processes(connected)),
+        Row("memory after all restarts, MiB", _processes(after)),
+        Row("memory of a connected device", _shown(connected, registered, CONNECTED)),
+        Row("memory of a registered device", _shown(registered, empty, REGISTERED)),
+        *rows,
+    ]
+
+
+def _ingest_rows(alone: float, beside: float, spread: float) -> list[Row]:
+    ratio = beside / alone
+    return [
+        Row(
+            f"ingest of {REPORTING} devices: reports/s beside all others",
+            f"{beside:,.0f}",
+            f"{alone:,.0f} alone",
+            ratio,
+            ">= 0.90",
+            ratio >= 0.9,
+        ),
+        Row(f"ingest of {CONNECTED:,} devices: reports/s", f"{spread:,.0f}"),
+    ]
+
+
+def _search_rows(times: dict[str, list[float]]) -> list[Row]:
+    return [
+        Row(
+            f"devices, {name}: p95, ms",
+            f"{_p95(some) * 1000:.1f}",
+            f"{middle(some) * 1000:.1f} p50",
+            None,
+            "<= 50",
+            _p95(some) <= 0.05,
+        )
+        for name, some in times.items()
+    ]
+
+
+def _rotation_row(taken: list[float]) -> Row:
+    return Row(
+        "a key rotated, its connection closed: p95, ms",
+        f"{_p95(taken) * 1000:.0f}",
+        f"{middle(taken) * 1000:.0f} p50",
+        None,
+        "<= 1000",
+        _p95(taken) <= 1.0,
+    )
+
+
+async def run() -> list[Row]:
+    """The rows of size."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
+    platform = Platform(directory)
+    try:
+        platform.wait()
+        password = platform.state["secrets"]["nats.admin"]
+        bus = await Bus.connect(platform.nats_url, user="admin", password=password, name="bench")
+        try:
+            return await measure(platform, bus)
+        finally:
+            await bus.drain()
+    finally:
+        platform.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    for row in asyncio.run(run()):
+        print(row)

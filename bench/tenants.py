@@ -1,0 +1,109 @@
+"""A tenant of a running platform with all that it needs to speak on every protocol."""
+
+import itertools
+import json
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import aiohttp
+
+from bench.hostile import Login
+from bench.live import PRODUCT
+from bench.platform import Platform
+from bench.stack import ROOT
+from deploy.local import admin
+from deploy.local.openapi import OpenApi
+
+PASSWORD = "Correct1horse"
+
+
+@dataclass
+class Tenant:
+    """A tenant with an application, a person, a flow and devices."""
+
+    name: str
+    api: OpenApi
+    application: Login
+    app_token: str
+    token: str
+    sign_in: str
+    hook: str
+    flow: str
+    devices: list[tuple[int, Login]] = field(default_factory=list)
+
+
+def command(platform: Platform, *words: str) -> Any:
+    """What a `thingway` command prints."""
+    program = [str(Path(sys.executable).with_name("thingway")), *words]
+    done = subprocess.run(
+        [*program, "--data", platform.directory, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+async def data(answer: aiohttp.ClientResponse) -> Any:
+    """What a successful answer holds; raise `RuntimeError` for any other."""
+    body = await answer.json()
+    if not answer.ok or body.get("status") != "Success":
+        raise RuntimeError(f"{answer.url}: {answer.status} {body}")
+    return body.get("data")
+
+
+async def make_tenant(
+    platform: Platform, stack: AsyncExitStack, name: str, devices: int, *nodes: dict[str, Any]
+) -> Tenant:
+    """Make a tenant; the nodes of its flow come between its hook and its end."""
+    made = command(platform, "tenant", "create", name)
+    wanted = {"name": name, "tenant": name, "events": True}
+    password = platform.state["secrets"]["nats.admin"]
+    async with admin.connect(platform.nats_url, password) as operator:
+        app = await operator.call("rpc.auth.create_application", wanted)
+    login = {"username": f"{name}@example.com", "password": PASSWORD}
+    client = {"client_id": made["clientId"], "client_secret": made["clientSecret"]}
+    form = {"grant_type": "password", **login, **client}
+    base = platform.ready["base_url"]
+    async with aiohttp.ClientSession(base) as http:
+        person = {"email": login["username"], "nickname": name, "password": PASSWORD}
+        async with http.post("/user/register", json=person, headers={"TENANT_ID": name}) as answer:
+            await data(answer)
+        async with http.post("/oauth2/token", data=form) as answer:
+            token = (await data(answer))["access_token"]
+        own = {"client_id": app["clientId"], "client_secret": app["clientSecret"]}
+        own["grant_type"] = "client_credentials"
+        async with http.post("/oauth/token", data=own) as answer:
+            app_token = (await data(answer))["access_token"]
+        hook = uuid4().hex
+        body = {"name": name, "enabled": True, "design_data": _design(hook, *nodes)}
+        bearer = {"Authorization": f"Bearer {token}"}
+        async with http.post("/workflow/flows/design", json=body, headers=bearer) as answer:
+            flow = str((await data(answer))["id"])
+    api = await stack.enter_async_context(OpenApi(base, app["clientId"], app["clientSecret"]))
+    application = Login(app["clientId"], app["clientSecret"])
+    tenant = Tenant(name, api, application, app_token, token, urlencode(form), hook, flow)
+    await api.put_product("LIVE", {**PRODUCT, "snPrefixes": []})
+    for number in range(devices):
+        device_id = await api.add_device(f"{name.upper()}{number}", f"Device {number}", "LIVE")
+        tenant.devices.append((device_id, Login(*await api.issue_credentials(device_id))))
+    return tenant
+
+
+def _design(hook: str, *nodes: dict[str, Any]) -> str:
+    """Hook → nodes → output."""
+    found = [
+        {"id": "hook", "componentName": "httpIn", "data": {"parameters": {"token": hook}}},
+        *nodes,
+        {"id": "end", "componentName": "output", "data": {"parameters": {}}},
+    ]
+    edges = [
+        {"source": one["id"], "target": other["id"]} for one, other in itertools.pairwise(found)
+    ]
+    return json.dumps({"nodes": found, "edges": edges})

@@ -1,0 +1,15 @@
+"""The accounts of nats-server, and the names of connections in them (docs/decisions/0020)."""
+
+ACCOUNT = "THINGWAY"
+"""JetStream, the services, and the devices that speak MQTT."""
+OUTSIDE = "OUTSIDE"
+"""Every other connection from outside: devices, applications and integrations on plain NATS."""
+ACCOUNTS = (ACCOUNT, OUTSIDE)
+"""Those that connections from outside are put into."""
+
+APPLICATION_PREFIX = "app."
+
+
+def application_user(client_id: str) -> str:
+    """The name of an application's connections; the dot keeps it apart from every SN."""
+    return f"{APPLICATION_PREFIX}{client_id}"

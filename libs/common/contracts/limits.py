@@ -1,0 +1,92 @@
+"""What a tenant, and each principal of it, may use at most: `rpc.auth.get_limits`.
+
+The defaults below hold for everybody; the operator changes them for the platform
+(`THINGWAY_TENANT_LIMITS`) and for one tenant (`thingway tenant limits`). A principal is one
+application, device or user. Whoever goes beyond is refused alone, and counted.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+GET_LIMITS = "rpc.auth.get_limits"
+
+Most = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """The limits of a tenant. `each_…` is of one principal of it."""
+
+    requests: Most = 1024
+    """HTTP requests in hand at once, long polls not counted."""
+    each_requests: Most = 256
+    polls: Most = 20_000
+    """HTTP requests that wait for commands (`?wait=`)."""
+    each_polls: Most = 4
+    websockets: Most = 5_000
+    each_websockets: Most = 100
+    connections: Most = 1_000_000
+    """Open MQTT and NATS connections."""
+    each_connections: Most = 16
+    messages: Most = 50_000
+    """Reports, events and replies of its devices, per second, over every protocol."""
+    each_messages: Most = 1_000
+    """Of one device. Ten times as many may come at once."""
+    message_bytes: Most = 64 * 1024**2
+    """Bytes of these, per second."""
+    each_message_bytes: Most = 4 * 1024**2
+    event_bytes: Most = 1024**4
+    """Bytes of these per day: each is told on `EVENTS`, which keeps 8 GiB of all tenants."""
+    dead_bytes: Most = 16 * 1024**2
+    """Bytes of refused messages that are kept in `DEAD` per day; of more only the count."""
+    paths: Most = 500
+    """Different paths that one device of the open product may have."""
+    flows: Most = 10_000
+    runs: Most = 64
+    """Runs of flows that go on at once."""
+    each_runs: Most = 32
+    """Of one flow."""
+    waiting_runs: Most = 10_000
+    """Runs of flows that wait for their turn."""
+    each_waiting_runs: Most = 2_000
+    history_days: Most = 20_000
+    """Days that history is kept, where the platform keeps it as long."""
+    history_rows: Most = 10_000_000_000
+    """Reports that are kept."""
+    devices: Most = 10_000_000
+    records: Most = 100_000
+    """Of each kind of what people and applications make: products, RPS records, custom entities,
+    dashboards."""
+
+
+class GetLimits(msgspec.Struct):
+    """`get_limits`: of one tenant."""
+
+    tenant: str
+
+
+class SetLimits(msgspec.Struct):
+    """`set_limits`: change some limits of a tenant; null makes one the platform's default again."""
+
+    tenant: str
+    limits: dict[str, int | None]
+
+
+class TenantLimits(msgspec.Struct):
+    """Answer of both: the limits that hold, and those that are the tenant's own, by name."""
+
+    limits: Limits
+    own: dict[str, Any] = {}
+
+
+class AskUse(msgspec.Struct, frozen=True):
+    """`use.ask`, to every process: what a tenant, and one principal of it, use at the moment.
+
+    Each answers with a JSON object of its part: numbers by the name of the limit.
+    """
+
+    tenant: str
+    kind: str
+    """Of the principal: `application`, `device` or `user`."""
+    subject: str
+    """Application id, device SN or user id."""

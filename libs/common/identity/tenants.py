@@ -1,0 +1,49 @@
+"""Which tenant a user of the bus belongs to, as far as it is known; never waited for.
+
+`tw:bus-tenant:{user in capitals}` is written by the auth callout when it lets somebody in.
+"""
+
+import asyncio
+import logging
+
+from libs.common.recent import Recent
+from libs.common.store.redis import Redis, RedisError
+
+log = logging.getLogger(__name__)
+
+KEPT = 100_000
+"""Users that are kept."""
+TENANT_LIFE = 86_400 * 30
+"""Seconds that Redis keeps one after its last log-in."""
+
+
+def tenant_key(user: str) -> str:
+    """Where Redis has the tenant of a user."""
+    return f"tw:bus-tenant:{user.upper()}"
+
+
+class TenantsOfUsers:
+    """The tenants of users; one that is not known yet is asked for beside, and empty so long."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._known: Recent[str, str] = Recent(KEPT)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, user: str) -> str:
+        """The tenant of a user, empty while it is not known."""
+        known = self._known.get(user)
+        if known is None:
+            if user not in self._asking and len(self._asking) < KEPT:
+                task = self._asking[user] = asyncio.ensure_future(self._ask(user))
+                task.add_done_callback(lambda _: self._asking.pop(user, None))
+            return ""
+        return known
+
+    async def _ask(self, user: str) -> None:
+        try:
+            found = await self._redis.get(tenant_key(user))
+        except RedisError as error:
+            log.warning("the tenant of %s is not known: %r", user, error)
+            return
+        self._known.put(user, found.decode() if isinstance(found, bytes) else "")

@@ -1,0 +1,55 @@
+"""The limits of tenants in a process: asked of `auth`, kept for a few seconds, never waited for."""
+
+import asyncio
+import logging
+import time
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits
+from libs.common.errors import ThingwayError
+from libs.common.recent import Recent
+
+log = logging.getLogger(__name__)
+
+LIFE = 5.0
+"""Seconds after which a tenant's limits are asked for anew."""
+KEPT = 10_000
+"""Most tenants that are kept."""
+
+
+class KnownLimits:
+    """What each tenant may use, as far as it is known: the defaults until `auth` has answered.
+
+    A change holds within `LIFE` seconds. While `auth` is away, what was known goes on to hold.
+    """
+
+    def __init__(self, rpc: RpcClient, defaults: Limits | None = None) -> None:
+        self._rpc = rpc
+        self._defaults = defaults or Limits()
+        self._known: Recent[str, tuple[float, Limits]] = Recent(KEPT)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, tenant: str) -> Limits:
+        """The limits of a tenant; asks for them beside, when they are old."""
+        asked, limits = self._known.get(tenant) or (-LIFE, self._defaults)
+        if asked + LIFE <= time.monotonic() and tenant not in self._asking:
+            task = self._asking[tenant] = asyncio.ensure_future(self._ask(tenant, limits))
+            task.add_done_callback(lambda _: self._asking.pop(tenant, None))
+        return limits
+
+    async def asked(self, tenant: str) -> Limits:
+        """The limits of a tenant, waited for when nothing is known of it yet."""
+        limits = self.of(tenant)
+        task = self._asking.get(tenant)
+        if tenant in self._known or task is None:
+            return limits
+        await asyncio.shield(task)
+        return self.of(tenant)
+
+    async def _ask(self, tenant: str, before: Limits) -> None:
+        try:
+            answer = await self._rpc.call(GET_LIMITS, GetLimits(tenant), TenantLimits)
+            before = answer.limits
+        except ThingwayError as error:
+            log.info("limits of %s stay as they were: %s", tenant, error)
+        self._known.put(tenant, (time.monotonic(), before))

@@ -1,0 +1,1 @@
+"""What callers use of what they may use."""

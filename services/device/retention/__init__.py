@@ -1,0 +1,1 @@
+"""Retention: how long what things leave is kept, and what removes it."""

@@ -1,0 +1,1 @@
+"""What devices, applications and integrations say on plain NATS, and who passes it on."""

@@ -1,0 +1,235 @@
+"""Who says what in `OUTSIDE`, where the answer may go, and what is passed on. No I/O.
+
+nats-server has checked the subject: the name in it is the speaker's own.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from libs.common.bus.accounts import application_user
+from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, REPORTS, STREAM, TOLD
+from libs.common.contracts.integrations import login_of
+
+LONGEST_MESSAGE_ID = 256
+"""Characters of a message id."""
+MESSAGE_ID = "Nats-Msg-Id"
+_KEPT_HEADERS = (MESSAGE_ID, "traceparent")
+"""All others are for nats-server or for our services, and nobody outside may say them."""
+_BATCH = "Nats-Batch-Id"
+_PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
+
+
+class RefusedError(Exception):
+    """Why a message is not passed on; `code` is an HTTP status, and the speaker may be told."""
+
+    def __init__(self, reason: str, code: int = 400, *, answered: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+        self.answered = answered
+
+
+class Speaker(NamedTuple):
+    """Whose message it is."""
+
+    user: str
+    """The name of its connections."""
+    inbox: str
+    """What its reply subjects begin with."""
+
+
+def speaker_of(pattern: str, subject: str) -> Speaker:
+    """Whose a `subject` is that came by the subscription to `pattern` of `relayed.RELAYED`."""
+    parts = subject.split(".")
+    if pattern == REPORTS:
+        return Speaker(parts[1], f"_INBOX.sn.{parts[1]}.")
+    if pattern in TOLD:
+        user = login_of(parts[-1])
+        return Speaker(user, f"_INBOX.{user}.")
+    client_id = parts[parts.index(STREAM) + 1]
+    return Speaker(application_user(client_id), f"_INBOX.app.{client_id}.")
+
+
+def checked_reply(speaker: Speaker, reply: str) -> str:
+    """The reply subject; raise `RefusedError` when it is not below the speaker's own inbox.
+
+    Wildcards and blanks would be another's as well.
+    """
+    if reply and (not reply.startswith(speaker.inbox) or set(reply) & set("*> \t\r\n")):
+        raise RefusedError("the reply subject is not in the sender's own inbox", 403)
+    return reply
+
+
+def kept_headers(speaker: Speaker, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers that are passed on; message ids are the speaker's own.
+
+    Raises `RefusedError` for what would not be done as it is meant.
+    """
+    if not headers:
+        return {}
+    if _BATCH in headers:
+        raise RefusedError("atomic batches are not offered")
+    kept = {name: value for name in _KEPT_HEADERS if (value := headers.get(name))}
+    if any(set(value) & set("\r\n") for value in kept.values()):
+        raise RefusedError("a header has a line break")
+    if MESSAGE_ID in kept:
+        if len(kept[MESSAGE_ID]) > LONGEST_MESSAGE_ID:
+            raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
+        kept[MESSAGE_ID] = f"{speaker.user}/{kept[MESSAGE_ID]}"
+    return kept
+
+
+class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an application may choose of its consumer, a durable one that is pulled (ADR-13)."""
+
+    name: str = ""
+    durable_name: str = ""
+    description: str = ""
+    deliver_policy: str = ""
+    opt_start_seq: int | None = None
+    opt_start_time: str | None = None
+    ack_policy: str = ""
+    ack_wait: int | None = None
+    max_deliver: int | None = None
+    backoff: list[int] | None = None
+    filter_subject: str = ""
+    filter_subjects: list[str] | None = None
+    replay_policy: str = ""
+    sample_freq: str = ""
+    max_waiting: int | None = None
+    max_ack_pending: int | None = None
+    headers_only: bool | None = None
+    max_batch: int | None = None
+    max_expires: int | None = None
+    max_bytes: int | None = None
+    inactive_threshold: int | None = None
+    deliver_subject: str = ""
+    deliver_group: str = ""
+    idle_heartbeat: int | None = None
+    flow_control: bool | None = None
+    rate_limit_bps: int | None = None
+    num_replicas: int = 0
+    mem_storage: bool | None = None
+    metadata: dict[str, str] | None = None
+
+
+class _Creation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    stream_name: str
+    config: _Consumer
+    action: str = ""
+    pedantic: bool = False
+
+
+_creation = msgspec.json.Decoder(_Creation)
+_OF_PUSHING = (
+    "deliver_subject",
+    "deliver_group",
+    "idle_heartbeat",
+    "flow_control",
+    "rate_limit_bps",
+)
+"""Fields that clients send empty."""
+MOST_WAITING = 512
+MOST_UNACKNOWLEDGED = 50_000
+LARGEST_CREATION = 16 * 1024
+"""Bytes."""
+MOST_TIMES = 32
+"""Entries of a back-off."""
+
+
+def checked_creation(subject: str, body: bytes) -> bytes:
+    """The request to create a consumer, within bounds; raise `RefusedError` that names the field.
+
+    A consumer that pushes would speak on subjects of the stream's account, so it is not offered.
+    """
+    if len(body) > LARGEST_CREATION:
+        raise RefusedError(f"larger than {LARGEST_CREATION} bytes", 413)
+    try:
+        wanted = _creation.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RefusedError(f"no durable pull consumer: {error}") from error
+    client_id = subject.split(".")[5]
+    config = wanted.config
+    if wanted.stream_name != STREAM:
+        raise RefusedError(f"stream_name must be {STREAM}")
+    if {config.name or client_id, config.durable_name} != {client_id}:
+        raise RefusedError("name and durable_name must be the client id")
+    if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
+        raise RefusedError("filter_subject must be the one of the request's subject")
+    for name in _OF_PUSHING:
+        if getattr(config, name):
+            raise RefusedError(f"{name}: consumers that push are not offered")
+        setattr(config, name, "" if name.startswith("deliver") else None)
+    if len(config.backoff or ()) > MOST_TIMES:
+        raise RefusedError(f"backoff has more than {MOST_TIMES} entries")
+    config.num_replicas, config.sample_freq = 0, ""
+    config.max_waiting = _within(config.max_waiting, MOST_WAITING)
+    config.max_ack_pending = _within(config.max_ack_pending, MOST_UNACKNOWLEDGED)
+    return msgspec.json.encode(wanted)
+
+
+def _within(wanted: int | None, most: int) -> int | None:
+    """What was wanted, at most `most`; the server's default when nothing was said."""
+    if wanted is None:
+        return None
+    return most if wanted <= 0 else min(wanted, most)
+
+
+class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    batch: int = 0
+    expires: int = 0
+    no_wait: bool = False
+    max_bytes: int = 0
+    idle_heartbeat: int = 0
+    group: str = ""
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    id: str = ""
+    priority: int = 0
+
+
+_pull = msgspec.json.Decoder(_Pull)
+LARGEST_PULL = 1024
+MOST_PULLED = 10_000
+"""Messages of one request."""
+
+
+def checked_pull(body: bytes) -> bytes:
+    """A request for events, which is open no longer than answers find their way."""
+    if not body or body.isdigit():
+        return body if len(body) <= len(str(MOST_PULLED)) else str(MOST_PULLED).encode()
+    try:
+        wanted = _pull.decode(body) if len(body) <= LARGEST_PULL else None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RefusedError(f"no request for messages: {error}") from error
+    if wanted is None:
+        raise RefusedError(f"larger than {LARGEST_PULL} bytes", 413)
+    if wanted.expires <= _PULL_LIFE_NS and wanted.batch <= MOST_PULLED:
+        return body
+    wanted.expires, wanted.batch = (
+        min(wanted.expires, _PULL_LIFE_NS),
+        min(wanted.batch, MOST_PULLED),
+    )
+    return msgspec.json.encode(wanted)
+
+
+_ACKS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
+
+
+def _checked_ack(body: bytes) -> bytes:
+    """An acknowledgement: of JetStream's kinds, with a request for more only in bounds."""
+    kind, _, rest = body.partition(b" ")
+    if kind not in _ACKS:
+        raise RefusedError("not an acknowledgement")
+    return b"+NXT " + checked_pull(rest) if kind == b"+NXT" and rest else body
+
+
+def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
+    """What is passed on of a body."""
+    if pattern == PULL:
+        return checked_pull(body)
+    if pattern == CREATE:
+        return checked_creation(subject, body)
+    return _checked_ack(body) if pattern == ACKS else body

@@ -1,0 +1,103 @@
+"""Passes on what is said in the account `OUTSIDE` as far as it keeps to the rules.
+
+Only the question comes through here. It is asked again with the reply subject that it had, so
+the answer of JetStream or of a service goes its own way, subject and headers included.
+"""
+
+import logging
+from functools import partial
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from libs.common.bus import Bus
+from libs.common.bus.relayed import RELAYED, REPORTS, relayed
+from libs.common.bus.wire import publish_frame, write_frames
+from services.gateway.relay.metrics import RelayMetrics
+from services.gateway.relay.quota import RelayQuota
+from services.gateway.relay.rules import (
+    RefusedError,
+    checked_body,
+    checked_reply,
+    kept_headers,
+    speaker_of,
+)
+
+log = logging.getLogger(__name__)
+
+QUEUE = "relay"
+"""Replicas share what is said."""
+WAITING_MESSAGES = 50_000
+WAITING_BYTES = 64 * 1024**2
+"""What one subscription may have in hand; more is dropped here, and not acknowledged."""
+
+
+class Relay:
+    """The subscriptions in `OUTSIDE`; `bus` is the connection there."""
+
+    def __init__(self, bus: Bus, quota: RelayQuota, metrics: RelayMetrics) -> None:
+        self._bus = bus
+        self._quota = quota
+        self._metrics = metrics
+        self._subscriptions: list[Subscription] = []
+
+    async def start(self) -> None:
+        """Begin to pass on."""
+        for pattern in RELAYED:
+            self._subscriptions.append(
+                await self._bus.client.subscribe(
+                    pattern,
+                    queue=QUEUE,
+                    cb=partial(self._take, pattern),
+                    pending_msgs_limit=WAITING_MESSAGES,
+                    pending_bytes_limit=WAITING_BYTES,
+                )
+            )
+
+    async def stop(self) -> None:
+        """Take nothing more, and pass on what is in hand."""
+        for subscription in self._subscriptions:
+            if self._bus.connected:
+                await subscription.drain()  # type: ignore[no-untyped-call]
+
+    async def _take(self, pattern: str, message: Msg) -> None:
+        speaker = speaker_of(pattern, message.subject)
+        try:
+            reply = checked_reply(speaker, message.reply)
+        except RefusedError as refused:  # nobody can be told
+            self._metrics.refused(pattern, refused.code)
+            return
+        try:
+            self._quota.take(pattern, speaker, len(message.data))
+            frame = publish_frame(
+                relayed(message.subject),
+                checked_body(pattern, message.subject, message.data),
+                kept_headers(speaker, message.headers),
+                reply,
+            )
+        except RefusedError as refused:
+            self._metrics.refused(pattern, refused.code)
+            frame = _refusal(pattern, reply, refused) if refused.answered else b""
+        if frame:
+            await self._write(frame)
+
+    async def _write(self, frame: bytes) -> None:
+        """Write to the connection; what is lost with it was not acknowledged."""
+        try:
+            await write_frames(self._bus.client, [frame])
+        except (NatsError, OSError) as error:
+            log.warning("relay: not passed on: %r", error)
+
+
+def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
+    """The answer that a JetStream client understands; nothing where none is wanted."""
+    if not reply:
+        return b""
+    kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
+    body = {
+        "type": f"io.nats.jetstream.api.v1.{kind}",
+        "error": {"code": refused.code, "err_code": 0, "description": refused.reason},
+    }
+    return publish_frame(reply, msgspec.json.encode(body), {})

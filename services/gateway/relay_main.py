@@ -1,0 +1,68 @@
+"""`python -m services.gateway.relay_main`: the process `gateway-bus`, and nothing else."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from libs.common.bus import Bus, RpcClient
+from libs.common.http import Service, create_app, run_service, serve
+from libs.common.http.app import Check
+from libs.common.identity import HeaderVerifier
+from libs.common.identity.connections import Closer
+from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.limits.meter import MessageMeter
+from libs.common.limits.tenants import KnownLimits
+from libs.common.settings import load
+from libs.common.store.redis import connect_redis
+from libs.common.telemetry import Telemetry, start_telemetry
+from services.gateway.relay.metrics import RelayMetrics
+from services.gateway.relay.quota import RelayQuota
+from services.gateway.relay.service import Relay
+from services.gateway.relay.settings import RelaySettings
+
+
+async def main() -> None:
+    """Pass on until told to end; probes and metrics are served beside it."""
+    settings = load(RelaySettings)
+    telemetry = start_telemetry("gateway-bus")
+    redis = connect_redis(settings.redis_url)
+    async with AsyncExitStack() as stack:
+        stack.callback(telemetry.shutdown)
+        stack.push_async_callback(redis.aclose)
+        inside, outside = [
+            await Bus.connect(settings.nats_url, user=user, password=password, name="gateway-bus")
+            for user, password in (
+                (settings.nats_user, settings.nats_password),
+                (settings.outside_nats_user, settings.outside_nats_password),
+            )
+        ]
+        stack.push_async_callback(inside.drain)
+        stack.push_async_callback(outside.drain)
+        rpc = RpcClient(inside)
+        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Closer(rpc))
+        relay = Relay(outside, quota, RelayMetrics())
+        checks = {"nats": inside.check, "nats-outside": outside.check}
+        await serve(create_app(_service(settings, relay, checks, telemetry)), settings)
+
+
+def _service(
+    settings: RelaySettings, relay: Relay, checks: Mapping[str, Check], telemetry: Telemetry
+) -> Service:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await relay.start()
+        yield
+        await relay.stop()
+
+    return Service(
+        name="gateway-bus",
+        title="Thingway relay",
+        routes=[],
+        verifier=HeaderVerifier(settings.internal_public_key),
+        telemetry=telemetry,
+        checks=checks,
+        lifespan=lifespan,
+    )
+
+
+if __name__ == "__main__":
+    run_service(main)

@@ -1,0 +1,40 @@
+"""Whatever a login sends over MQTT, the others lose nothing and it hears nothing of theirs."""
+
+import pytest
+from hypothesis import given
+
+from tests.adversary.effort import FEW, MANY
+from tests.adversary.logins import ON_THE_BUS, assert_ignorant, fresh_logins
+from tests.adversary.mqtt_made import sessions
+from tests.adversary.mqtt_wire import Session, attacking, heard
+from tests.adversary.oracle import Oracle
+
+pytestmark = pytest.mark.xdist_group("adversary")
+
+each_login = pytest.mark.parametrize("kind", ON_THE_BUS)
+
+
+async def attack(oracle: Oracle, kind: str, said: list[Session]) -> None:
+    """Go through sessions; those that are left listen on while the others are served."""
+    town = oracle.town
+    port = town.mallory.platform.mqtt_port
+    async with attacking(port, (await fresh_logins(town))[kind], town, said) as wires:
+        await oracle.judge()
+        assert_ignorant(await heard(wires), kind, town)
+
+
+@each_login
+@FEW
+@given(said=sessions)
+async def test_any_packet(oracle: Oracle, kind: str, said: list[Session]) -> None:
+    """Any client id, will, topic and packet; sessions that stay, retained messages."""
+    await attack(oracle, kind, said)
+
+
+@pytest.mark.slow
+@each_login
+@MANY
+@given(said=sessions)
+async def test_any_packet_at_length(oracle: Oracle, kind: str, said: list[Session]) -> None:
+    """The same for longer."""
+    await attack(oracle, kind, said)

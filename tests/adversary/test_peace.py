@@ -1,0 +1,13 @@
+"""The oracle itself: without an attack it has nothing to say."""
+
+import pytest
+
+from tests.adversary.oracle import Oracle
+
+pytestmark = pytest.mark.xdist_group("adversary")
+
+
+async def test_peace(oracle: Oracle) -> None:
+    """While nobody attacks, everybody is served and nothing of theirs changes by itself."""
+    for _ in range(5):
+        await oracle.judge()

@@ -1,0 +1,291 @@
+"""Connections of old keys end, those of new ones stay: with a real server, `auth` and presence."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import aiomqtt
+import nats
+import nats.errors
+import pytest
+import pytest_asyncio
+from nats.aio.client import Client
+
+from libs.common.bus import Bus, Outbox, RpcServer
+from libs.common.contracts.auth import (
+    ApplicationRef,
+    ApplicationSecret,
+    DeviceCredentials,
+    DeviceRef,
+    Done,
+    IntegrationSecret,
+)
+from libs.common.jobs import ended
+from libs.common.store.migrations import migrate
+from libs.common.store.mongo import Mongo
+from services.auth.callout import messages as callout
+from services.auth.revocations import service as revocations
+from services.device.commands.store import CommandStore
+from services.device.migrations import MIGRATIONS
+from services.device.presence import connections as presence_connections
+from services.device.presence import look as looks
+from services.device.presence.connections import SystemAccount
+from services.device.presence.messages import offer_connections
+from services.device.presence.store import PresenceStore
+from services.device.presence.watch import PresenceWatch
+from tests.integration.auth.conftest import Auth
+from tests.integration.device.reports.world import until
+
+WAIT = 20.0
+
+
+@dataclass
+class Presence:
+    """What `device` does about connections."""
+
+    auth: Auth
+    system: Bus
+    store: PresenceStore
+    database: Any
+    watch: PresenceWatch
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """`device` is there."""
+        job = asyncio.ensure_future(self.watch.run())
+        rpc = RpcServer(self.auth.bus, "device")
+        offer_connections(rpc, self.store, SystemAccount(self.system))
+        await rpc.start()
+        for _ in range(2):
+            await self.system.client.flush()
+            await self.auth.bus.client.flush()
+        try:
+            yield
+        finally:
+            await rpc.stop()
+            await ended(job)
+
+    async def add(self, sn: str) -> str:
+        """Add a device; return its key."""
+        number = await self.database["devices"].count_documents({}) + 1
+        await self.database["devices"].insert_one(
+            {
+                "_id": number,
+                "sn": sn,
+                "snKey": sn.upper(),
+                "tenant": "t1",
+                "model": "m",
+                "name": sn,
+                "connectStatus": "DISCONNECT",
+            }
+        )
+        return await self.rotate(sn)
+
+    async def rotate(self, sn: str) -> str:
+        """Give it another key."""
+        reference = DeviceRef(sn, 1, "t1")
+        return (await self.auth.call("issue_device_credentials", reference, DeviceCredentials)).key
+
+    async def online(self) -> set[str]:
+        rows = self.database["devices"].find({"connectStatus": "ONLINE"}, {"sn": 1})
+        return {row["sn"] async for row in rows}
+
+    async def known(self, user: str, number: int) -> None:
+        """Return when so many connections of a user are known."""
+
+        async def enough() -> bool:
+            return len(await self.store.connections(user.upper())) == number
+
+        await until(enough)
+
+
+@pytest_asyncio.fixture
+async def presence(
+    auth: Auth, servers: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Presence]:
+    """Presence beside `auth`, which is not there before it is asked to watch."""
+    monkeypatch.setattr(revocations, "SETTLE", 0.5)
+    mongo = Mongo(servers.mongo_url, database)
+    system = await auth.door.bus("sys")
+    try:
+        await migrate(mongo.database, MIGRATIONS)
+        store = PresenceStore(mongo, Outbox(mongo.database, auth.bus))
+        commands = CommandStore(mongo.database)
+        watch = PresenceWatch(system=system, store=store, commands=commands)
+        yield Presence(auth, system, store, mongo.database, watch)
+    finally:
+        await system.drain()
+        await mongo.close()
+
+
+async def connect(auth: Auth, user: str, password: str) -> Client:
+    return await nats.connect(
+        auth.door.url, user=user, password=password, allow_reconnect=False, connect_timeout=WAIT
+    )
+
+
+async def closes(client: Client) -> None:
+    async def closed() -> bool:
+        return client.is_closed
+
+    await until(closed, WAIT)
+
+
+async def test_presence_is_what_the_server_has(presence: Presence):
+    """Over MQTT and NATS; services and applications are no devices."""
+    key = await presence.add("Ab12")
+    application = await presence.auth.application(events=True)
+    async with presence.watching():
+        app = await connect(presence.auth, application.client_id, application.client_secret)
+        await presence.known(f"app.{application.client_id}", 1)
+        device = aiomqtt.Client(
+            "127.0.0.1", presence.auth.door.mqtt_port, username="AB12", password=key
+        )
+        async with device:
+            await presence.known("Ab12", 1)
+            assert await presence.online() == {"Ab12"}
+        await presence.known("Ab12", 0)
+        assert await presence.online() == set()
+        await app.close()
+
+
+async def test_a_rotated_key_ends_its_connections_and_the_new_one_stays(presence: Presence):
+    """At once; the sweep that comes later leaves the new key's connection alone."""
+    auth = presence.auth
+    key = await presence.add("Ab12")
+    async with presence.watching():
+        old = await connect(auth, "Ab12", key)
+        await presence.known("Ab12", 1)
+        key = await presence.rotate("Ab12")
+        new = await connect(auth, "ab12", key)
+        mqtt = aiomqtt.Client("127.0.0.1", auth.door.mqtt_port, username="Ab12", password=key)
+        async with mqtt:
+            await presence.known("Ab12", 2)
+            await closes(old)
+            await settled(auth)
+            assert len(await presence.store.connections("AB12")) == 2
+            await mqtt.publish("thing/Ab12/up/report", b"{}", qos=1, timeout=WAIT)
+        assert new.is_connected
+        await auth.call("revoke_device_credentials", DeviceRef("Ab12", 1, "t1"), Done)
+        await closes(new)
+
+
+async def settled(auth: Auth) -> None:
+    """Return when no revocation is left."""
+
+    async def none() -> bool:
+        return await auth.mongo.database["revocations"].find_one({}) is None
+
+    await until(none, WAIT)
+
+
+async def test_a_key_that_is_rotated_while_nobody_can_close_ends_its_connections_later(
+    presence: Presence,
+):
+    """`device` was away, and so was its knowledge of the connection."""
+    auth = presence.auth
+    key = await presence.add("Ab12")
+    old = await connect(auth, "Ab12", key)
+    new = await connect(auth, "Ab12", await presence.rotate("Ab12"))
+    assert await auth.mongo.database["revocations"].count_documents({}) == 1
+    assert old.is_connected
+    async with presence.watching():
+        await closes(old)
+        await settled(auth)
+        assert new.is_connected
+    await new.close()
+
+
+async def test_a_log_in_that_a_rotation_overtakes_ends_too(
+    presence: Presence, monkeypatch: pytest.MonkeyPatch
+):
+    """It was let in with the key of before, and connected after that key had ended."""
+    auth = presence.auth
+    key = await presence.add("Ab12")
+    admitted, go_on = asyncio.Event(), asyncio.Event()
+    accept = callout.Callout._decide
+
+    async def late(self: Any, request: Any) -> bytes:
+        answer = await accept(self, request)
+        admitted.set()
+        await go_on.wait()
+        return answer
+
+    async with presence.watching():
+        with monkeypatch.context() as patch:
+            patch.setattr(callout.Callout, "_decide", late)
+            coming = asyncio.ensure_future(connect(auth, "Ab12", key))
+            await admitted.wait()
+        await presence.rotate("Ab12")
+        go_on.set()
+        await closes(await coming)
+
+
+async def test_applications_and_integrations_end_with_their_secrets(presence: Presence):
+    """A device whose SN is the client id, of another tenant, has nothing to do with it."""
+    auth = presence.auth
+    application = await auth.application(events=True)
+    login = await auth.call("create_integration_login", {"integration": "lamps"}, IntegrationSecret)
+    await presence.add(application.client_id)
+    async with presence.watching():
+        app = await connect(auth, application.client_id, application.client_secret)
+        lamps = await connect(auth, login.user, login.secret)
+        await presence.known(f"app.{application.client_id}", 1)
+        await presence.known(login.user, 1)
+
+        await presence.rotate(application.client_id)
+        await settled(auth)
+        assert app.is_connected
+
+        reference = ApplicationRef(application.application_id)
+        rotated = await auth.call("rotate_application_secret", reference, ApplicationSecret)
+        await closes(app)
+        again = await connect(auth, application.client_id, rotated.client_secret)
+        await auth.call("rotate_integration_secret", {"integration": "lamps"}, IntegrationSecret)
+        await closes(lamps)
+        await settled(auth)
+        assert again.is_connected
+        await again.close()
+
+
+async def test_a_principal_has_so_many_connections_and_no_more(presence: Presence):
+    """The next is refused, and nobody else is."""
+    auth = presence.auth
+    key, other = await presence.add("Ab12"), await presence.add("Cd34")
+    async with presence.watching():
+        clients = [await connect(auth, "Ab12", key) for _ in range(16)]
+        with pytest.raises(nats.errors.Error, match="Authorization"):
+            await connect(auth, "Ab12", key)
+        clients.append(await connect(auth, "Cd34", other))
+        await asyncio.gather(*(client.close() for client in clients))
+
+
+async def test_a_look_finds_all_while_some_leave(
+    presence: Presence, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody who stays is ever OFFLINE, though no event is heard and rows move."""
+    for module in (presence_connections, looks):
+        monkeypatch.setattr(module, "PAGE", 5)
+    monkeypatch.setattr(looks, "OVERLAP", 2)
+    monkeypatch.setattr("services.device.presence.watch.ROUND", 0.05)
+    monkeypatch.setattr(presence.watch, "take", lambda change: None)
+    auth = presence.auth
+    names = [f"D{number}" for number in range(30)]
+    clients = {name: await connect(auth, name, await presence.add(name)) for name in names}
+    async with presence.watching():
+        staying = set(names[20:])
+        for name in names[:20]:
+            await clients[name].close()
+            await asyncio.sleep(0)
+
+        async def right() -> bool:
+            return await presence.online() == staying
+
+        await until(right, WAIT)
+    events = await presence.auth.bus.js.stream_info("EVENTS", subjects_filter="event.t1.>")
+    gone = {name for name in events.state.subjects or {} if name.endswith(".offline")}
+    rows = presence.database["devices"].find({"sn": {"$in": list(staying)}}, {"_id": 1})
+    assert not {f"event.t1.device.{row['_id']}.offline" async for row in rows} & gone
+    await asyncio.gather(*(clients[name].close() for name in staying))

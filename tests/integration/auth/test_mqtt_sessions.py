@@ -1,0 +1,90 @@
+"""Whose an MQTT client id is, and how many sessions a device has."""
+
+import asyncio
+import contextlib
+
+import aiomqtt
+import pytest
+
+from libs.common.contracts.auth import DeviceCredentials, DeviceRef
+from services.auth.callout.sessions import MOST
+
+WAIT = 5.0
+
+
+async def issue(auth, sn: str) -> str:
+    device = DeviceRef(sn, sum(sn.encode()), "t1")
+    return (await auth.call("issue_device_credentials", device, DeviceCredentials)).key
+
+
+def mqtt(auth, sn: str, key: str, identifier: str, **more) -> aiomqtt.Client:
+    return aiomqtt.Client(
+        "127.0.0.1",
+        auth.door.mqtt_port,
+        username=sn,
+        password=key,
+        identifier=identifier,
+        timeout=WAIT,
+        **more,
+    )
+
+
+async def sessions(auth) -> set[str]:
+    """The subjects of the sessions that nats-server keeps."""
+    info = await auth.bus.js.stream_info("$MQTT_sess", subjects_filter="$MQTT.sess.>")
+    return set(info.state.subjects or {})
+
+
+async def test_a_client_id_is_no_other_devices(auth):
+    """The id that a device uses, and its SN, are refused to others; its connection goes on."""
+    one, other = await issue(auth, "One"), await issue(auth, "Other")
+
+    async with mqtt(auth, "One", one, "mine") as device:
+        for taken in ("mine", "One", "ONE"):
+            with pytest.raises(aiomqtt.MqttError):
+                async with mqtt(auth, "Other", other, taken):
+                    pass
+        await device.publish("thing/One/up/report", b"{}", qos=1, timeout=WAIT)
+    async with mqtt(auth, "One", one, "mine"), mqtt(auth, "Other", other, "Other"):
+        pass
+
+
+async def test_a_device_may_choose_its_client_id(auth):
+    """Its SN in any case, one made by the server, and any word."""
+    key = await issue(auth, "Chooser")
+
+    for identifier in ("Chooser", "CHOOSER", "", "paho/7f", "Chooser-2"):
+        async with mqtt(auth, "Chooser", key, identifier):
+            pass
+
+
+async def test_a_device_has_few_sessions(auth):
+    """With one more than it may have it loses the oldest, which is deleted from the server."""
+    key = await issue(auth, "Many")
+    await auth.bus.js.purge_stream("$MQTT_sess")
+
+    for number in range(MOST + 3):
+        async with mqtt(auth, "Many", key, f"many-{number}", clean_session=False) as device:
+            await device.subscribe("thing/Many/down/#", qos=1, timeout=WAIT)
+    async with asyncio.timeout(WAIT):
+        while len(await sessions(auth)) > MOST:
+            await asyncio.sleep(0.02)
+
+    assert len(await sessions(auth)) == MOST
+
+
+async def test_logging_in_has_an_end(auth, monkeypatch):
+    """A device that connects again and again is refused for a while, and no other one."""
+    monkeypatch.setattr("services.auth.callout.service.LOG_IN_BURST", 3)
+    monkeypatch.setattr("services.auth.callout.service.LOG_IN_RATE", 0.001)
+    one, other = await issue(auth, "Hasty"), await issue(auth, "Calm")
+
+    came = 0
+    for _ in range(6):
+        with contextlib.suppress(aiomqtt.MqttError):
+            async with mqtt(auth, "Hasty", one, "Hasty"):
+                came += 1
+    async with mqtt(auth, "Calm", other, "Calm"):
+        pass
+
+    assert came == 3

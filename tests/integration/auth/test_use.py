@@ -1,0 +1,93 @@
+"""One's own use and limits, asked of every process."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from deploy.local.nats import SERVICE_USERS
+from libs.common.contracts.limits import AskUse, SetLimits, TenantLimits
+from libs.common.identity import Kind, Principal
+from libs.common.limits.use import AT_ONCE, Part, Use, report_use
+
+APPLICATION = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
+USER = Principal(kind=Kind.USER, tenant="default", subject="8")
+
+
+def telling(use: Use, asked: list[AskUse] | None = None) -> Part:
+    """Make a part that is always the same, and that keeps what it was asked."""
+
+    async def part(wanted: AskUse) -> Use:
+        if asked is not None:
+            asked.append(wanted)
+        return use
+
+    return part
+
+
+async def reporting(auth: Any, user: str, *parts: Part, queue: str = "") -> Any:
+    """Processes of a service that tell of their use."""
+    buses = [await auth.door.bus(user) for _ in parts]
+    for bus, part in zip(buses, parts, strict=True):
+        await report_use(bus, part, queue)
+        await bus.client.flush()
+    return buses
+
+
+async def ended(buses: Any) -> None:
+    await asyncio.gather(*(bus.drain() for bus in buses))
+
+
+async def test_an_application_sees_its_limits_and_what_is_used(auth):
+    """Each process tells its part, the parts are added, and `own` shows what the operator set."""
+    asked: list[AskUse] = []
+    await auth.call("set_limits", SetLimits("default", {"polls": 9}), TenantLimits)
+    buses = await reporting(
+        auth, "gateway", telling({"requests": 2}, asked), telling({"requests": 3})
+    )
+    found = await auth.ask("GET", "/device/openapi/v1/limits", caller=APPLICATION)
+    await ended(buses)
+
+    data = found.json()["data"]
+    limits = {one["name"]: one for one in data["limits"]}
+    assert (found.status_code, data["tenant"]) == (200, "default")
+    assert limits["requests"] == {"name": "requests", "limit": 1024, "used": 5}
+    assert limits["polls"] == {"name": "polls", "limit": 9, "own": True}
+    assert asked == [AskUse("default", "application", "7")]
+
+
+async def test_a_tenants_admin_sees_the_same_and_no_other_user_does(auth):
+    """On the management API, for super-admins."""
+    buses = await reporting(auth, "gateway", telling({"eachRequests": 1}))
+    data = await auth.done("GET", "/tenant/limits")
+    await ended(buses)
+    assert {"name": "eachRequests", "limit": 256, "used": 1} in data["limits"]
+    await auth.refused(403, "GET", "/tenant/limits", caller=USER)
+
+
+@pytest.mark.parametrize("user", SERVICE_USERS)
+async def test_every_service_may_tell_its_part(auth, user: str):
+    """One process of a queue answers for all of them."""
+    part = telling({"devices": 4})
+    buses = await reporting(auth, user, part, part, queue=user)
+    data = await auth.done("GET", "/tenant/limits")
+    await ended(buses)
+    assert [one["used"] for one in data["limits"] if one["name"] == "devices"] == [4]
+
+
+async def test_without_answers_the_limits_are_told_all_the_same(auth):
+    """What nobody counts has no `used`."""
+    data = await auth.done("GET", "/tenant/limits")
+    assert all("used" not in one for one in data["limits"])
+
+
+async def test_questions_of_one_tenant_are_bounded(auth):
+    """Of many at once some are 429; another tenant's is answered."""
+    other = Principal(kind=Kind.APPLICATION, tenant="acme", subject="7")
+    answers = await asyncio.gather(
+        *(auth.ask("GET", "/device/openapi/v1/limits", caller=APPLICATION) for _ in range(10)),
+        auth.ask("GET", "/device/openapi/v1/limits", caller=other),
+    )
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses[:10].count(200), statuses[:10].count(429)) == (AT_ONCE, 10 - AT_ONCE)
+    assert statuses[10] == 200

@@ -1,0 +1,39 @@
+"""Code that computes gets the processor that nobody else wants."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.workflow.sandbox.confine import LINUX, NICENESS
+from services.workflow.sandbox.limits import Limits
+from services.workflow.sandbox.processes import Processes
+from services.workflow.sandbox.worker import SCRIPT
+
+GROUPED = Path("/proc/self/autogroup").exists()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _niceness(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16])
+
+
+def _session_niceness(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/autogroup").read_text().rpartition(" ")[2])
+
+
+@pytest.mark.skipif(not LINUX, reason="Linux tells how nice a process is")
+async def test_workers_and_their_runs_stand_back() -> None:
+    """In their session, and with their session where sessions share the processor."""
+    async with Processes(1, Limits()) as processes:
+        await processes.ask(SCRIPT + b'["return 1", [], []]', 1.0)
+        (worker,) = [process.pid for process in processes._alive]
+        while not _children(worker):
+            await asyncio.sleep(0.01)
+        for pid in (worker, *_children(worker)):
+            assert _niceness(pid) == NICENESS
+        if GROUPED:
+            assert _session_niceness(worker) == NICENESS

@@ -1,0 +1,101 @@
+"""A tenant that floods its flows keeps no other one waiting."""
+
+import asyncio
+import time
+from uuid import uuid4
+
+from services.workflow.engine.queue import Place
+from services.workflow.engine.runner import Start
+from services.workflow.fairness.shares import Shares
+from services.workflow.fairness.turns import Owner
+from services.workflow.runs.records import Cause
+from tests.integration.workflow.conftest import Workflow
+from tests.integration.workflow.designs import design, edge, node
+from tests.integration.workflow.triggers.world import (
+    FLOWS,
+    device,
+    enabled,
+    ended,
+    following,
+    listener,
+    reported,
+    runs_of,
+    timer,
+)
+
+SPINS = "const until = Date.now() + 500; while (Date.now() < until); return {}"
+
+
+def code(text: str = "return {}"):
+    """A node that computes."""
+    return node("code", "code", expression={"language": "js", "expression": text})
+
+
+async def hook(user, text: str = "return {}") -> tuple[int, str]:
+    """A flow that computes when its address is posted to; its id and address."""
+    token = uuid4().hex + uuid4().hex
+    nodes = [node("start", "httpIn", token=token), code(text)]
+    return await enabled(user, design(nodes, edge("start", "code"))), f"/workflow/hooks/{token}"
+
+
+async def listens(user, key: str, *steps) -> int:
+    """A flow that goes on to a step when a value comes."""
+    nodes = [listener(f"{key}.t"), *steps]
+    return await enabled(user, design(nodes, *(edge("start", one["id"]) for one in steps)))
+
+
+async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Workflow):
+    """Its hook answers 429 beyond the tenant's share; others' hooks, events and timers run."""
+    core, loud, other = workflow.core, workflow.admin("loud"), workflow.admin("other")
+    core.queue._waiting = Shares(40)
+    await workflow.limit("loud", runs=4)
+    await following(core)
+    key = device()
+    _, flooded = await hook(loud, SPINS)
+    hooked, address = await hook(other)
+    listening = await listens(other, key, code())
+    answers = await asyncio.gather(*(workflow.http.post(flooded) for _ in range(100)))
+    assert {one.status_code for one in answers} == {200, 429}
+    assert all("retry-after" in one.headers for one in answers if one.status_code == 429)
+    assert core.queue.use("loud")["waitingRuns"] <= 20 + 4  # half, and those that are recorded
+
+    assert (await workflow.http.post(address)).status_code == 200
+    await workflow.bus.publish([reported(key, tenant="other", t=1)])
+    due = int(time.time()) + 1
+    timed = await enabled(other, design([timer(type="ONCE", executionEpochSecond=due)]))
+    runs = await ended(core, [hooked, listening, timed], 3)
+    assert {run["status"] for run in runs} == {"SUCCESS"}
+    assert core.queue.use("loud")["waitingRuns"] > 0
+
+
+async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(workflow: Workflow):
+    """The bus keeps them until there is room; what comes behind them is heard at once."""
+    core, key = workflow.core, device()
+    await following(core)
+    await workflow.limit("loud", runs=1, waiting_runs=3)
+    flooded = await listens(workflow.admin("loud"), key, code())
+    calm = await listens(workflow.admin("other"), key)
+    flood = [reported(key, tenant="loud", t=number) for number in range(5)]
+    busy = Place(Owner("loud", 0))
+    core.queue.put(busy)
+    async with core.queue.turn(busy):
+        await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
+        await ended(core, [calm], 1)
+        assert [run["status"] for run in await runs_of(core, [flooded])] == ["RUNNING"] * 3
+    core.queue.leave(busy)
+    await ended(core, [flooded], 5)
+
+
+async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow: Workflow):
+    """One entry says how many there were."""
+    flow_id, _ = await hook(workflow.admin())
+    flow = await workflow.core.triggers.deployed.find("default", flow_id)
+    for number in range(3):
+        cause = Cause(kind="EVENT", key=f"e-{number}")
+        workflow.core.engine.refuse(Start(flow, {}, cause))
+    await workflow.core.refused.write()
+    (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
+    detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")
+    assert detail["error_message"] == "3 runs were refused: too many wait"
+    await workflow.core.refused.write()
+    assert len(await runs_of(workflow.core, [flow_id])) == 1

@@ -1,0 +1,36 @@
+"""The relay of `gateway-bus` in the tests' own process."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from deploy.local.nats import RELAY
+from libs.common.bus import Bus
+from services.gateway.relay.metrics import RelayMetrics
+from services.gateway.relay.quota import RelayQuota
+from services.gateway.relay.rules import Speaker
+from services.gateway.relay.service import Relay
+
+
+class Unlimited(RelayQuota):
+    """Lets everything pass."""
+
+    def __init__(self) -> None:
+        pass
+
+    def take(self, pattern: str, speaker: Speaker, size: int) -> None:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
+    """Pass on what is said outside, as long as the block lasts."""
+    bus = await Bus.connect(url, user=RELAY, password=password, name="relay")
+    relay = Relay(bus, Unlimited(), RelayMetrics())
+    await relay.start()
+    for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
+        await bus.client.flush()
+    try:
+        yield relay
+    finally:
+        await relay.stop()
+        await bus.drain()

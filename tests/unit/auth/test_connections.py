@@ -1,0 +1,172 @@
+"""How many connections a user may have, and which of them end, with fakes."""
+
+import pytest
+
+from libs.common.clock import now_ms
+from libs.common.contracts.auth import Connection
+from libs.common.errors import Unavailable
+from services.auth.connections.admitted import Admitted
+from services.auth.connections.credentials import Credentials, application_credential, credential
+from services.auth.connections.service import UNTOLD, UserConnections
+from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
+
+OLD, NEW = Connection("S", 1), Connection("S", 2)
+
+
+class Admissions:
+    """Admissions in memory."""
+
+    def __init__(self) -> None:
+        self.kept: list[Admitted] = []
+        self.age = 0
+
+    async def add(self, user, tenant, connection, name):
+        at = now_ms() - self.age
+        self.kept.insert(0, Admitted(connection.server, connection.cid, name, at))
+        return len(self.kept)
+
+    async def of(self, user):
+        return self.kept
+
+
+class Live:
+    """Open connections."""
+
+    def __init__(self, admissions: Admissions) -> None:
+        self.open: set[Connection] = set()
+        self.away = False
+        self.late: Connection | None = None
+        self._admissions = admissions
+
+    async def find(self, user, *, ask_servers=False):
+        if self.away:
+            raise Unavailable("away")
+        found = list(self.open)
+        if self.late:
+            await self._admissions.add(user, "t1", self.late, "new")
+            self.open.add(self.late)
+        return found
+
+    async def close(self, connections):
+        self.open -= set(connections)
+
+
+class Current:
+    """The credential that is good now."""
+
+    def __init__(self) -> None:
+        self.name: str | None = "new"
+
+    async def of(self, user):
+        return self.name
+
+
+class World:
+    def __init__(self) -> None:
+        self.admissions, self.current = Admissions(), Current()
+        self.live = Live(self.admissions)
+        self.connections = UserConnections(self.admissions, self.live, self.current)
+
+    async def admit(self, connection: Connection, name: str = "new", most: int = 2) -> bool:
+        admitted = await self.connections.admit("SN1", "t1", connection, name, most)
+        if admitted:
+            self.live.open.add(connection)
+        return admitted
+
+
+async def test_connections_of_an_earlier_key_end_and_those_of_the_new_one_stay():
+    """Again and again, and those that were admitted too long ago to be known end too."""
+    world = World()
+    unknown = Connection("S", 9)
+    world.live.open.add(unknown)
+    await world.admit(OLD, "old")
+    await world.admit(NEW, "new", most=9)
+    for _ in range(2):
+        await world.connections.close("SN1")
+        assert world.live.open == {NEW}
+
+
+async def test_nobody_stays_without_a_credential():
+    """A device that is gone."""
+    world = World()
+    await world.admit(NEW)
+    world.current.name = None
+    await world.connections.close("SN1")
+    assert world.live.open == set()
+
+
+async def test_a_new_key_that_comes_while_connections_are_looked_for_keeps_its_own():
+    """It was not found, or it is known by then."""
+    world = World()
+    await world.admit(OLD, "old")
+    world.live.late = NEW
+    await world.connections.close("SN1")
+    assert world.live.open == {NEW}
+
+
+async def test_what_cannot_be_closed_is_said():
+    """So that it is tried again."""
+    world = World()
+    world.live.away = True
+    with pytest.raises(Unavailable):
+        await world.connections.close("SN1")
+
+
+async def test_a_user_has_so_many_connections_and_no_more():
+    """The next is admitted when one has ended."""
+    world = World()
+    world.admissions.age = UNTOLD + 1
+    ids = [Connection("S", cid) for cid in range(4)]
+    assert [await world.admit(one) for one in ids[:3]] == [True, True, False]
+    world.live.open.discard(ids[0])
+    assert await world.admit(ids[3])
+
+
+async def test_those_that_nobody_has_heard_of_yet_count():
+    """Many log-ins at the same time do not get by."""
+    world = World()
+    found = [
+        await world.connections.admit("SN1", "t1", Connection("S", n), "k", 2) for n in range(5)
+    ]
+    assert found == [True, True, False, False, False]
+
+
+async def test_everybody_is_let_in_while_nobody_can_count():
+    """`device` is away."""
+    world = World()
+    world.live.away = True
+    assert all([await world.admit(Connection("S", cid)) for cid in range(5)])
+
+
+class Keys:
+    """One device, one integration."""
+
+    async def get(self, sn):
+        return None
+
+    async def secret_hash(self, integration):
+        return "hash" if integration == "lamps" else None
+
+
+@pytest.mark.parametrize(
+    ("user", "changes", "expected"),
+    [
+        ("integration.lamps", {}, credential("hash")),
+        ("integration.doors", {}, None),
+        (f"app.{CLIENT_ID}", {}, application_credential(application())),
+        (f"app.{CLIENT_ID}", {"events": False}, None),
+        ("app.other", {}, None),
+        (CLIENT_ID, {}, None),
+    ],
+)
+async def test_each_user_has_the_credential_of_its_kind(user, changes, expected):
+    """An SN that looks like a client id is an SN."""
+    keys = Keys()
+    known = Credentials(keys, FakeApplications(application(**changes)), keys)
+    assert await known.of(user) == expected
+
+
+def test_a_changed_allow_list_is_another_credential():
+    """It raises the generation and leaves the secret."""
+    before = application()
+    assert application_credential(before) != application_credential(application(generation=4))

@@ -1,0 +1,46 @@
+"""Who says too much on plain NATS is told so, then cut off."""
+
+import pytest
+
+from libs.common.bus.relayed import PULL
+from libs.common.limits.meter import BURST
+from services.gateway.relay import quota as module
+from services.gateway.relay.quota import FLOOD, QUESTIONS, RelayQuota
+from services.gateway.relay.rules import RefusedError, Speaker
+
+APPLICATION = Speaker("app.one", "_INBOX.app.one.")
+
+
+class Tenants:
+    """Everybody's tenant is known."""
+
+    def of(self, _: str) -> str:
+        return "t1"
+
+
+class Closer:
+    """Notes whom it is asked to close."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+
+    def close(self, user: str) -> None:
+        self.closed.append(user)
+
+
+def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some refusals are told; then the speaker's connections are closed, and it is told nothing."""
+    monkeypatch.setattr(module.time, "monotonic", lambda: 1.0)
+    closer = Closer()
+    quota = RelayQuota(None, Tenants(), closer)  # type: ignore[arg-type]
+    for _ in range(int(QUESTIONS * BURST)):
+        quota.take(PULL, APPLICATION, 10)
+    for _ in range(int(QUESTIONS * FLOOD)):
+        with pytest.raises(RefusedError) as refused:
+            quota.take(PULL, APPLICATION, 10)
+        assert refused.value.answered
+    assert closer.closed == []
+    with pytest.raises(RefusedError) as refused:
+        quota.take(PULL, APPLICATION, 10)
+    assert not refused.value.answered
+    assert closer.closed == ["app.one"]

@@ -1,0 +1,29 @@
+"""Events that have to come again."""
+
+from services.workflow.triggers.listeners.holding import LONGEST, MOST_ATTEMPTS, HeldBack
+
+
+class Clock:
+    """A clock that stands still."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_event_comes_again_later_and_later_for_five_minutes():
+    """Then it is given up: by its runs it is known for ten minutes only."""
+    held = HeldBack(Clock())
+    seconds = [held.hold("t", attempt) for attempt in range(1, MOST_ATTEMPTS + 2)]
+    assert seconds == [1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST, None, None]
+
+
+def test_a_tenant_has_no_more_held_back_than_are_left_to_others():
+    """Who comes next finds room; what has come again counts no more."""
+    clock = Clock()
+    held = HeldBack(clock, most=8)
+    assert [held.hold("busy", 1) for _ in range(5)] == [1, 1, 1, 1, None]
+    assert held.hold("new", 1) == 1
+    clock.now = 1.0
+    assert held.hold("busy", 2) == 2
