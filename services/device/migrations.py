@@ -54,7 +54,7 @@ async def _connections(database: Database) -> None:
         {"$project": {"_id": {"server": "before", "cid": "$_id"}, "user": "$snKey"}},
         {"$merge": {"into": "connections"}},
     ]
-    await database["devices"].aggregate(online).to_list(None)
+    await (await database["devices"].aggregate(online)).to_list(None)
     await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
 
 

@@ -10,7 +10,16 @@ from pymongo import MongoClient
 from tests.adversary.town import Home
 from tests.e2e.platform import Platform
 
-PASSING = {"leases", "revocations", "outbox", "uplinks_seen", "replicas", "counters", "ledger"}
+PASSING = {
+    "leases",
+    "revocations",
+    "outbox",
+    "uplinks_seen",
+    "replicas",
+    "counters",
+    "ledger",
+    "unsettled",
+}
 """Collections whose documents come and go by themselves."""
 MOVING = ("attempts", "nextSendAt")
 """Fields of a command that is not answered yet."""

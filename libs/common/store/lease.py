@@ -11,7 +11,7 @@ from uuid import uuid4
 from pymongo import ReturnDocument
 
 from libs.common.jobs import ended
-from libs.common.store.mongo import Database, DuplicateKey, StoreError
+from libs.common.store.mongo import Database, DuplicateKey, StoreError, present
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Lease:
             )
         except DuplicateKey:
             return False
-        return bool(lease["holder"] == self._holder)
+        return bool(present(lease)["holder"] == self._holder)
 
     async def release(self) -> None:
         """Give the lease back, when it is ours."""

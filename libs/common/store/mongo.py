@@ -1,8 +1,7 @@
-"""MongoDB: the one module that imports motor.
+"""MongoDB: the one module that imports the driver, PyMongo's asyncio client.
 
-Writes are `w=majority, j=true`. Motor hands each call to a thread, so a hot path makes
-few calls with much in them, or reads from `Mongo.direct`. Driver errors stay in here and
-in stores, which name what they expect (`DuplicateKey`, `BulkFailed`).
+Writes are `w=majority, j=true`. Driver errors stay in here and in stores, which name what they
+expect (`DuplicateKey`, `BulkFailed`).
 """
 
 import asyncio
@@ -15,8 +14,9 @@ from typing import Any, TypeVar
 
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
-from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorDatabase
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
     BulkWriteError,
@@ -29,10 +29,11 @@ from pymongo.errors import (
 
 R = TypeVar("R")
 
-Database = Any
-"""A motor database; motor has no type hints, stores give their own shapes."""
-Session = Any
-"""A motor client session."""
+Document = dict[str, Any]
+"""What a collection holds; the docstring of its store gives the shape."""
+Database = AsyncDatabase[Document]
+Collection = AsyncCollection[Document]
+Session = AsyncClientSession
 
 DuplicateKey = DuplicateKeyError
 BulkFailed = BulkWriteError
@@ -59,6 +60,13 @@ INDEX_NOT_FOUND = 27
 """MongoDB's code of an index that is not there."""
 
 
+def present(document: Document | None) -> Document:
+    """A document that the driver may type as missing and that is there, as after an upsert."""
+    if document is None:
+        raise RuntimeError("MongoDB answered without the document that it wrote")
+    return document
+
+
 def pattern_of(text: str) -> str:
     """The regular expression that matches `text` as it is.
 
@@ -83,7 +91,7 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
             raise
 
 
-async def drop_present(collection: Any, index: str) -> None:
+async def drop_present(collection: Collection, index: str) -> None:
     """Drop an index when it is there; another process may do the same just now."""
     try:
         await collection.drop_index(index)
@@ -102,23 +110,19 @@ class _PlainIntegers(TypeDecoder):
 
 
 class Mongo:
-    """The clients of a process: motor's, and pymongo's own for hot reads."""
+    """The client of a process, and its database."""
 
     def __init__(self, url: str, database: str) -> None:
-        self.client: Any = AsyncIOMotorClient(url, **_OPTIONS)
-        self._direct: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(url, **_OPTIONS)
-        codec: CodecOptions[dict[str, Any]] = CodecOptions(
+        self.client: AsyncMongoClient[Document] = AsyncMongoClient(url, **_OPTIONS)
+        codec: CodecOptions[Document] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
         )
-        settings: dict[str, Any] = {
-            "codec_options": codec,
-            "read_preference": ReadPreference.PRIMARY,
-            "write_concern": WriteConcern(w="majority", j=True),
-        }
-        self.database: Database = AsyncIOMotorDatabase(self.client, database, **settings)
-        self.direct: AsyncDatabase[dict[str, Any]] = self._direct.get_database(database, **settings)
-        """The same database for hot reads: pymongo's own client, which crosses to no thread
-        (motor: some 0.3 ms a call)."""
+        self.database: Database = self.client.get_database(
+            database,
+            codec_options=codec,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=WriteConcern(w="majority", j=True),
+        )
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
@@ -129,7 +133,7 @@ class Mongo:
     async def transaction(self, work: Callable[[Session], Awaitable[R]]) -> R:
         """Run `work(session)` as one transaction; it may run again after a conflict.
 
-        Motor itself begins again at once, and would keep a processor busy while a record is
+        The driver itself begins again at once, and would keep a processor busy while a record is
         locked.
         """
         tries = itertools.count()
@@ -140,10 +144,9 @@ class Mongo:
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
             return await work(session)
 
-        async with await self.client.start_session() as session:
-            return await session.with_transaction(with_pauses)  # type: ignore[no-any-return]
+        async with self.client.start_session() as session:
+            return await session.with_transaction(with_pauses)
 
     async def close(self) -> None:
         """Close every connection."""
-        self.client.close()
-        await self._direct.close()
+        await self.client.close()

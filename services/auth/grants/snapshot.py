@@ -41,7 +41,7 @@ class AccessSnapshots:
     """Reads `tenants`, `users`, `roles`, `menus` and `grants` together."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._database = mongo.direct
+        self._database = mongo.database
 
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do; None when it is gone or disabled."""

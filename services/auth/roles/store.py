@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.errors import Conflict
-from libs.common.store.mongo import Database, DuplicateKey, containing
+from libs.common.store.mongo import Collection, Database, DuplicateKey, containing
 from services.auth.changes import Change
 from services.auth.roles.schemas import Role, RoleCounts, Search
 
@@ -115,9 +115,9 @@ class RoleStore:
 
 
 async def _counted(
-    collection: Any, query: dict[str, Any], *stages: dict[str, Any]
+    collection: Collection, query: dict[str, Any], *stages: dict[str, Any]
 ) -> dict[int, int]:
-    rows = collection.aggregate([{"$match": query}, *stages])
+    rows = await collection.aggregate([{"$match": query}, *stages])
     return {row["_id"]: row["count"] async for row in rows}
 
 

@@ -93,7 +93,7 @@ class TenantStore:
 
     async def all(self) -> list[Tenant]:
         """Every tenant by name, with how many users it has."""
-        counted = self._database["users"].aggregate(
+        counted = await self._database["users"].aggregate(
             [{"$group": {"_id": "$tenant", "users": {"$sum": 1}}}]
         )
         users = {row["_id"]: row["users"] async for row in counted}

@@ -7,7 +7,7 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from libs.common.errors import Conflict
-from libs.common.store.mongo import Database, DuplicateKey, Session, containing
+from libs.common.store.mongo import Database, DuplicateKey, Session, containing, present
 from services.auth.tenants.seed import SUPER_ADMIN
 from services.auth.users.rules import email_key
 from services.auth.users.schemas import StoredUser
@@ -34,13 +34,17 @@ class UserStore:
         self._database = database
         self._users = database["users"]
 
-    async def get(self, tenant: str, user_id: int, session: Session = None) -> StoredUser | None:
+    async def get(
+        self, tenant: str, user_id: int, session: Session | None = None
+    ) -> StoredUser | None:
         """One user of a tenant."""
         return _user(
             await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
         )
 
-    async def by_email(self, tenant: str, email: str, session: Session = None) -> StoredUser | None:
+    async def by_email(
+        self, tenant: str, email: str, session: Session | None = None
+    ) -> StoredUser | None:
         """The user with an e-mail address, in any case."""
         query = {"tenant": tenant, "emailKey": email_key(email)}
         return _user(await self._users.find_one(query, session=session))
@@ -63,7 +67,7 @@ class UserStore:
         users = [user async for document in found if (user := _user(document))]
         return users, await self._users.count_documents(query)
 
-    async def any(self, tenant: str, session: Session = None) -> bool:
+    async def any(self, tenant: str, session: Session | None = None) -> bool:
         """Tell whether a tenant has a user."""
         found = await self._users.find_one({"tenant": tenant}, {"_id": 1}, session=session)
         return found is not None
@@ -102,7 +106,7 @@ class UserStore:
             )
         except DuplicateKey as error:
             raise _email_exists() from error
-        return _known(document)
+        return _known(present(document))
 
     async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
         """Keep another hash of the same password, unless the password has changed since."""
@@ -114,7 +118,7 @@ class UserStore:
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
         await self._users.delete_many(query, session=session)
 
-    async def super_admin_role(self, tenant: str, session: Session = None) -> int | None:
+    async def super_admin_role(self, tenant: str, session: Session | None = None) -> int | None:
         """The id of a tenant's role `super_admin`, None when there is no such tenant."""
         query = {"tenant": tenant, "name": SUPER_ADMIN}
         role = await self._database["roles"].find_one(query, {"_id": 1}, session=session)

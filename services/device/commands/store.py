@@ -107,7 +107,7 @@ class CommandStore:
         return from_document(document) if document else None
 
     async def of_thing(
-        self, command_id: int, thing_id: int, session: Session = None
+        self, command_id: int, thing_id: int, session: Session | None = None
     ) -> tuple[Command, str | None] | None:
         """A command of one thing, with the key of the reply that closed it."""
         query = {"_id": command_id, "thingId": thing_id}
@@ -115,7 +115,7 @@ class CommandStore:
         return (from_document(document), document.get("closedBy")) if document else None
 
     async def pending(
-        self, thing_ids: Sequence[int], kind: Kind, session: Session = None
+        self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """What things are still to take on, by thing and setting: the newest command wins."""
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN}, "kind": kind}
@@ -202,7 +202,7 @@ class CommandStore:
             [{"$set": {"nextSendAt": {"$min": [at, "$expiresAt"]}, "attempts": 0}}],
         )
 
-    async def profile(self, thing_id: int, session: Session = None) -> dict[str, Any]:
+    async def profile(self, thing_id: int, session: Session | None = None) -> dict[str, Any]:
         """The profile values that a thing has confirmed."""
         document = await self._profiles.find_one({"_id": thing_id}, session=session)
         return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}

@@ -84,7 +84,7 @@ class ShapeKeeper:
             return
         cursor = self._devices.find({"_id": {"$in": list(devices)}}, {"shape": 1})
         found = {device["_id"]: device.get("shape") async for device in cursor}
-        missing = {shape for shape in found.values() if shape not in self._known}
+        missing = {shape for shape in found.values() if shape and shape not in self._known}
         if missing:
             self._learn(await read_shapes(self._database, missing))
         self._of.update({one: shape for one, shape in found.items() if shape in self._known})

@@ -39,7 +39,7 @@ async def read_shapes(database: Database, names: Iterable[str]) -> dict[str, Sha
         },
     ]
     found: dict[str, Shape] = {}
-    async for stored in database["shapes"].aggregate(pipeline):
+    async for stored in await database["shapes"].aggregate(pipeline):
         whole: Shape = {}
         for part in sorted(stored["above"], key=lambda part: part["depth"], reverse=True):
             whole |= dict(part["members"])
@@ -64,7 +64,7 @@ async def delete_unused(database: Database, before: datetime) -> int:
     """Delete shapes that nobody names and nobody was given since `before`; return how many."""
     shapes = database["shapes"]
     old = {"at": {"$not": {"$gte": before}}}
-    leaves = shapes.aggregate(
+    leaves = await shapes.aggregate(
         [
             {"$match": old},
             _naming("devices", "shape"),

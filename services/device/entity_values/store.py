@@ -22,7 +22,7 @@ class ValueStore:
     """What entities were."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._database, self._direct = mongo.database, mongo.direct
+        self._database = mongo.database
 
     async def page(
         self, sources: Sequence[Source], span: Span, skip: int, limit: int
@@ -65,7 +65,7 @@ class ValueStore:
         if pipeline is None:
             return []
         collection, stages = pipeline
-        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True)
+        rows = await self._database[collection].aggregate(stages, allowDiskUse=True)
         return await rows.to_list()
 
     async def extreme_bytes(
@@ -76,7 +76,9 @@ class ValueStore:
         if pipeline is None:
             return None
         collection, stages = pipeline
-        rows = await self._direct[collection].aggregate(stages, allowDiskUse=True, batchSize=BATCH)
+        rows = await self._database[collection].aggregate(
+            stages, allowDiskUse=True, batchSize=BATCH
+        )
         fold = min if wanted == "MIN" else max
         best: str | None = None
         async for row in rows:
@@ -85,7 +87,7 @@ class ValueStore:
 
     async def _counted(self, scans: Sequence[Scan]) -> list[tuple[Scan, int]]:
         return [
-            (scan, await self._direct[scan.collection].count_documents(scan.match))
+            (scan, await self._database[scan.collection].count_documents(scan.match))
             for scan in scans
         ]
 
@@ -106,7 +108,7 @@ class ValueStore:
                 skip -= count
                 continue
             left = limit - len(records)
-            rows = self._direct[scan.collection].find(
+            rows = self._database[scan.collection].find(
                 scan.match,
                 source.projection,
                 sort=scan.order,

@@ -52,7 +52,7 @@ class HistoryStore:
     """Property history of devices."""
 
     def __init__(self, mongo: Mongo, retention: Retention) -> None:
-        self._database = mongo.direct
+        self._database = mongo.database
         self._retention = retention
 
     async def page(

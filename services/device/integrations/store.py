@@ -12,7 +12,7 @@ from pymongo import ReturnDocument
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import UpstreamFailed
-from libs.common.store.mongo import Database, DuplicateKey
+from libs.common.store.mongo import Database, DuplicateKey, present
 from libs.common.tsl import TslDocument, TslInvalid
 from services.device.devices.ports import Ids
 from services.device.entities.members import marks_of, members_of
@@ -48,13 +48,13 @@ class IntegrationThings:
     async def _write(
         self, key: dict[str, Any], fields: dict[str, Any], now: datetime
     ) -> dict[str, Any]:
-        written: dict[str, Any] = await self._things.find_one_and_update(
+        written = await self._things.find_one_and_update(
             key,
             {"$set": fields, "$setOnInsert": {"_id": await self._ids.take(), "createdAt": now}},
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )
-        return written
+        return present(written)
 
 
 def tsl_of(manifest: Manifest) -> TslDocument:

@@ -31,7 +31,7 @@ class DeviceNameStore:
 
     async def groups(self, tenant: str) -> list[Group]:
         """The devices of a tenant, counted by integration and model."""
-        rows = self._devices.aggregate(
+        rows = await self._devices.aggregate(
             [
                 {"$match": {"tenant": tenant}},
                 {"$group": {"_id": _GROUP, "devices": {"$sum": 1}}},

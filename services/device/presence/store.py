@@ -43,7 +43,7 @@ class PresenceStore:
         self._devices = mongo.database["devices"]
         self._connections = mongo.database["connections"]
         self._turn = mongo.database["presence_turn"]
-        self._heard = mongo.direct["devices"].with_options(write_concern=WriteConcern(1))
+        self._heard = mongo.database["devices"].with_options(write_concern=WriteConcern(1))
         """No thread waits for a record that is locked; a note that is lost comes again."""
         self._outbox = outbox
 

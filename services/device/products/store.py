@@ -13,7 +13,7 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.products.errors import (
     prefix_taken,
@@ -119,8 +119,8 @@ class ProductStore:
             "currentVersion": wanted.tsl.version,
             "historyDays": wanted.history_days,
         }
-        same = known is not None and all(known.get(name) == one for name, one in fields.items())
-        if same and not replaced:
+        same = all((known or {}).get(name) == one for name, one in fields.items())
+        if known and same and not replaced:
             return _product(known)
         await self._products.update_one(
             {"_id": identity},
@@ -132,7 +132,7 @@ class ProductStore:
             upsert=True,
             session=session,
         )
-        return _product(await self._products.find_one({"_id": identity}, session=session))
+        return _product(present(await self._products.find_one({"_id": identity}, session=session)))
 
     async def _explain(self, wanted: Wanted, error: DuplicateKey) -> None:
         """Raise a conflict of prefixes as such; a product made meanwhile is tried again."""

@@ -66,7 +66,7 @@ class LatestValues:
             log.warning("latest values of %d things are too large", len(faults))
 
     async def of(
-        self, thing_ids: Sequence[int], session: Session = None
+        self, thing_ids: Sequence[int], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """The latest value of each property, by thing; a thing that has none is missing."""
         cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)

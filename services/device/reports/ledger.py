@@ -135,7 +135,7 @@ class Ledger:
                 }
             }
         ]
-        for row in await self._ledger.aggregate(pipeline).to_list(1):
+        for row in await (await self._ledger.aggregate(pipeline)).to_list(1):
             return Totals(row["stored"], row["rejected"])
         return Totals(0, 0)
 

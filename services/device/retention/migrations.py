@@ -20,7 +20,7 @@ async def _ends(database: Database) -> None:
 async def _remove_profiles_of_nobody(database: Database) -> None:
     """Profiles of devices that were deleted before this version."""
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
-    left = database["profiles"].aggregate(
+    left = await database["profiles"].aggregate(
         [{"$lookup": of}, {"$match": {"device": []}}, {"$project": {"_id": 1}}]
     )
     async for row in left:

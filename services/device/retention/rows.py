@@ -52,7 +52,7 @@ class HistoryRows:
         number = await history.estimated_document_count()
         if not number:
             return {}
-        sample = history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
+        sample = await history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
         things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
         for name in ("devices", "things"):

@@ -27,7 +27,7 @@ class IntegrationStore:
     async def all(self) -> list[Integration]:
         """Every integration that was ever announced, by id, and whether it is there now."""
         oldest = {"$subtract": ["$$NOW", int(LEASE * 1000)]}
-        found = self._integrations.aggregate(
+        found = await self._integrations.aggregate(
             [
                 {"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}},
                 {"$sort": {"_id": 1}},

@@ -6,7 +6,7 @@ service has; time is the database's.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from libs.common.store.mongo import Database, Session
 
@@ -23,7 +23,7 @@ class UnsettledStore:
     """Reads and writes them."""
 
     def __init__(self, database: Database) -> None:
-        self._flows: Any = database["unsettled"]
+        self._flows = database["unsettled"]
 
     async def note(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
         """Flows are about to change."""

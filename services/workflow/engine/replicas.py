@@ -5,7 +5,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 from libs.common.store.mongo import Database, StoreError
 
@@ -19,7 +18,7 @@ class Replicas:
     """The replicas of the service, this one among them."""
 
     def __init__(self, database: Database, replica: str) -> None:
-        self._replicas: Any = database["replicas"]
+        self._replicas = database["replicas"]
         self.own = replica
 
     async def sign(self) -> None:

@@ -5,7 +5,6 @@ secret goes with the last of them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from libs.common.store.mongo import Database, Session
 
@@ -14,7 +13,7 @@ class SecretStore:
     """Reads and writes sealed secrets."""
 
     def __init__(self, database: Database) -> None:
-        self._secrets: Any = database["flow_secrets"]
+        self._secrets = database["flow_secrets"]
 
     async def sealed(self, tenant: str, marks: Collection[str]) -> dict[str, str]:
         """Sealed secrets by mark; what is unknown is missing."""

@@ -108,7 +108,12 @@ async def test_no_log_in_brings_a_revoked_key_back(auth):
 
 async def connect(auth, user: str, password: str, inbox: str):
     return await nats.connect(
-        auth.door.url, user=user, password=password, inbox_prefix=inbox, allow_reconnect=False
+        auth.door.url,
+        user=user,
+        password=password,
+        inbox_prefix=inbox,
+        allow_reconnect=False,
+        connect_timeout=60,  # the server's own bound is what counts
     )
 
 

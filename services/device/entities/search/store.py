@@ -32,15 +32,16 @@ class EntitySearchStore:
 
     async def _count(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
         few = any("_id" in condition for condition in conditions)
+        options: dict[str, Any] = {} if few else {"hint": "model"}
         groups = await self._devices.aggregate(
             [
                 {"$match": _all_of(tenant, conditions)},
                 {"$group": {"_id": {one: f"${one}" for one in _MODEL}, "devices": {"$sum": 1}}},
             ],
-            **({} if few else {"hint": "model"}),
-        ).to_list(None)
+            **options,
+        )
         found: Counter[ModelKey] = Counter()
-        for group in groups:
+        async for group in groups:
             found[model_of(group["_id"])] += group["devices"]
         return found
 

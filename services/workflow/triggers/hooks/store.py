@@ -4,8 +4,6 @@
 over all tenants; `flow` is the JSON of `Deployed`, without the token.
 """
 
-from typing import Any
-
 import msgspec
 from pymongo.errors import DuplicateKeyError
 
@@ -21,7 +19,7 @@ class HookStore:
     """Reads and writes hooks."""
 
     def __init__(self, database: Database) -> None:
-        self._hooks: Any = database["hooks"]
+        self._hooks = database["hooks"]
 
     async def owner(self, digest: bytes) -> int | None:
         """The flow that a token begins."""

@@ -62,7 +62,7 @@ class FollowedIndex:
             await asyncio.sleep(BACKOFF)
 
     async def _follow(self) -> None:
-        stream = self._deployed.collection.watch(max_await_time_ms=AWAIT_MS)
+        stream = await self._deployed.collection.watch(max_await_time_ms=AWAIT_MS)
         async with stream:
             await stream.try_next()  # opens it; what it may bring is read below
             await self._load()

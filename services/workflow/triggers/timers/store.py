@@ -28,7 +28,7 @@ class TimerStore:
     """Reads and writes timers."""
 
     def __init__(self, database: Database) -> None:
-        self._timers: Any = database["timers"]
+        self._timers = database["timers"]
 
     async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
         """Settings, anchor and due time of a flow's timer."""
