@@ -93,7 +93,10 @@ def build_app(
     versions = AccessVersions(redis)
     changes = Changes(mongo, outbox, revocations, revoker, versions)
     next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
-    devices = DeviceService(keys, copies, revoker)
+    sessions = MqttSessions(
+        redis, keys, bus, settings.mqtt_url, settings.nats_user, settings.nats_password
+    )
+    devices = DeviceService(keys, copies, revoker, sessions.release)
 
     refused = RefusedSessions(changes, TokenBuckets(redis, "auth"))
     administration = ApplicationService(applications, changes, TenantStore(mongo.database), next_id)
@@ -108,9 +111,6 @@ def build_app(
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)
     offer_integration_logins(rpc, IntegrationLogins(integrations, changes))
-    sessions = MqttSessions(
-        redis, bus, settings.mqtt_url, settings.nats_user, settings.nats_password
-    )
     callout = Callout(
         bus,
         Doorkeeper(

@@ -1,6 +1,7 @@
 -- A device claims an MQTT client id: KEYS[1] says whose it is, KEYS[2] are the ids of the device by
 -- last use. ARGV: SN, id, seconds that a claim lives, most ids of a device, prefix of KEYS[1].
--- Returns {0} when another device has the id, else {1, ids that the device has lost for it...}.
+-- Returns {0} when another device has the id, {1} when the device had it already, else
+-- {2, ids that the device has lost for it...}.
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return {0} end
 local clock = redis.call('TIME')
@@ -12,4 +13,4 @@ for _, id in ipairs(lost) do
   redis.call('ZREM', KEYS[2], id)
   redis.call('DEL', ARGV[5] .. id)
 end
-return {1, unpack(lost)}
+return {owner and 1 or 2, unpack(lost)}

@@ -45,9 +45,6 @@ class Devices(Protocol):
     async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
         """The credentials that `key` opens."""
 
-    async def exists(self, sn: str) -> bool:
-        """Tell whether a device with this SN has a key."""
-
 
 class ClientIds(Protocol):
     """Knows whose an MQTT client id is."""
@@ -165,7 +162,9 @@ class Doorkeeper:
     async def _device(self, sn: str, key: str, mqtt_id: str | None) -> Admission | None:
         found = await self._devices.log_in(sn, key)
         admission = None
-        if found is not None and await self._may_come_with(found.sn, mqtt_id):
+        if found is not None and (
+            mqtt_id is None or await self._client_ids.claim(found.sn, mqtt_id)
+        ):
             try:
                 permissions = device_permissions(found.sn, mqtt=mqtt_id is not None)
                 admission = Admission(
@@ -175,14 +174,6 @@ class Doorkeeper:
                 admission = None
         count_login("nats_device", ok=admission is not None)
         return admission
-
-    async def _may_come_with(self, sn: str, mqtt_id: str | None) -> bool:
-        """Whether an MQTT client id is the device's own; the SN of another device never is."""
-        if mqtt_id is None:
-            return True
-        if mqtt_id.upper() != sn.upper() and await self._devices.exists(mqtt_id):
-            return False
-        return await self._client_ids.claim(sn, mqtt_id)
 
 
 def _is_uuid(text: str) -> bool:

@@ -22,6 +22,7 @@ from libs.common.bus import Bus
 from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
 from libs.common.jobs import Beside
 from libs.common.store.redis import Redis
+from services.auth.devices.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ DELETIONS = 1000
 """Sessions that wait to be deleted; of more the server keeps what it has until its end."""
 WAIT = 5.0
 """Seconds that nats-server gets to answer."""
+OTHERS, OWN, NEW = range(3)
+"""Whose an id was (`claim.lua`)."""
 _PREFIX = "tw:mqtt-id:"
 _DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
@@ -44,8 +47,12 @@ class _Session(msgspec.Struct):
 class MqttSessions:
     """Gives client ids to devices."""
 
-    def __init__(self, redis: Redis, bus: Bus, url: str, user: str, password: str) -> None:
+    def __init__(
+        self, redis: Redis, devices: DeviceStore, bus: Bus, url: str, user: str, password: str
+    ) -> None:
         """`url` is the MQTT door, `user` and `password` open it for a service."""
+        self._redis = redis
+        self._devices = devices
         self._bus = bus
         self._door = urlsplit(url)
         self._user = user
@@ -54,18 +61,29 @@ class MqttSessions:
         self._deleting = Beside()
 
     async def claim(self, sn: str, client_id: str) -> bool:
-        """Tell whether the device `sn` may come with `client_id`, which is its own from now on."""
+        """Tell whether the device `sn` may come with `client_id`, which is its own from now on.
+
+        An id that is new is claimed before the SNs are looked at, and an SN is released after
+        its device got a key: one of both sees the other.
+        """
         if client_id == sn:
             return True
         key = sn.upper()
-        granted, *lost = await self._claim(
+        whose, *lost = await self._claim(
             keys=[f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"],
             args=[key, client_id, LIFE, MOST, _PREFIX],
         )
+        if whose == NEW and client_id.upper() != key and await self._devices.get(client_id):
+            await self.release(client_id)
+            return False
         for one in lost:
             if len(self._deleting) < DELETIONS:
                 self._deleting.begin(one, partial(self._delete, one.decode()))
-        return bool(granted)
+        return bool(whose != OTHERS)
+
+    async def release(self, client_id: str) -> None:
+        """Take an id from the device that has claimed it, as it is the SN of another one."""
+        await self._redis.delete(f"{_PREFIX}{client_id}")
 
     async def stop(self) -> None:
         """Leave what is not deleted yet to its end on the server."""

@@ -1,6 +1,7 @@
 """Issues, revokes and checks device keys."""
 
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from libs.common.contracts.auth import (
@@ -65,10 +66,13 @@ class DeviceService:
         store: Store,
         copies: Copies,
         revoker: Revoker,
+        release: Callable[[str], Awaitable[None]],
     ) -> None:
+        """`release` takes an SN from a device that uses it as its MQTT client id."""
         self._store = store
         self._copies = copies
         self._revoker = revoker
+        self._release = release
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
@@ -80,6 +84,7 @@ class DeviceService:
         replaced = await self._store.put(
             DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
         )
+        await self._release(device.sn)
         await self._revoker.apply(revocation_of(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
@@ -104,10 +109,6 @@ class DeviceService:
         if copy is None:
             copy = await self._restore(sn)
         return copy if copy is not None and copy.opens(key) else None
-
-    async def exists(self, sn: str) -> bool:
-        """Tell whether a device with this SN has a key."""
-        return await self._copies.get(sn) is not None or await self._store.get(sn) is not None
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
         announced = await self._copies.begin_restore(sn)

@@ -49,6 +49,21 @@ async def test_a_client_id_is_no_other_devices(auth):
         pass
 
 
+async def test_an_id_ends_when_a_device_of_that_sn_gets_a_key(auth):
+    """Whoever used it before does not come with it again, and the device itself does."""
+    early = await issue(auth, "Early")
+    async with mqtt(auth, "Early", early, "Late"):
+        pass
+
+    late = await issue(auth, "Late")
+
+    with pytest.raises(aiomqtt.MqttError):
+        async with mqtt(auth, "Early", early, "Late"):
+            pass
+    async with mqtt(auth, "Late", late, "Late"):
+        pass
+
+
 async def test_a_device_may_choose_its_client_id(auth):
     """Its SN in any case, one made by the server, and any word."""
     key = await issue(auth, "Chooser")
