@@ -42,8 +42,8 @@ last runs of the other one have ended."""
 BAR = 2.0
 TIMES = 10
 LIMITS = {
-    "eachMessages": 20,
-    "messages": 60,
+    "eachMessages": 10,
+    "messages": 30,
     "eachRequests": 4,
     "requests": 10,
     "eachPolls": 4,
@@ -53,12 +53,12 @@ LIMITS = {
     "eachConnections": 4,
     "eachRuns": 2,
     "runs": 2,
-    "eachWaitingRuns": 10,
-    "waitingRuns": 10,
+    "eachWaitingRuns": 5,
+    "waitingRuns": 5,
 }
 SETTINGS = {
-    "THINGWAY_PRINCIPAL_RATE": "20",
-    "THINGWAY_PRINCIPAL_BURST": "200",
+    "THINGWAY_PRINCIPAL_RATE": "10",
+    "THINGWAY_PRINCIPAL_BURST": "100",
     "THINGWAY_TOKEN_RATE": "2",
     "THINGWAY_TOKEN_BURST": "10",
 }

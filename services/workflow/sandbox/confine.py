@@ -62,6 +62,16 @@ def stand_back() -> None:
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
+def leave_idle_time(pid: int) -> None:
+    """Give a process only idle time: a processor that it uses counts as free for others.
+
+    (Low priority is not enough: on a processor that looks busy, others queue up on the next.)
+    """
+    if LINUX:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+
+
 def confine(memory: int) -> None:
     """Give up everything but `memory` more bytes and what is open."""
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):

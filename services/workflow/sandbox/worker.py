@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from services.workflow.sandbox import condition
-from services.workflow.sandbox.confine import confine, end_with_parent, stand_back
+from services.workflow.sandbox.confine import confine, end_with_parent, leave_idle_time, stand_back
 from services.workflow.sandbox.frames import HEADER, read_frame, write_frame
 from services.workflow.sandbox.quick import Quick
 
@@ -22,6 +22,8 @@ SECONDS = struct.Struct(">d")
 """What stands before a request: how long it may take."""
 GRACE = 0.25
 """Seconds on the clock beyond those of the processor."""
+SOON = 0.05
+"""Seconds in which most code has answered."""
 SCRIPT, CONDITION = b"J", b"C"
 """What a request begins with: JavaScript, or a condition in CEL."""
 _CHUNK = 65_536
@@ -93,8 +95,7 @@ def _frame_of(child: Child, until: float, most: int) -> bytes | None:
     """The frame that a child writes; None when it ended first. People's code may write it."""
     content = b""
     while len(content) < HEADER.size or len(content) < _size_of(content):
-        left = max(0.0, until - time.monotonic())
-        if not select.select([child.answers], [], [], left)[0]:
+        if not _said_something(child, until):
             return b"Etook too long"
         more = os.read(child.answers, _CHUNK)
         if not more:
@@ -103,6 +104,15 @@ def _frame_of(child: Child, until: float, most: int) -> bytes | None:
         if len(content) >= HEADER.size and _size_of(content) > HEADER.size + most:
             return b"Eits result is too large"
     return content[HEADER.size : _size_of(content)]
+
+
+def _said_something(child: Child, until: float) -> bool:
+    """Wait for a child; one that computes for long gets only what nobody else wants."""
+    for patience in (SOON, max(0.0, until - time.monotonic())):
+        if select.select([child.answers], [], [], patience)[0]:
+            return True
+        leave_idle_time(child.pid)
+    return False
 
 
 def _size_of(content: bytes) -> int:

@@ -1,6 +1,7 @@
 """Code that computes gets the processor that nobody else wants."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,24 @@ def _niceness(pid: int) -> int:
 
 def _session_niceness(pid: int) -> int:
     return int(Path(f"/proc/{pid}/autogroup").read_text().rpartition(" ")[2])
+
+
+async def _until_idle(pid: int) -> None:
+    while os.sched_getscheduler(pid) != os.SCHED_IDLE:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(not LINUX, reason="Linux has idle time")
+async def test_code_that_computes_for_long_gets_idle_time() -> None:
+    """After a moment its processor counts as free for everybody else."""
+    async with Processes(1, Limits()) as processes:
+        spinning = asyncio.ensure_future(processes.ask(SCRIPT + b'["for (;;) {}", [], []]', 5.0))
+        (worker,) = [process.pid for process in processes._alive]
+        while not _children(worker):
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(4):
+            await _until_idle(_children(worker)[0])
+        spinning.cancel()
 
 
 @pytest.mark.skipif(not LINUX, reason="Linux tells how nice a process is")
