@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from litestar import Litestar, Router
 
-from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
+from libs.common.identity.grants import GrantReader
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.quota import Quota
@@ -21,7 +24,12 @@ from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.commands.writer import CommandWriter
-from services.device.console.wiring import build_console
+from services.device.console.adding import DeviceAdder
+from services.device.console.bringing import DeviceBringer
+from services.device.console.deleting import DeviceDeleter
+from services.device.console.routes import ROUTER as CONSOLE_ROUTES
+from services.device.console.service import ConsoleDevices
+from services.device.console.store import ConsoleStore
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
@@ -29,12 +37,32 @@ from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
 from services.device.edge.waiting import WaitingDevices
-from services.device.entity_values.wiring import Parts, build_values
+from services.device.entities.calling import EntityCaller, ServiceReplies
+from services.device.entities.console import ROUTER as ENTITY_ROUTES
+from services.device.entities.custom.service import CustomEntities
+from services.device.entities.custom.store import CustomEntityStore
+from services.device.entities.history.export import EntityExport
+from services.device.entities.history.service import EntityHistory
+from services.device.entities.history.store import ValueStore
+from services.device.entities.rpc import EntityRpc
+from services.device.entities.search.service import EntitySearch
+from services.device.entities.search.store import EntitySearchStore
+from services.device.entities.service import EntityService
+from services.device.entities.writing import EntityWriter
+from services.device.history.partitions import DAY_MS
 from services.device.history.routes import property_history
 from services.device.history.service import HistoryService
 from services.device.history.store import HistoryStore
-from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
+from services.device.integrations.client import IntegrationClient, Integrations
+from services.device.integrations.own import ThingMaker, tsl_of
+from services.device.integrations.reporting import Reporter
+from services.device.integrations.rpc import IntegrationRpc
+from services.device.members.directory import EntityDirectory
+from services.device.members.models import Models
+from services.device.names.messages import offer_names
+from services.device.names.service import DeviceNames
+from services.device.names.store import DeviceNameStore
 from services.device.presence.connections import SystemAccount
 from services.device.presence.http import HttpPresence
 from services.device.presence.messages import offer_connections
@@ -48,6 +76,7 @@ from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
+from services.device.things.grants import GrantsOverRpc
 from services.device.wiring import Base, connected
 
 OPEN_API = Router(
@@ -64,32 +93,161 @@ OPEN_API = Router(
 """The device open API: for applications."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What several rooms use, each made once."""
+
+    base: Base
+    rpc: RpcServer
+    ids: IdAllocator
+    grants: GrantReader
+    credentials: CredentialsOverRpc
+    forgetting: GrantsOverRpc
+    store: DeviceStore
+    products: ProductService
+    things: Things
+    models: Models
+    directory: EntityDirectory
+    integrations: Integrations
+    client: IntegrationClient
+    maker: ThingMaker
+    writer: CommandWriter
+    carrier: CommandCarrier
+    commands: CommandService
+    bringer: DeviceBringer
+
+
+def share(base: Base) -> Shared:
+    """Make what several rooms use."""
+    settings, mongo, database = base.settings, base.mongo, base.mongo.database
+    ids = IdAllocator(database, "things")
+    store = DeviceStore(mongo, base.outbox, base.limits)
+    products = ProductService(ProductStore(mongo, base.limits))
+    things, models = Things(database, base.things), Models(database)
+    integrations = Integrations(base.rpc)
+    client = IntegrationClient(base.rpc, settings.service_call_timeout)
+    writer = CommandWriter(mongo, base.commands, base.outbox)
+    carrier = CommandCarrier(database, integrations, client, writer)
+    return Shared(
+        base=base,
+        rpc=RpcServer(base.bus, "device"),
+        ids=ids,
+        grants=GrantReader(base.rpc),
+        credentials=CredentialsOverRpc(base.rpc),
+        forgetting=GrantsOverRpc(base.rpc),
+        store=store,
+        products=products,
+        things=things,
+        models=models,
+        directory=EntityDirectory(database, models, base.things),
+        integrations=integrations,
+        client=client,
+        maker=ThingMaker(integrations, database, ids),
+        writer=writer,
+        carrier=carrier,
+        commands=CommandService(
+            things=things,
+            commands=base.commands,
+            latest=base.latest,
+            ids=IdAllocator(database, "tasks"),
+            writer=writer,
+            carrier=carrier,
+            life=settings.command_life,
+        ),
+        bringer=DeviceBringer(store, ids, products),
+    )
+
+
+def console(shared: Shared) -> dict[str, Any]:
+    """What consoles do with devices."""
+    database = shared.base.mongo.database
+    offer_names(shared.rpc, DeviceNames(DeviceNameStore(database), shared.models))
+    return {
+        "console_devices": ConsoleDevices(
+            ConsoleStore(database, shared.store),
+            shared.grants,
+            shared.directory,
+            shared.integrations,
+            shared.credentials,
+        ),
+        "device_adder": DeviceAdder(
+            integrations=shared.integrations,
+            tsl_of=lambda found: tsl_of(found.manifest),
+            adders=shared.client,
+            bringer=shared.bringer,
+            grants=shared.grants,
+        ),
+        "device_deleter": DeviceDeleter(
+            integrations=shared.integrations,
+            removers=shared.client,
+            devices=shared.store,
+            credentials=shared.credentials,
+            forgetting=shared.forgetting,
+            grants=shared.grants,
+        ),
+    }
+
+
+def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
+    """What consoles and other services do with entities."""
+    base, directory = shared.base, shared.directory
+    seconds = base.settings.service_call_timeout
+    service = EntityService(
+        directory=directory,
+        grants=shared.grants,
+        integrations=shared.integrations,
+        maker=shared.maker,
+        latest=base.latest,
+    )
+    writer = EntityWriter(
+        entities=service, commands=shared.commands, reporter=reporter, integrations=shared.client
+    )
+    caller = EntityCaller(
+        entities=service,
+        commands=shared.commands,
+        replies=ServiceReplies(base.bus, base.commands, seconds),
+        integrations=shared.integrations,
+        client=shared.client,
+        rpc=base.rpc,
+        flow_seconds=seconds,
+    )
+    custom_store = CustomEntityStore(base.mongo, base.limits, shared.ids)
+    custom = CustomEntities(custom_store, service, directory, shared.forgetting)
+    values = ValueStore(base.mongo)
+    history = EntityHistory(service, values, base.retention, base.settings.retention_days)
+    search = EntitySearch(
+        EntitySearchStore(base.mongo.database),
+        shared.models,
+        directory,
+        shared.grants,
+        shared.integrations,
+        shared.maker,
+    )
+    EntityRpc(
+        directory=directory, latest=base.latest, writer=writer, caller=caller, custom=custom
+    ).offer(shared.rpc)
+    return {
+        "entities": service,
+        "entity_search": search,
+        "entity_history": history,
+        "entity_export": EntityExport(service, history, values, shared.integrations),
+        "entity_writer": writer,
+        "entity_caller": caller,
+        "custom_entities": custom,
+    }
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    things = Things(database, base.things)
-    writer = CommandWriter(mongo, base.commands, base.outbox)
-    client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    store = DeviceStore(mongo, base.outbox, base.limits)
-    products = ProductService(ProductStore(mongo, base.limits))
-    console = build_console(mongo, store, products, client, rpc)
-    integrations = IntegrationClient(client)
-    carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
-    commands = CommandService(
-        things=things,
-        commands=base.commands,
-        latest=base.latest,
-        ids=IdAllocator(database, "tasks"),
-        writer=writer,
-        carrier=carrier,
-        life=settings.command_life,
-    )
+    shared, reporter = share(base), Reporter(base.bus)
+    things, commands, rpc = shared.things, shared.commands, shared.rpc
     devices = DeviceService(
-        store,
-        IdAllocator(database, "things"),
-        products,
+        shared.store,
+        shared.ids,
+        shared.products,
         CommandProvisioner(base.things, commands),
-        CredentialsOverRpc(client),
+        shared.credentials,
     )
     presence = PresenceStore(mongo, base.outbox)
     heard = HttpPresence(presence, settings.http_offline_after)
@@ -105,22 +263,26 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
     delivery = Delivery(
-        database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
+        database=database,
+        bus=base.bus,
+        commands=base.commands,
+        writer=shared.writer,
+        carrier=shared.carrier,
     )
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
     offer_connections(rpc, presence, SystemAccount(system))
-    values = build_values(
-        Parts(
-            base=base,
-            shared=console.shared,
-            client=client,
-            rpc=rpc,
-            things=things,
-            commands=commands,
-            products=products,
-            presence=heard,
-        )
-    )
+    IntegrationRpc(
+        database=database,
+        integrations=shared.integrations,
+        maker=shared.maker,
+        directory=base.things,
+        reporter=reporter,
+        presence=heard,
+        products=shared.products,
+        latest=base.latest,
+        bringer=shared.bringer,
+        retention_ms=settings.retention_days * DAY_MS,
+    ).offer(rpc)
 
     numbers = Quota(database["devices"], base.limits, "devices")
 
@@ -143,25 +305,20 @@ def build_app(base: Base, system: Bus) -> Litestar:
         Service(
             name="device",
             title="Thingway device open API",
-            routes=[
-                OPEN_API,
-                EDGE_ROUTES,
-                *console.routes,
-                *values.routes,
-            ],
+            routes=[OPEN_API, EDGE_ROUTES, CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
             dependencies={
-                "product_service": products,
+                "product_service": shared.products,
                 "device_service": devices,
                 "rps_service": RpsService(RpsStore(mongo, base.limits)),
                 "things": things,
                 "history": history,
                 "commands": commands,
                 "edge": edge,
-                **console.dependencies,
-                **values.dependencies,
+                **console(shared),
+                **entities(shared, reporter),
             },
             lifespan=lifespan,
         )

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from libs.common.bus import UPLINK, BatchConsumer
 from libs.common.bus.streams import bound_streams
@@ -11,9 +10,8 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.stored_shapes import delete_unused_shapes
 from services.device.history.partitions import DAY_MS
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
 from services.device.reports.metrics import UplinkMetrics
@@ -38,7 +36,7 @@ def build_ingest(base: Base) -> Ingest:
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
         facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(base.mongo.database, base.limits),
+        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.limits),
         replies=ReplyHandler(
             mongo=base.mongo,
             commands=base.commands,
@@ -72,7 +70,7 @@ async def main() -> None:
         sweeps = Sweeps(base.mongo.database, base.retention, rows, days)
         retention = RetentionJob(base.partitions, base.ledger, sweeps, days)
         uplink = UplinkMetrics(base.bus, base.ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database)
+        shapes = ShapeStore(base.mongo.database)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
@@ -80,7 +78,7 @@ async def main() -> None:
                 consumer.run(),
                 uplink.run(),
                 Leader(base.mongo.database, "retention", retention.run).run(),
-                Leader(base.mongo.database, "shapes", unused).run(),
+                Leader(base.mongo.database, "shapes", shapes.sweep).run(),
             ):
                 yield
 

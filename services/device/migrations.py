@@ -7,8 +7,8 @@ from pymongo import ASCENDING, IndexModel
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing, drop_present
 from services.device.devices import MIGRATIONS as DEVICES
-from services.device.entities.migrations import MIGRATIONS as ENTITIES
 from services.device.integrations.migrations import MIGRATIONS as INTEGRATIONS
+from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
 from services.device.retention.migrations import MIGRATIONS as RETENTION

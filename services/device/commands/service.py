@@ -299,7 +299,7 @@ def _draft_properties(
         whole = thing.tsl.check_write(properties, current)
     except InvalidValues as error:
         prefix = field.removesuffix("properties")
-        faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
+        faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
     draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
     partial = any(isinstance(value, dict) for value in properties.values())

@@ -13,7 +13,7 @@ from services.device.console.schemas import DeleteDevices
 from services.device.console.service import GrantsOf
 from services.device.devices.keys import delete_with_key
 from services.device.devices.ports import CredentialsGateway, Device
-from services.device.integrations.tells import ref_of
+from services.device.integrations.rpc import ref_of
 
 
 class Devices(Protocol):

@@ -1,6 +1,6 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +21,8 @@ from services.device.console.schemas import (
 from services.device.console.search import Wanted, wanted_of
 from services.device.devices.keys import issue_key
 from services.device.devices.ports import CredentialsGateway, Device
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
 from services.device.things.directory import thing_key_of
 
 
@@ -44,13 +46,6 @@ class GrantsOf(Protocol):
         """The grants of a user."""
 
 
-class DeviceEntities(Protocol):
-    """Knows the entities of devices."""
-
-    async def of_device(self, device: Device) -> Sequence[DeviceEntity]:
-        """The entities of a device, each parent before its children."""
-
-
 class ConsoleDevices:
     """Devices on behalf of users."""
 
@@ -58,7 +53,7 @@ class ConsoleDevices:
         self,
         store: Devices,
         grants: GrantsOf,
-        entities: DeviceEntities,
+        entities: EntityDirectory,
         integrations: Integrations,
         credentials: CredentialsGateway,
     ) -> None:
@@ -80,9 +75,10 @@ class ConsoleDevices:
     async def get(self, principal: Principal, device_id: int) -> DeviceDetail:
         """A device with its entities."""
         device = await self._find(principal, device_id)
-        entities = await self._entities.of_device(device)
+        (thing,) = await self._entities.of_devices(device["tenant"], [device])
+        entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
         fields = _fields(device, await self._integrations.known())
-        return DeviceDetail(**fields, entities=list(entities))
+        return DeviceDetail(**fields, entities=entities)
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
@@ -116,6 +112,19 @@ class ConsoleDevices:
 
 def _not_found(device_id: int) -> NotFound:
     return NotFound(f"device {device_id} not found", field="device_id")
+
+
+def _shown(entity: Entity) -> DeviceEntity:
+    member = entity.member
+    return DeviceEntity(
+        id=str(entity.id),
+        key=entity.key,
+        name=member.name,
+        type=member.type,
+        value_attribute=member.attribute,
+        value_type=member.value_type,
+        description=member.description,
+    )
 
 
 def _fields(device: Device, integrations: Mapping[str, Integration]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from libs.common.store.mongo import Database, StoreError
 from services.device.commands.messages import finished
 from services.device.commands.model import Command, now
 from services.device.commands.writer import CommandWriter
-from services.device.integrations.asking import IntegrationClient
-from services.device.integrations.known import IntegrationsOverRpc
+from services.device.integrations.client import IntegrationClient, Integrations
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class CommandCarrier:
     def __init__(
         self,
         database: Database,
-        integrations: IntegrationsOverRpc,
+        integrations: Integrations,
         client: IntegrationClient,
         writer: CommandWriter,
     ) -> None:

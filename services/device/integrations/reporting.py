@@ -1,6 +1,7 @@
 """Puts on `UPLINK` what things say that are not connected themselves."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,13 +12,22 @@ from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry import inject_context
 from services.device.edge.service import STORED_WAIT
-from services.device.entity_values.ports import Said
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.things import Thing
 
 
+@dataclass(frozen=True, slots=True)
+class OwnReport:
+    """What a thing has to report."""
+
+    thing: Thing
+    properties: dict[str, Any]
+    hops: int
+    """How many flows have led to it."""
+
+
 class Reporter:
-    """Speaks for things."""
+    """Speaks for things; one per process."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -38,36 +48,36 @@ class Reporter:
         Raises `InvalidInput` when they are refused, `UpstreamTimeout` when nobody says what
         became of them.
         """
-        (refused,) = await self.report_all([Said(thing, properties, current_hops())])
+        (refused,) = await self.report_all([OwnReport(thing, properties, current_hops())])
         if refused is not None:
             raise InvalidInput(refused, field="properties")
 
-    async def report_all(self, said: Sequence[Said]) -> list[str | None]:
+    async def report_all(self, reports: Sequence[OwnReport]) -> list[str | None]:
         """Report for several things at once; tell of each why it was refused, or None.
 
         All that is not refused is stored and in force when this returns. Raises
         `UpstreamTimeout` when nobody says what became of some.
         """
-        if not said:
+        if not reports:
             return []
         trace: dict[str, str] = {}
         inject_context(trace)
-        async with StoredWaiter(self._bus, len(said)) as waiter:
+        async with StoredWaiter(self._bus, len(reports)) as waiter:
             await publish_all(
                 self._bus,
                 [
                     Outgoing(
-                        up(one.thing.sn, "report"),
-                        msgspec.json.encode({"properties": one.properties}),
+                        up(report.thing.sn, "report"),
+                        msgspec.json.encode({"properties": report.properties}),
                         headers={
                             **trace,
-                            **hops_header(one.hops),
+                            **hops_header(report.hops),
                             HEADER: f"{waiter.subject}.{number}",
                         },
                     )
-                    for number, one in enumerate(said)
+                    for number, report in enumerate(reports)
                 ],
             )
             outcomes = await waiter.wait(STORED_WAIT)
-        reasons = {one.number: one.refused for one in outcomes}
-        return [reasons.get(number) for number in range(len(said))]
+        reasons = {outcome.number: outcome.refused for outcome in outcomes}
+        return [reasons.get(number) for number in range(len(reports))]

@@ -14,7 +14,7 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 from libs.common.errors import InvalidInput
-from services.device.entities.models import ModelKey
+from services.device.members.models import ModelKey
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""

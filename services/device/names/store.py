@@ -6,7 +6,7 @@ from libs.common.clock import to_ms
 from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
 from libs.common.store.mongo import Database, containing
 from libs.common.things import DIRECT
-from services.device.entities.models import model_of
+from services.device.members.models import model_of
 from services.device.names.service import Group
 
 _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1}

@@ -24,4 +24,4 @@ class Wanted:
     tsl: StoredTsl
     history_days: int | None
     marks: list[str]
-    """What its members are numbered by (`services.device.entities.registry`)."""
+    """What its members are numbered by (`services.device.members.registry`)."""

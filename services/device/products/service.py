@@ -11,7 +11,7 @@ from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
 from services.device.devices.serials import SERIAL
-from services.device.entities.members import marks_of
+from services.device.members.member import marks_of
 from services.device.products.errors import built_in, product_not_found, unknown_model
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct

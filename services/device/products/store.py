@@ -14,7 +14,7 @@ from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
-from services.device.entities.registry import MemberRegistry, owner_of
+from services.device.members.registry import MemberRegistry, owner_of
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,

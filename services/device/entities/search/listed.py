@@ -11,10 +11,10 @@ from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
-from services.device.entities.ports import Entities, SearchStore
-from services.device.entities.search.filters import MemberFilter
-from services.device.entities.search.keyword import Keyword
-from services.device.entities.things import Entity, EntityThing
+from services.device.entities.search.matching import Keyword, MemberFilter
+from services.device.entities.search.store import EntitySearchStore
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity, EntityThing
 
 
 class Listed:
@@ -22,8 +22,8 @@ class Listed:
 
     def __init__(
         self,
-        store: SearchStore,
-        entities: Entities,
+        store: EntitySearchStore,
+        directory: EntityDirectory,
         principal: Principal,
         grants: Grants,
         wants: MemberFilter,
@@ -32,7 +32,7 @@ class Listed:
         customized: bool | None,
     ) -> None:
         self._store = store
-        self._entities = entities
+        self._directory = directory
         self._tenant = principal.tenant
         self._customs = principal.may(Function.ENTITY_CUSTOM_VIEW)
         self._grants = grants
@@ -42,7 +42,7 @@ class Listed:
 
     async def among(self, ids: Sequence[int]) -> list[Entity]:
         """Those of `ids`."""
-        found = await self._entities.by_ids(self._tenant, ids)
+        found = await self._directory.by_ids(self._tenant, ids)
         rows = [one for one in found.values() if self._customized in (None, one.customized)]
         things = {one.thing.id: one.thing for one in rows}
         wanted = set(found)
@@ -54,7 +54,7 @@ class Listed:
         things = await self._store.others(self._tenant, condition) if condition else []
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
-            known = await self._entities.things(self._tenant, single) if single else {}
+            known = await self._directory.things(self._tenant, single) if single else {}
             things += [
                 thing
                 for thing in known.values()

@@ -6,13 +6,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from libs.common.identity.grants import Grants
-from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey, model_of
-from services.device.entities.ports import SearchStore
 from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
-from services.device.entities.search.walk import Condition, Walk, of_models
-from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.entities.search.store import Condition, EntitySearchStore, Walk, of_models
+from services.device.members.entity import Entity, EntityThing, of_device
+from services.device.members.member import Member, MemberSet
+from services.device.members.models import ModelKey, model_of
 from services.device.things.seen import hint
 
 FEW = 50
@@ -50,7 +49,7 @@ class Cut:
         return self.sizes.total() + len(self.listed)
 
 
-async def cut_page(store: SearchStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
+async def cut_page(store: EntitySearchStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
     """Up to `limit` entities behind the first `skip`."""
     found: list[Entity] = []
     listed: dict[Group, list[Entity]] = defaultdict(list)
@@ -72,7 +71,7 @@ async def cut_page(store: SearchStore, cut: Cut, skip: int, limit: int) -> list[
 class _Part:
     """One group of a search."""
 
-    def __init__(self, store: SearchStore, cut: Cut, group: Group) -> None:
+    def __init__(self, store: EntitySearchStore, cut: Cut, group: Group) -> None:
         self._store = store
         self._order = cut.order
         self._devices = cut.devices

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
-from services.device.console.integrations import Integrations
-from services.device.console.service import GrantsOf
-from services.device.entities.models import ModelKey
-from services.device.entities.ports import Entities, ModelMembers, OwnThings, SearchStore
+from libs.common.identity.grants import GrantReader, Grants
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
-from services.device.entities.search.filters import MemberFilter
-from services.device.entities.search.keyword import Keyword
 from services.device.entities.search.listed import Listed
+from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
 from services.device.entities.search.page import FEW, Cut, Devices, cut_page
-from services.device.entities.search.walk import Condition, of_models
-from services.device.entities.shown import shown_entity
-from services.device.entities.things import Entity
+from services.device.entities.search.store import Condition, EntitySearchStore, of_models
+from services.device.entities.service import shown_entity
+from services.device.integrations.client import Integrations
+from services.device.integrations.own import ThingMaker
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
+from services.device.members.models import ModelKey, Models
 from services.device.things.seen import seen, seen_in_parts
 
 MOST = 10_000
@@ -48,19 +47,19 @@ class EntitySearch:
 
     def __init__(
         self,
-        store: SearchStore,
-        models: ModelMembers,
-        entities: Entities,
-        grants: GrantsOf,
+        store: EntitySearchStore,
+        models: Models,
+        directory: EntityDirectory,
+        grants: GrantReader,
         integrations: Integrations,
-        own: OwnThings,
+        maker: ThingMaker,
     ) -> None:
         self._store = store
         self._models = models
-        self._entities = entities
+        self._directory = directory
         self._grants = grants
         self._integrations = integrations
-        self._own = own
+        self._maker = maker
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -69,14 +68,14 @@ class EntitySearch:
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
-        await self._own.complete(principal.tenant)
+        await self._maker.complete(principal.tenant)
         integrations = await self._integrations.known()
         grants = await self._grants.of(principal)
         keyword = Keyword(body.keyword, integrations) if body.keyword else None
         asked = _Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
         listed = Listed(
             self._store,
-            self._entities,
+            self._directory,
             principal,
             grants,
             asked.wants,

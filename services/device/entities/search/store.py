@@ -2,18 +2,33 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from libs.common.store.mongo import Database
-from services.device.entities.models import ModelKey, model_of
-from services.device.entities.search.walk import Condition, Walk
-from services.device.entities.things import DEVICE_FIELDS, Document, EntityThing, of_thing
+from services.device.members.entity import DEVICE_FIELDS, Document, EntityThing, of_thing
+from services.device.members.models import ModelKey, model_of
 
 _FIELDS = dict.fromkeys(DEVICE_FIELDS, 1)
 _MODEL = ("model", "tslVersion", "shape")
 BATCH = 1000
 """Most devices of one answer of MongoDB."""
+
+Condition = dict[str, Any]
+"""A MongoDB condition on devices or things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Devices in order: those that meet all `conditions`, without the first `skip`."""
+
+    conditions: list[Condition]
+    order: list[tuple[str, int]]
+    skip: int
+    expected: int
+    """How many will probably be read."""
+    hint: str | None
 
 
 class EntitySearchStore:
@@ -76,3 +91,15 @@ def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
     """One condition of many; the plain one that indexes know best comes first."""
     given = [condition for condition in conditions if condition]
     return {"tenant": tenant, **({"$and": given} if given else {})}
+
+
+def of_models(models: Collection[ModelKey]) -> Condition:
+    """The condition that a device is of one of these models."""
+    return {
+        "$or": [
+            {"model": model, "tslVersion": version}
+            if version
+            else {"model": model, "shape": shape or None}
+            for model, version, shape in models
+        ]
+    }

@@ -30,7 +30,7 @@ from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.schemas import Credentials
 from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
-from services.device.entities.migrations import MIGRATIONS as ENTITIES
+from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
 from services.device.products.service import ProductService

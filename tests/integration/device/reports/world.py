@@ -21,8 +21,8 @@ from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
 from services.device.commands.writer import CommandWriter
-from services.device.entities.keeper import ShapeKeeper
 from services.device.history.partitions import DAY_MS, Partitions
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
@@ -129,7 +129,7 @@ class World:
             store=ReportStore(self.mongo, partitions, ledger),
             latest=self.latest,
             facts=Facts(self.database),
-            shapes=ShapeKeeper(self.database, known),
+            shapes=ShapeKeeper(ShapeStore(self.database), known),
             replies=replies,
             quota=Quota(known, rpc),
             refusals=Refusals(known),

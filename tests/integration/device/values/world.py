@@ -41,7 +41,7 @@ from services.device.app import build_app
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions, history_key, partition_of
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.integrations import known
+from services.device.integrations import client as known
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService

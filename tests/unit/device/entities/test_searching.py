@@ -10,12 +10,12 @@ from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from services.device.console.integrations import BuiltIn
-from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
-from services.device.entities.search.walk import Condition, Walk
-from services.device.entities.things import Document, Entity, EntityThing, of_device
+from services.device.entities.search.store import Condition, Walk
+from services.device.members.entity import Document, Entity, EntityThing, of_device
+from services.device.members.member import Member, MemberSet
+from services.device.members.models import ModelKey
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

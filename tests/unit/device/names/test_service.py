@@ -10,7 +10,7 @@ from libs.common.contracts.names import (
     DeviceCount,
     DeviceCounts,
 )
-from services.device.entities.models import ModelKey
+from services.device.members.models import ModelKey
 from services.device.names.service import DeviceNames, Group
 
 LAMP: ModelKey = ("LAMP", "1.0", "")
