@@ -11,7 +11,6 @@ from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.quota import Quota
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
@@ -25,7 +24,6 @@ from services.device.console.wiring import build_console
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
 from services.device.edge.waiting import WaitingDevices
@@ -67,14 +65,13 @@ OPEN_API = Router(
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    things = Things(database, base.things)
+    things = Things(base.devices, base.things)
     writer = CommandWriter(mongo, base.commands, base.outbox)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    store = DeviceStore(mongo, base.outbox, base.limits)
-    products = ProductService(ProductStore(mongo, base.limits))
-    console = build_console(mongo, store, products, client, rpc)
+    products = ProductService(ProductStore(mongo, base.devices, base.limits))
+    console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
-    carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
+    carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, writer)
     commands = CommandService(
         things=things,
         commands=base.commands,
@@ -85,13 +82,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
         life=settings.command_life,
     )
     devices = DeviceService(
-        store,
+        base.devices,
+        base.latest,
         IdAllocator(database, "things"),
         products,
         CommandProvisioner(base.things, commands),
         CredentialsOverRpc(client),
     )
-    presence = PresenceStore(mongo, base.outbox)
+    presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
     waiting = WaitingDevices(base.bus)
     edge = EdgeService(
@@ -103,9 +101,15 @@ def build_app(base: Base, system: Bus) -> Litestar:
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
+    history = HistoryService(
+        HistoryStore(mongo, base.devices, base.retention), settings.retention_days
+    )
     delivery = Delivery(
-        database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
+        devices=base.devices,
+        bus=base.bus,
+        commands=base.commands,
+        writer=writer,
+        carrier=carrier,
     )
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
     offer_connections(rpc, presence, SystemAccount(system))
@@ -122,13 +126,11 @@ def build_app(base: Base, system: Bus) -> Litestar:
         )
     )
 
-    numbers = Quota(database["devices"], base.limits, "devices")
-
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
         await waiting.start()
-        await report_use(base.bus, numbers.used, "device")
+        await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),

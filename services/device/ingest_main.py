@@ -37,10 +37,11 @@ def build_ingest(base: Base) -> Ingest:
         things=base.things,
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
-        facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(base.mongo.database, base.limits),
+        facts=Facts(base.devices, base.latest),
+        shapes=ShapeKeeper(base.mongo.database, base.devices, base.limits),
         replies=ReplyHandler(
             mongo=base.mongo,
+            devices=base.devices,
             commands=base.commands,
             outbox=base.outbox,
             latest=base.latest,
@@ -69,10 +70,10 @@ async def main() -> None:
         )
         days = settings.retention_days
         rows = HistoryRows(base.mongo.database, base.limits, days)
-        sweeps = Sweeps(base.mongo.database, base.retention, rows, days)
+        sweeps = Sweeps(base.mongo.database, base.devices, base.retention, rows, days)
         retention = RetentionJob(base.partitions, base.ledger, sweeps, days)
         uplink = UplinkMetrics(base.bus, base.ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database)
+        unused = partial(delete_unused_shapes, base.mongo.database, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
