@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local import ports
-from deploy.local.errors import CommandError, LauncherError
-from deploy.local.files import write_private
+from deploy.platform import ports
+from deploy.platform.errors import CommandError, LauncherError
+from deploy.platform.files import write_private
 
 FILE_NAME = "state.json"
 

@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Collection
 
-from deploy.local.errors import LauncherError
+from deploy.platform.errors import LauncherError
 
 LOOPBACK = "127.0.0.1"
 _INTERNAL_PORTS = range(20_000, 32_000)

@@ -10,9 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from deploy.local import admin, console
-from deploy.local.openapi import OpenApi
-from deploy.local.state import Addresses, Application, Device, State
+from deploy.platform import admin, console
+from deploy.platform.openapi import OpenApi
+from deploy.platform.state import Addresses, Application, Device, State
+from libs.common.bus import RpcClient
+from libs.common.contracts.auth import (
+    ApplicationRef,
+    Applications,
+    ApplicationSecret,
+    CreateApplication,
+    ListApplications,
+)
 
 TENANT = console.TENANT
 APPLICATION = "first-application"
@@ -47,19 +55,18 @@ async def bootstrap(
         await _create_device(state, api, save)
 
 
-async def _create_application(platform: admin.Admin) -> Application:
+async def _create_application(auth: RpcClient) -> Application:
     """Create the application, or take over the one that a broken-off start has left."""
-    found = await platform.call("rpc.auth.list_applications")
-    for known in found["applications"]:
-        if known["name"] == APPLICATION:
-            application_id = int(known["applicationId"])
-            rotated = await platform.call(
-                "rpc.auth.rotate_application_secret", {"applicationId": application_id}
-            )
-            return Application(application_id, known["clientId"], rotated["clientSecret"])
-    wanted = {"name": APPLICATION, "tenant": TENANT, "events": True}
-    created = await platform.call("rpc.auth.create_application", wanted)
-    return Application(int(created["applicationId"]), created["clientId"], created["clientSecret"])
+    found = await auth.call("rpc.auth.list_applications", ListApplications(), Applications)
+    for known in found.applications:
+        if known.name == APPLICATION:
+            wanted = ApplicationRef(known.application_id)
+            made = await auth.call("rpc.auth.rotate_application_secret", wanted, ApplicationSecret)
+            break
+    else:
+        new = CreateApplication(APPLICATION, TENANT, events=True)
+        made = await auth.call("rpc.auth.create_application", new, ApplicationSecret)
+    return Application(made.application_id, made.client_id, made.client_secret)
 
 
 async def _create_device(state: State, api: OpenApi, save: Callable[[], None]) -> None:

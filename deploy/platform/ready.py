@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local import console
-from deploy.local import state as states
-from deploy.local.files import write_private
-from deploy.local.state import Addresses, Application, State
+from deploy.platform import console
+from deploy.platform import state as states
+from deploy.platform.files import write_private
+from deploy.platform.state import Addresses, Application, State
 
 FILE_NAME = "ready.json"
 

@@ -2,7 +2,7 @@ from pathlib import PurePath
 
 import pytest
 
-from deploy.local.nats import USERS, NatsConfig, render_nats_config
+from deploy.platform.nats import USERS, NatsConfig, render_nats_config
 
 
 def config(**changes) -> NatsConfig:

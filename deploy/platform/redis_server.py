@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from deploy.local.ports import LOOPBACK
+from deploy.platform.ports import LOOPBACK
 
 _PAUSE_SECONDS = 0.03
 

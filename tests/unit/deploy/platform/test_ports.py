@@ -4,9 +4,9 @@ import socket
 import subprocess
 import sys
 
-from deploy.local import ports
+from deploy.platform import ports
 
-CLAIM = "import sys; from deploy.local import ports; sys.exit(0 if ports.claim({}) else 7)"
+CLAIM = "import sys; from deploy.platform import ports; sys.exit(0 if ports.claim({}) else 7)"
 
 
 def claims_elsewhere(port: int) -> bool:

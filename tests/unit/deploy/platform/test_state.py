@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import console, lock, ports, ready
-from deploy.local import state as states
-from deploy.local.errors import CommandError, Exit, LauncherError
-from deploy.local.state import Addresses, Application, Device, State, User
+from deploy.local import lock
+from deploy.platform import console, ports, ready
+from deploy.platform import state as states
+from deploy.platform.errors import CommandError, Exit, LauncherError
+from deploy.platform.state import Addresses, Application, Device, State, User
 
 ADDRESSES = Addresses("http://127.0.0.1:8080", "mqtt://127.0.0.1:1883", "nats://127.0.0.1:4222")
 

@@ -8,10 +8,12 @@ import os
 import uuid
 from collections.abc import Mapping
 
-from deploy.local import keys
-from deploy.local.admin import Admin, Refused
-from deploy.local.errors import LauncherError
-from deploy.local.state import State, User
+from deploy.platform import keys
+from deploy.platform.errors import LauncherError
+from deploy.platform.state import State, User
+from libs.common.bus import RpcClient
+from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.errors import Conflict
 
 TENANT = "default"
 ADMIN_EMAIL = "THINGWAY_ADMIN_EMAIL"
@@ -22,7 +24,6 @@ _VARIABLES = {
     CLIENT_ID: "THINGWAY_CONSOLE_CLIENT_ID",
     CLIENT_SECRET: "THINGWAY_CONSOLE_CLIENT_SECRET",
 }
-_CONFLICT = "409"
 
 
 def adopt_client(state: State, environ: Mapping[str, str]) -> None:
@@ -41,28 +42,26 @@ def client(state: State) -> tuple[str, str]:
     return identity, secret
 
 
-def admin_email(environ: Mapping[str, str] = os.environ) -> str:
+def admin_email() -> str:
     """The first user's e-mail address, unless a command names another."""
-    return environ.get(ADMIN_EMAIL) or DEFAULT_EMAIL
+    return os.environ.get(ADMIN_EMAIL) or DEFAULT_EMAIL
 
 
-async def create_user(platform: Admin, email: str) -> User:
+async def create_user(platform: RpcClient, email: str) -> User:
     """Make the first user, or take over the one that a broken-off start has left.
 
-    Raises `CommandError` when auth refuses the address.
+    Raises what auth refuses the address with.
     """
-    wanted = {"email": email, "nickname": email.partition("@")[0], "superAdmin": True}
+    wanted = CreateUser(email, email.partition("@")[0], TENANT, super_admin=True)
     try:
-        made = await platform.call("rpc.auth.create_user", {"tenant": TENANT, **wanted})
-    except Refused as error:
-        if error.code != _CONFLICT:
-            raise
+        made = await platform.call("rpc.auth.create_user", wanted, UserPassword)
+    except Conflict:
         return await reset_password(platform, TENANT, email)
-    return User(made["email"], made["password"])
+    return User(made.email, made.password)
 
 
-async def reset_password(platform: Admin, tenant: str, email: str) -> User:
-    """Give a user a new password, which ends its tokens; raise `CommandError`."""
-    wanted = {"tenant": tenant, "email": email}
-    made = await platform.call("rpc.auth.reset_user_password", wanted)
-    return User(made["email"], made["password"])
+async def reset_password(platform: RpcClient, tenant: str, email: str) -> User:
+    """Give a user a new password, which ends its tokens."""
+    wanted = UserRefByEmail(email, tenant)
+    made = await platform.call("rpc.auth.reset_user_password", wanted, UserPassword)
+    return User(made.email, made.password)

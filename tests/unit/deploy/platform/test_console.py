@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from deploy.local import console
-from deploy.local.admin import Refused
-from deploy.local.errors import LauncherError
-from deploy.local.state import State, User
+from deploy.platform import console
+from deploy.platform.errors import LauncherError
+from deploy.platform.state import State, User
+from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.errors import Conflict, InvalidInput
 
 GIVEN = {"THINGWAY_CONSOLE_CLIENT_ID": "iab", "THINGWAY_CONSOLE_CLIENT_SECRET": "milesight*iab"}
 
@@ -15,16 +16,16 @@ GIVEN = {"THINGWAY_CONSOLE_CLIENT_ID": "iab", "THINGWAY_CONSOLE_CLIENT_SECRET": 
 class Platform:
     """Answers of auth, in their order, and what it was asked."""
 
-    def __init__(self, *answers: dict[str, str] | Exception) -> None:
+    def __init__(self, *answers: UserPassword | Exception) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, dict[str, Any] | None]] = []
+        self.asked: list[tuple[str, Any]] = []
 
-    async def call(self, subject: str, body: dict[str, Any] | None = None) -> Any:
-        self.asked.append((subject, body))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def call(self, subject: str, request: Any, answer: type) -> Any:
+        self.asked.append((subject, request))
+        found = self.answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 def test_a_client_is_made_once() -> None:
@@ -57,41 +58,33 @@ def test_half_a_client_is_refused(variable: str) -> None:
 
 async def test_the_first_user_is_a_super_admin_of_the_default_tenant() -> None:
     """Auth makes its password."""
-    platform = Platform({"email": "me@example.com", "password": "Passw0rd"})
+    platform = Platform(UserPassword(1, "me@example.com", "Passw0rd"))
 
     made = await console.create_user(platform, "me@example.com")
 
     assert made == User("me@example.com", "Passw0rd")
     assert platform.asked == [
-        (
-            "rpc.auth.create_user",
-            {
-                "tenant": "default",
-                "email": "me@example.com",
-                "nickname": "me",
-                "superAdmin": True,
-            },
-        )
+        ("rpc.auth.create_user", CreateUser("me@example.com", "me", "default", super_admin=True))
     ]
 
 
 async def test_the_user_of_a_broken_off_start_is_taken_over() -> None:
     """Its password is not known, so it gets a new one."""
-    known = Refused("409", "another user has this e-mail address")
-    platform = Platform(known, {"email": "Me@example.com", "password": "Passw0rd"})
+    known = Conflict("another user has this e-mail address")
+    platform = Platform(known, UserPassword(1, "Me@example.com", "Passw0rd"))
 
     made = await console.create_user(platform, "me@example.com")
 
     assert made == User("Me@example.com", "Passw0rd")
     assert platform.asked[1] == (
         "rpc.auth.reset_user_password",
-        {"tenant": "default", "email": "me@example.com"},
+        UserRefByEmail("me@example.com", "default"),
     )
 
 
 async def test_an_address_that_auth_refuses_ends_the_start() -> None:
     """With auth's own words."""
-    platform = Platform(Refused("400", "email: must be an e-mail address"))
+    platform = Platform(InvalidInput("must be an e-mail address", field="email"))
 
-    with pytest.raises(Refused, match="must be an e-mail address"):
+    with pytest.raises(InvalidInput, match="must be an e-mail address"):
         await console.create_user(platform, "none")

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from deploy.local.errors import CommandError
+from deploy.platform.errors import CommandError
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _DEVICES = "/device/openapi/v1/devices"

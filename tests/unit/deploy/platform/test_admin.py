@@ -3,8 +3,8 @@
 import pytest
 from nats.aio.transport import TcpTransport
 
-from deploy.local import admin
-from deploy.local.errors import CommandError
+from deploy.platform import admin
+from deploy.platform.errors import CommandError
 
 ATTEMPTS = 2
 

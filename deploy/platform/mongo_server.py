@@ -9,7 +9,7 @@ from typing import Any
 from pymongo import AsyncMongoClient
 from pymongo.errors import ConnectionFailure, OperationFailure
 
-from deploy.local.ports import LOOPBACK
+from deploy.platform.ports import LOOPBACK
 
 REPLICA_SET = "rs0"
 ADMIN = "admin"
