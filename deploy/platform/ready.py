@@ -8,27 +8,13 @@ import msgspec
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.files import write_private
-from deploy.platform.state import Addresses, Application, State
+from deploy.platform.state import Addresses, Application, State, User
 
 FILE_NAME = "ready.json"
 
 
-class ReadyApplication(msgspec.Struct, frozen=True):
-    """Credentials of the first application."""
-
-    client_id: str
-    client_secret: str
-
-
-class ReadyUser(msgspec.Struct, frozen=True):
-    """The first user of the console, a super-admin, with the password it began with."""
-
-    email: str
-    password: str
-
-
 class ReadyClient(msgspec.Struct, frozen=True):
-    """The console client: with it and a password people get a token."""
+    """Credentials of a client: of the first application, or of the console."""
 
     client_id: str
     client_secret: str
@@ -49,9 +35,11 @@ class Ready(msgspec.Struct, frozen=True):
     mqtt_url: str
     nats_url: str
     """With the application's id and secret: it may subscribe to events."""
-    application: ReadyApplication
-    user: ReadyUser
+    application: ReadyClient
+    user: User
+    """The first user of the console, a super-admin, with the password it began with."""
     console_client: ReadyClient
+    """With it and a password people get a token."""
     device: ReadyDevice
     pids: dict[str, int]
 
@@ -73,8 +61,8 @@ def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> byte
         base_url=addresses.base_url,
         mqtt_url=addresses.mqtt_url,
         nats_url=nats_url_of(addresses, application),
-        application=ReadyApplication(application.client_id, application.client_secret),
-        user=ReadyUser(user.email, user.password),
+        application=ReadyClient(application.client_id, application.client_secret),
+        user=user,
         console_client=ReadyClient(*console.client(state)),
         device=ReadyDevice(device.sn, device.key, device.device_id),
         pids=pids,

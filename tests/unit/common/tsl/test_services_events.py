@@ -11,7 +11,7 @@ from libs.common.tsl import (
     UnknownService,
     generic_tsl,
 )
-from tests.unit.tsl.documents import param, sensor, tsl
+from tests.unit.common.tsl.documents import param, sensor, tsl
 
 DECLARED = sensor()
 THING = tsl(*DECLARED["properties"], events=DECLARED["events"], services=DECLARED["services"])

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from libs.common.tsl import TslInvalid, parse_document, to_wire
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
-from tests.unit.tsl.documents import camera, document, documents, param, prop, sensor
+from tests.unit.common.tsl.documents import camera, document, documents, param, prop, sensor
 
 ONE = {"0": "off"}
 

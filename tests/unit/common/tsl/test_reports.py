@@ -16,7 +16,7 @@ from libs.common.tsl import (
 )
 from libs.common.tsl._wire import checked_report
 from libs.common.tsl.limits import MAX_DATE, MAX_TS
-from tests.unit.tsl.documents import document, documents, prop, spoilt, tsl
+from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
 
 
 def report(*properties: dict, **values):

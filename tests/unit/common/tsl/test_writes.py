@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.tsl import Fault, InvalidValues, generic_tsl
-from tests.unit.tsl.documents import prop, tsl
+from tests.unit.common.tsl.documents import prop, tsl
 
 SETTINGS = [
     prop("r"),

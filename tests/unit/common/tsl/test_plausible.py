@@ -15,7 +15,7 @@ from libs.common.tsl import (
     plausible_params,
     plausible_properties,
 )
-from tests.unit.tsl.documents import camera, document, documents, param, prop, sensor, spoilt
+from tests.unit.common.tsl.documents import camera, document, documents, param, prop, sensor, spoilt
 
 
 def rounds(raw: dict, count: int = 200) -> list[dict]:
