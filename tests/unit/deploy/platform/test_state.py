@@ -120,7 +120,7 @@ def test_ready_file_follows_the_state(tmp_path: Path) -> None:
     found = ready.read(tmp_path)
     assert found is not None
     assert found.nats_url == "nats://id:secret@127.0.0.1:4222"
-    assert found.user == ready.ReadyUser("admin@example.com", "Passw0rd")
+    assert found.user == states.User("admin@example.com", "Passw0rd")
     assert found.console_client == ready.ReadyClient("console", "its secret")
     assert found.pids == {"mongod": 42}
     assert (tmp_path / ready.FILE_NAME).stat().st_mode & 0o777 == 0o600
