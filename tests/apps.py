@@ -17,11 +17,12 @@ from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from services.device.wiring import Base
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
@@ -48,16 +49,19 @@ def auth(public_key: str) -> Litestar:
 def device(public_key: str) -> Litestar:
     """The service `device`."""
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
-    limits = KnownLimits(RpcClient(bus))
+    limits, latest = KnownLimits(RpcClient(bus)), LatestValues(mongo.database)
+    outbox = Outbox(mongo.database, bus)
+    devices = DeviceStore(mongo, outbox, limits, latest)
     base = Base(
         settings=DeviceSettings(internal_public_key=public_key),
         telemetry=silent(),
         mongo=mongo,
         bus=bus,
-        things=ThingDirectory(mongo.database),
-        outbox=Outbox(mongo.database, bus),
+        devices=devices,
+        things=ThingDirectory(mongo.database, devices),
+        outbox=outbox,
         partitions=Partitions(mongo.database),
-        latest=LatestValues(mongo.database),
+        latest=latest,
         ledger=Ledger(mongo),
         commands=CommandStore(mongo.database),
         rpc=RpcClient(bus),

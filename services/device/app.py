@@ -14,7 +14,6 @@ from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.quota import Quota
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
@@ -29,11 +28,9 @@ from services.device.console.bringing import DeviceBringer
 from services.device.console.deleting import DeviceDeleter
 from services.device.console.routes import ROUTER as CONSOLE_ROUTES
 from services.device.console.service import ConsoleDevices
-from services.device.console.store import ConsoleStore
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
 from services.device.edge.waiting import WaitingDevices
@@ -46,7 +43,6 @@ from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.store import ValueStore
 from services.device.entities.rpc import EntityRpc
 from services.device.entities.search.service import EntitySearch
-from services.device.entities.search.store import EntitySearchStore
 from services.device.entities.service import EntityService
 from services.device.entities.writing import EntityWriter
 from services.device.history.partitions import DAY_MS
@@ -62,7 +58,6 @@ from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.names.messages import offer_names
 from services.device.names.service import DeviceNames
-from services.device.names.store import DeviceNameStore
 from services.device.presence.connections import SystemAccount
 from services.device.presence.http import HttpPresence
 from services.device.presence.messages import offer_connections
@@ -103,7 +98,6 @@ class Shared:
     grants: GrantReader
     credentials: CredentialsOverRpc
     forgetting: GrantsOverRpc
-    store: DeviceStore
     products: ProductService
     things: Things
     models: Models
@@ -121,13 +115,12 @@ def share(base: Base) -> Shared:
     """Make what several rooms use."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     ids = IdAllocator(database, "things")
-    store = DeviceStore(mongo, base.outbox, base.limits)
-    products = ProductService(ProductStore(mongo, base.limits))
-    things, models = Things(database, base.things), Models(database)
+    products = ProductService(ProductStore(mongo, base.devices, base.limits))
+    things, models = Things(base.devices, base.things), Models(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     writer = CommandWriter(mongo, base.commands, base.outbox)
-    carrier = CommandCarrier(database, integrations, client, writer)
+    carrier = CommandCarrier(base.devices, integrations, client, writer)
     return Shared(
         base=base,
         rpc=RpcServer(base.bus, "device"),
@@ -135,11 +128,10 @@ def share(base: Base) -> Shared:
         grants=GrantReader(base.rpc),
         credentials=CredentialsOverRpc(base.rpc),
         forgetting=GrantsOverRpc(base.rpc),
-        store=store,
         products=products,
         things=things,
         models=models,
-        directory=EntityDirectory(database, models, base.things),
+        directory=EntityDirectory(database, base.devices, base.things, models),
         integrations=integrations,
         client=client,
         maker=ThingMaker(integrations, database, ids),
@@ -154,17 +146,17 @@ def share(base: Base) -> Shared:
             carrier=carrier,
             life=settings.command_life,
         ),
-        bringer=DeviceBringer(store, ids, products),
+        bringer=DeviceBringer(base.devices, ids, products),
     )
 
 
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
-    database = shared.base.mongo.database
-    offer_names(shared.rpc, DeviceNames(DeviceNameStore(database), shared.models))
+    devices = shared.base.devices
+    offer_names(shared.rpc, DeviceNames(devices, shared.models))
     return {
         "console_devices": ConsoleDevices(
-            ConsoleStore(database, shared.store),
+            devices,
             shared.grants,
             shared.directory,
             shared.integrations,
@@ -180,7 +172,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_deleter": DeviceDeleter(
             integrations=shared.integrations,
             removers=shared.client,
-            devices=shared.store,
+            devices=devices,
             credentials=shared.credentials,
             forgetting=shared.forgetting,
             grants=shared.grants,
@@ -216,7 +208,7 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
     values = ValueStore(base.mongo)
     history = EntityHistory(service, values, base.retention, base.settings.retention_days)
     search = EntitySearch(
-        EntitySearchStore(base.mongo.database),
+        base.devices,
         shared.models,
         directory,
         shared.grants,
@@ -243,13 +235,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
     shared, reporter = share(base), Reporter(base.bus)
     things, commands, rpc = shared.things, shared.commands, shared.rpc
     devices = DeviceService(
-        shared.store,
+        base.devices,
+        base.latest,
         shared.ids,
         shared.products,
         CommandProvisioner(base.things, commands),
         shared.credentials,
     )
-    presence = PresenceStore(mongo, base.outbox)
+    presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
     waiting = WaitingDevices(base.bus)
     edge = EdgeService(
@@ -261,9 +254,11 @@ def build_app(base: Base, system: Bus) -> Litestar:
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
+    history = HistoryService(
+        HistoryStore(mongo, base.devices, base.retention), settings.retention_days
+    )
     delivery = Delivery(
-        database=database,
+        devices=base.devices,
         bus=base.bus,
         commands=base.commands,
         writer=shared.writer,
@@ -272,7 +267,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     watch = PresenceWatch(system=system, store=presence, commands=base.commands)
     offer_connections(rpc, presence, SystemAccount(system))
     IntegrationRpc(
-        database=database,
+        devices=base.devices,
         integrations=shared.integrations,
         maker=shared.maker,
         directory=base.things,
@@ -284,13 +279,11 @@ def build_app(base: Base, system: Bus) -> Litestar:
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
 
-    numbers = Quota(database["devices"], base.limits, "devices")
-
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
         await waiting.start()
-        await report_use(base.bus, numbers.used, "device")
+        await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from libs.common.bus import UPLINK, BatchConsumer
 from libs.common.bus.streams import bound_streams
@@ -35,10 +36,11 @@ def build_ingest(base: Base) -> Ingest:
         things=base.things,
         store=ReportStore(base.mongo, base.partitions, base.ledger),
         latest=base.latest,
-        facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.limits),
+        facts=Facts(base.devices, base.latest),
+        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.devices, base.limits),
         replies=ReplyHandler(
             mongo=base.mongo,
+            devices=base.devices,
             commands=base.commands,
             outbox=base.outbox,
             latest=base.latest,
@@ -67,7 +69,7 @@ async def main() -> None:
         )
         days = settings.retention_days
         rows = HistoryRows(base.mongo.database, base.limits, days)
-        sweeps = Sweeps(base.mongo.database, base.retention, rows, days)
+        sweeps = Sweeps(base.mongo.database, base.devices, base.retention, rows, days)
         retention = RetentionJob(base.partitions, base.ledger, sweeps, days)
         uplink = UplinkMetrics(base.bus, base.ledger)
         shapes = ShapeStore(base.mongo.database)
@@ -78,7 +80,7 @@ async def main() -> None:
                 consumer.run(),
                 uplink.run(),
                 Leader(base.mongo.database, "retention", retention.run).run(),
-                Leader(base.mongo.database, "shapes", shapes.sweep).run(),
+                Leader(base.mongo.database, "shapes", partial(shapes.sweep, base.devices)).run(),
             ):
                 yield
 

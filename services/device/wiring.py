@@ -13,11 +13,12 @@ from libs.common.telemetry import Telemetry, start_telemetry
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions
 from services.device.migrations import MIGRATIONS
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Base:
     telemetry: Telemetry
     mongo: Mongo
     bus: Bus
+    devices: DeviceStore
     things: ThingDirectory
     outbox: Outbox
     partitions: Partitions
@@ -54,18 +56,25 @@ async def connected(name: str) -> AsyncIterator[Base]:
     )
     try:
         await migrate(mongo.database, MIGRATIONS)
-        things, rpc = ThingDirectory(mongo.database), RpcClient(bus)
+        rpc, outbox, latest = (
+            RpcClient(bus),
+            Outbox(mongo.database, bus),
+            LatestValues(mongo.database),
+        )
         limits = KnownLimits(rpc)
+        devices = DeviceStore(mongo, outbox, limits, latest)
+        things = ThingDirectory(mongo.database, devices)
         await things.watch(bus)
         yield Base(
             settings=settings,
             telemetry=telemetry,
             mongo=mongo,
             bus=bus,
+            devices=devices,
             things=things,
-            outbox=Outbox(mongo.database, bus),
+            outbox=outbox,
             partitions=Partitions(mongo.database),
-            latest=LatestValues(mongo.database),
+            latest=latest,
             ledger=Ledger(mongo),
             commands=CommandStore(mongo.database),
             rpc=rpc,

@@ -20,11 +20,12 @@ from services.device.commands.model import OPEN, Command, TaskType
 from services.device.commands.schemas import Reply, read_reply
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.reports.store import SEEN, seen_key
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
 
@@ -36,6 +37,7 @@ class ReplyHandler:
         self,
         *,
         mongo: Mongo,
+        devices: DeviceStore,
         commands: CommandStore,
         outbox: Outbox,
         latest: LatestValues,
@@ -43,6 +45,7 @@ class ReplyHandler:
         ledger: Ledger,
     ) -> None:
         self._mongo = mongo
+        self._devices = devices
         self._commands = commands
         self._outbox = outbox
         self._latest = latest
@@ -93,7 +96,7 @@ class ReplyHandler:
                 values.update(command.settings())
                 await self._commands.set_profile(thing.id, values, session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self._provisioned(thing, session)
+                await self._devices.provisioned(thing.id, session)
             written.extend(await self._outbox.add(entries, session))
             await self._ledger.count(page, session, stored=[uplink])
             return True
@@ -103,14 +106,6 @@ class ReplyHandler:
         if closed:
             await self._outbox.relay(written)
         return closed
-
-    async def _provisioned(self, thing: Thing, session: Session) -> None:
-        """A device that was added with a first configuration has taken one."""
-        await self._mongo.database["devices"].update_one(
-            {"_id": thing.id, "rpsStatus": "WAITING"},
-            {"$set": {"rpsStatus": "SUCCESS"}},
-            session=session,
-        )
 
     async def _record(
         self, command: Command, thing: Thing, uplink: Uplink, session: Session

@@ -20,7 +20,7 @@ from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.things import Thing
-from services.device.things.access import device_not_found
+from services.device.things.errors import device_not_found
 
 MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""

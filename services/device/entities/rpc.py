@@ -34,7 +34,7 @@ from services.device.entities.exchange import by_flows
 from services.device.entities.writing import EntityWriter, Update
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.reports.latest import LatestValues
+from services.device.things.latest import LatestValues
 
 PLATFORM = "0"
 """The user that stands for the platform itself, as in the audit log."""

@@ -12,7 +12,7 @@ from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.reports.latest import LatestValues
+from services.device.things.latest import LatestValues
 
 MOST_KEYS = 1000
 """Entities of one exchange."""

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import Any, Protocol
+from typing import Protocol
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
@@ -11,7 +11,8 @@ from services.device.history.partitions import DAY_MS, KEY
 from services.device.history.schemas import HistoryPage, HistoryRecord
 from services.device.history.store import Record, Span
 from services.device.reports.uplink import FUTURE_MS
-from services.device.things.access import device_not_found, visible
+from services.device.things.access import application_of
+from services.device.things.errors import device_not_found
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
@@ -23,7 +24,7 @@ class Reader(Protocol):
     """What the service needs of the store."""
 
     async def page(
-        self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
+        self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
     ) -> list[Record] | None:
         """Read records behind a key; None when the device is not visible."""
 
@@ -66,7 +67,8 @@ class HistoryService:
         first = max(default_start if start is None else start, oldest)
         after = _decode_key(key, device_id) if key else None
         records = await self._store.page(
-            visible(principal, device_id),
+            principal.tenant,
+            application_of(principal),
             Span(device_id, first, last, newest_first),
             after,
             size + 1,

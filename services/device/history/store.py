@@ -13,8 +13,9 @@ from services.device.history.partitions import (
     partition_of,
 )
 from services.device.retention.days import Retention
+from services.device.things.model import StorageOf
+from services.device.things.store import DeviceStore
 
-_FIELDS = {"dataStorage": 1, "tenant": 1, "model": 1}
 Record = dict[str, Any]
 """A record as it is stored: its key (`_id`) and the properties (`p`)."""
 
@@ -51,29 +52,30 @@ class _Range:
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(self, mongo: Mongo, retention: Retention) -> None:
+    def __init__(self, mongo: Mongo, devices: DeviceStore, retention: Retention) -> None:
         self._database = mongo.database
+        self._devices = devices
         self._retention = retention
 
     async def page(
-        self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
+        self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
     ) -> list[Record] | None:
-        """Up to `size` records behind the key `after`, of the device that `visible` finds.
+        """Up to `size` records behind the key `after`, of a device of the application.
 
-        None when it finds none; nothing when the device's data storage is off.
+        None when there is none; nothing when the device's data storage is off.
         """
         first = next(iter(self._order(span, after)), partition_of(span.end))
-        device: dict[str, Any] | None
+        device: StorageOf | None
         records: list[Record]
         device, records = await asyncio.gather(
-            self._database["devices"].find_one(visible, _FIELDS),
+            self._devices.storage(tenant, span.device_id, application_id),
             self._scan(first, _Range.of(span, after, size)),
         )
         if device is None:
             return None
-        if not device.get("dataStorage", True):
+        if not device.data_storage:
             return []
-        oldest = await self._retention.oldest(device["tenant"], device["model"])
+        oldest = await self._retention.oldest(device.tenant, device.model)
         if oldest > span.start:
             return await self._read(replace(span, start=oldest), after, size, [], None)
         return await self._read(span, after, size, records, first)

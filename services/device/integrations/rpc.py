@@ -31,11 +31,9 @@ from libs.common.contracts.integrations import (
     TellReport,
 )
 from libs.common.errors import NotFound, TooLarge
-from libs.common.store.mongo import Database
 from libs.common.things import own_sn
 from libs.common.tsl import to_wire
 from services.device.console.bringing import Brought, DeviceBringer
-from services.device.devices.ports import Device
 from services.device.edge.checking import Check, check_event, check_reply, check_report
 from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
@@ -43,9 +41,11 @@ from services.device.integrations.reporting import Reporter
 from services.device.members.entity import Entity, of_thing
 from services.device.presence.http import HttpPresence
 from services.device.products.service import ProductService
-from services.device.reports.latest import LatestValues
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing, ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 
 _CHECKS: dict[str, Check] = {"report": check_report, "event": check_event, "reply": check_reply}
 
@@ -56,7 +56,7 @@ class IntegrationRpc:
     def __init__(
         self,
         *,
-        database: Database,
+        devices: DeviceStore,
         integrations: Integrations,
         maker: ThingMaker,
         directory: ThingDirectory,
@@ -67,7 +67,7 @@ class IntegrationRpc:
         bringer: DeviceBringer,
         retention_ms: int,
     ) -> None:
-        self._devices = database["devices"]
+        self._devices = devices
         self._integrations = integrations
         self._maker = maker
         self._directory = directory
@@ -120,9 +120,8 @@ class IntegrationRpc:
 
     async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
         """The integration's devices of all tenants, by id."""
-        query = {"integration": integration, "_id": {"$gt": asked.after}}
-        found = self._devices.find(query, sort=[("_id", 1)], limit=asked.limit)
-        return ListedDevices([ref_of(device) async for device in found])
+        found = await self._devices.of_integration(integration, asked.after, asked.limit)
+        return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
         """Bring a device in that nobody asked for."""
@@ -138,7 +137,7 @@ class IntegrationRpc:
     async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
         """The TSL of a device."""
         device = await self._device(integration, asked.tenant, asked.identifier)
-        found = await self._products.tsl(device["tenant"], device["model"], device["tslVersion"])
+        found = await self._products.tsl(device.tenant, device.model, device.tsl_version)
         return GotTsl(to_wire(found))
 
     async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
@@ -176,8 +175,7 @@ class IntegrationRpc:
         return Acknowledged()
 
     async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
-        query = {"tenant": tenant, "integration": integration, "identifier": identifier}
-        device = await self._devices.find_one(query)
+        device = await self._devices.with_identifier(tenant, integration, identifier)
         if device is None:
             raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
         return device
@@ -213,10 +211,10 @@ def _described(entity: Entity, values: Mapping[str, Any]) -> ThingEntity:
 def ref_of(device: Device) -> DeviceRef:
     """A device as integrations know it."""
     return DeviceRef(
-        tenant=device["tenant"],
-        device_id=device["_id"],
-        identifier=device["identifier"],
-        name=device["name"],
-        model=device["model"],
-        additional=device.get("additional", {}),
+        tenant=device.tenant,
+        device_id=device.id,
+        identifier=device.identifier,
+        name=device.name,
+        model=device.model,
+        additional=device.additional or {},
     )

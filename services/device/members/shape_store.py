@@ -19,7 +19,8 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Database, Document, StoreError
 from libs.common.things import GENERIC
 from services.device.members.shapes import Shape, grown, hash_of, reported_types
-from services.device.things.directory import Thing
+from services.device.things.model import Thing
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +35,10 @@ UNUSED_FOR = 3600.0
 
 
 class ShapeStore:
-    """The collection `shapes`, and which device has which."""
+    """The collection `shapes`."""
 
     def __init__(self, database: Database) -> None:
         self._shapes = database["shapes"]
-        self._devices = database["devices"]
 
     async def read(self, names: Iterable[str]) -> dict[str, Shape]:
         """The shapes of these names; what is gone is missing."""
@@ -63,11 +63,6 @@ class ShapeStore:
             found[stored["_id"]] = whole | dict(stored["members"])
         return found
 
-    async def names(self, device_ids: Iterable[int]) -> dict[int, str | None]:
-        """The name of each device's shape, None for one that has none yet."""
-        cursor = self._devices.find({"_id": {"$in": list(device_ids)}}, {"shape": 1})
-        return {device["_id"]: device.get("shape") async for device in cursor}
-
     async def touch(self, names: Iterable[str]) -> int:
         """Keep shapes from being deleted for `UNUSED_FOR`; return how many there are."""
         change = {"$set": {"at": datetime.now(UTC)}}
@@ -86,16 +81,7 @@ class ShapeStore:
             writes.append(UpdateOne({"_id": name}, change, upsert=True))
         await self._shapes.bulk_write(writes, ordered=False)
 
-    async def give(self, changes: Mapping[int, tuple[str | None, str]]) -> bool:
-        """Give devices other shapes: before and after; False when one had another before."""
-        writes = [
-            UpdateOne({"_id": device, "shape": before}, {"$set": {"shape": after}})
-            for device, (before, after) in changes.items()
-        ]
-        result = await self._devices.bulk_write(writes, ordered=False)
-        return result.matched_count == len(writes)
-
-    async def delete_unused(self, before: datetime) -> int:
+    async def delete_unused(self, devices: DeviceStore, before: datetime) -> int:
         """Delete shapes that nobody names and nobody was given since `before`; how many."""
         old = {"at": {"$not": {"$gte": before}}}
         leaves = await self._shapes.aggregate(
@@ -113,27 +99,26 @@ class ShapeStore:
             while shape is not None:
                 gone = await self._shapes.delete_one({"_id": shape["_id"], **old})
                 deleted += gone.deleted_count
-                shape = await self._unnamed(shape.get("parent") if gone.deleted_count else None)
+                parent = shape.get("parent") if gone.deleted_count else None
+                shape = await self._unnamed(devices, parent)
         return deleted
 
-    async def _unnamed(self, name: str | None) -> Document | None:
+    async def _unnamed(self, devices: DeviceStore, name: str | None) -> Document | None:
         """The shape of this name when no device and no shape names it."""
         if (
             name is None
-            or await self._devices.find_one({"shape": name}, {"_id": 1})
+            or await devices.has_shape(name)
             or await self._shapes.find_one({"parent": name}, {"_id": 1})
         ):
             return None
         return await self._shapes.find_one({"_id": name}, {"parent": 1})
 
-    async def sweep(self) -> None:
+    async def sweep(self, devices: DeviceStore) -> None:
         """Delete unused shapes, for ever; run by the lease holder."""
         while True:
             try:
-                deleted = await self.delete_unused(
-                    datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
-                )
-                if deleted:
+                before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
+                if deleted := await self.delete_unused(devices, before):
                     log.info("deleted %d shapes that no device has", deleted)
             except StoreError as error:
                 log.warning("unused shapes wait: %s", error)
@@ -156,8 +141,9 @@ def _naming(collection: str, field: str) -> Document:
 class ShapeKeeper:
     """Keeps the shapes of devices in step with what they report; one per ingest process."""
 
-    def __init__(self, store: ShapeStore, limits: KnownLimits) -> None:
+    def __init__(self, store: ShapeStore, devices: DeviceStore, limits: KnownLimits) -> None:
         self._store = store
+        self._devices = devices
         self._limits = limits
         self._of: OrderedDict[int, str | None] = OrderedDict()
         """The shape of each device, None for one that has none yet."""
@@ -199,7 +185,7 @@ class ShapeKeeper:
     async def _read(self, devices: set[int]) -> None:
         if not devices:
             return
-        found = await self._store.names(devices)
+        found = await self._devices.shapes(devices)
         missing = {name for name in found.values() if name and name not in self._known}
         if missing:
             self._learn(await self._store.read(missing))
@@ -216,9 +202,8 @@ class ShapeKeeper:
                 for device, name in names.items()
             }
             await self._store.add(added)
-            if await self._store.give(
-                {device: (before[device], name) for device, name in names.items()}
-            ):
+            given = [(device, before[device], name) for device, name in names.items()]
+            if await self._devices.reshape(given) == len(given):
                 self._learn({name: larger[device] for device, name in names.items()})
                 self._of.update(names)
                 return

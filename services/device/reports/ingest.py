@@ -24,7 +24,6 @@ from services.device.members.shape_store import ShapeKeeper
 from services.device.members.shapes import Shape, within
 from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
-from services.device.reports.latest import LatestValues
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
 from services.device.reports.quota import Quota
@@ -32,6 +31,7 @@ from services.device.reports.refusals import Refusals
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
+from services.device.things.latest import LatestValues
 
 log = logging.getLogger(__name__)
 

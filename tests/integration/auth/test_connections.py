@@ -35,8 +35,11 @@ from services.device.presence.connections import SystemAccount
 from services.device.presence.messages import offer_connections
 from services.device.presence.store import PresenceStore
 from services.device.presence.watch import PresenceWatch
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.integration.auth.conftest import Auth
 from tests.integration.device.reports.world import until
+from tests.limits import limits_of
 
 WAIT = 20.0
 
@@ -111,7 +114,9 @@ async def presence(
     system = await auth.door.bus("sys")
     try:
         await migrate(mongo.database, MIGRATIONS)
-        store = PresenceStore(mongo, Outbox(mongo.database, auth.bus))
+        outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
+        devices = DeviceStore(mongo, outbox, limits_of(), latest)
+        store = PresenceStore(mongo, outbox, devices)
         commands = CommandStore(mongo.database)
         watch = PresenceWatch(system=system, store=store, commands=commands)
         yield Presence(auth, system, store, mongo.database, watch)

@@ -8,7 +8,7 @@ from services.device.entities.search.matching import Keyword, path_begins
 from services.device.entities.search.order import Group, Order
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member
-from services.device.members.models import ModelKey
+from services.device.things.model import ModelKey
 
 Counts = Mapping[ModelKey, int]
 """Devices by model."""

@@ -12,7 +12,6 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
 from services.device.entities.search.matching import Keyword, MemberFilter
-from services.device.entities.search.store import EntitySearchStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 
@@ -22,7 +21,6 @@ class Listed:
 
     def __init__(
         self,
-        store: EntitySearchStore,
         directory: EntityDirectory,
         principal: Principal,
         grants: Grants,
@@ -31,7 +29,6 @@ class Listed:
         *,
         customized: bool | None,
     ) -> None:
-        self._store = store
         self._directory = directory
         self._tenant = principal.tenant
         self._customs = principal.may(Function.ENTITY_CUSTOM_VIEW)
@@ -51,7 +48,7 @@ class Listed:
     async def others(self) -> list[Entity]:
         """Those of things that are no devices, and those that are granted by themselves."""
         condition = self._condition()
-        things = await self._store.others(self._tenant, condition) if condition else []
+        things = await self._directory.others(self._tenant, condition) if condition else []
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
             known = await self._directory.things(self._tenant, single) if single else {}

@@ -1,6 +1,7 @@
 """Searches all entities that a user sees."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,15 +13,16 @@ from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.listed import Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
-from services.device.entities.search.page import FEW, Cut, Devices, cut_page
-from services.device.entities.search.store import Condition, EntitySearchStore, of_models
+from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
 from services.device.entities.service import shown_entity
 from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.members.models import ModelKey, Models
+from services.device.members.models import Models
+from services.device.things.model import ModelKey
 from services.device.things.seen import seen, seen_in_parts
+from services.device.things.store import Condition, DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
@@ -47,14 +49,14 @@ class EntitySearch:
 
     def __init__(
         self,
-        store: EntitySearchStore,
+        devices: DeviceStore,
         models: Models,
         directory: EntityDirectory,
         grants: GrantReader,
         integrations: Integrations,
         maker: ThingMaker,
     ) -> None:
-        self._store = store
+        self._devices = devices
         self._models = models
         self._directory = directory
         self._grants = grants
@@ -74,7 +76,6 @@ class EntitySearch:
         keyword = Keyword(body.keyword, integrations) if body.keyword else None
         asked = _Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
         listed = Listed(
-            self._store,
             self._directory,
             principal,
             grants,
@@ -88,7 +89,7 @@ class EntitySearch:
             rest = await listed.others()
         cut = await self._cut(asked, rest)
         size = min(body.size, MOST) if body.paged else MOST
-        found = await cut_page(self._store, cut, (body.number - 1) * size, size)
+        found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
         rows = [shown_entity(entity, integrations) for entity in found]
         if not body.paged:
             return rows
@@ -102,11 +103,11 @@ class EntitySearch:
         whole: list[Condition] = []
         integrations: Sequence[str] = ()
         if asked.keyword is not None and visible:
-            integrations = await self._store.integrations(asked.tenant)
+            integrations = await self._devices.integrations(asked.tenant)
             whole = asked.keyword.devices(integrations)
         everyone, matching = await asyncio.gather(
-            self._store.count(asked.tenant, visible),
-            self._store.count(asked.tenant, _each(visible, whole)),
+            self._count(asked.tenant, visible),
+            self._count(asked.tenant, _each(visible, whole)),
         )
         models = await self._models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members.members) for model, members in models.items()}
@@ -115,7 +116,7 @@ class EntitySearch:
         ends = {tail: Keyword.devices_ending(head, integrations) for head, tail in tails}
         parts = [[*part, {"$nor": whole}] for part in visible]
         ending = [
-            (tail, await self._store.count(asked.tenant, [[*part, end] for part in parts]))
+            (tail, await self._count(asked.tenant, [[*part, end] for part in parts]))
             for tail, end in ends.items()
         ]
         conditions = [seen(asked.grants)]
@@ -125,6 +126,14 @@ class EntitySearch:
         return Cut(
             asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
         )
+
+    async def _count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
+        """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
+        found: Counter[ModelKey] = Counter()
+        counts = await asyncio.gather(*(self._devices.count_models(tenant, part) for part in parts))
+        for models in counts:
+            found.update(models)
+        return found
 
 
 def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:

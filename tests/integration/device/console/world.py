@@ -30,11 +30,12 @@ from services.device.integrations.reporting import Reporter
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from services.device.wiring import Base
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
@@ -182,6 +183,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
+    latest = LatestValues(mongo.database)
+    store = DeviceStore(mongo, outbox, limits_of(), latest)
     private, public = make_keys()
     limits = limits_of()
     base = Base(
@@ -189,10 +192,11 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         telemetry=Telemetry(None, MeterProvider()),
         mongo=mongo,
         bus=bus,
-        things=ThingDirectory(mongo.database),
+        devices=store,
+        things=ThingDirectory(mongo.database, store),
         outbox=outbox,
         partitions=Partitions(mongo.database),
-        latest=LatestValues(mongo.database),
+        latest=latest,
         ledger=Ledger(mongo),
         commands=CommandStore(mongo.database),
         rpc=RpcClient(bus),
@@ -211,7 +215,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         )
     )
     devices = DeviceService(
-        shared.store,
+        store,
+        latest,
         IdAllocator(mongo.database, "things", 1),
         shared.products,
         _NoProvisioning(),

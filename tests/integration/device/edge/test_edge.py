@@ -77,7 +77,7 @@ class Device:
 @pytest.fixture
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
-    things = Things(world.database, world.first.things)
+    things = Things(world.first.devices, world.first.things)
     waiting = WaitingDevices(world.bus)
     await waiting.start()
     private, public = make_keys()
@@ -96,7 +96,9 @@ async def device(world: World) -> AsyncIterator[Device]:
                     things=things,
                     commands=world.commands,
                     waiting=waiting,
-                    presence=HttpPresence(PresenceStore(world.mongo, world.outbox), 60),
+                    presence=HttpPresence(
+                        PresenceStore(world.mongo, world.outbox, world.first.devices), 60
+                    ),
                     meter=MessageMeter(KnownLimits(RpcClient(world.bus), LIMITS)),
                     retention_days=30,
                 )

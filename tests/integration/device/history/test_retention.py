@@ -13,7 +13,6 @@ from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.lifetime import DAY, keep_for
-from services.device.devices.store import DeviceStore
 from services.device.history.partitions import DAY_MS, Partitions, history_key, partition_of
 from services.device.history.service import HistoryService
 from services.device.history.store import HistoryStore
@@ -61,7 +60,7 @@ async def answering(bus: Bus, limits: dict[str, Limits]) -> AsyncIterator[None]:
 
 async def sweep(world: World) -> None:
     """One round of the job."""
-    sweeping = Sweeps(world.database, retention(world), rows(world), 30)
+    sweeping = Sweeps(world.database, world.first.devices, retention(world), rows(world), 30)
     await RetentionJob(Partitions(world.database), world.first.ledger, sweeping, 30).once()
 
 
@@ -90,7 +89,9 @@ async def ages(world: World, collection: str = "history") -> dict[int, list[int]
 
 async def read(world: World, device: int, days: int = 20_000) -> list[int]:
     """The days ago of what history answers."""
-    service = HistoryService(HistoryStore(world.mongo, retention(world, days)), 30)
+    service = HistoryService(
+        HistoryStore(world.mongo, world.first.devices, retention(world, days)), 30
+    )
     found = [
         await service.page(ME, device, start=0, end=None, size=9, key=None, order=order)
         for order in ("asc", "desc")
@@ -123,7 +124,7 @@ async def test_history_of_a_tenant_with_fewer_days_is_removed_and_not_shown(worl
 
     async with answering(world.bus, {"default": Limits(history_days=4)}):
         days = Retention(world.database, KnownLimits(RpcClient(world.bus)), 30)
-        await Sweeps(world.database, days, rows(world), 30).shorter()
+        await Sweeps(world.database, world.first.devices, days, rows(world), 30).shorter()
 
     left = {5: [0, 3], 6: [0, 3], 7: [0, 3], 8: [0, 20], 9: [0]}
     assert await ages(world) == left
@@ -157,7 +158,7 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
         limits = KnownLimits(RpcClient(world.bus))
         most = HistoryRows(world.database, limits, 30)
         assert (await most.days()).keys() == {"default"}
-        await Sweeps(world.database, retention(world), most, 30).shorter()
+        await Sweeps(world.database, world.first.devices, retention(world), most, 30).shorter()
 
     found = await ages(world)
     assert found[5] == list(range(len(found[5])))
@@ -172,7 +173,7 @@ async def test_nothing_is_left_of_a_device_that_is_gone(world: World):
         await write(world, device, 0, 20)
         for name in ("latest", "profiles", "command_turns"):
             await world.database[name].insert_one({"_id": device})
-    await DeviceStore(world.mongo, world.outbox, limits_of()).delete_of("default", 6)
+    await world.first.devices.delete("default", 6)
     await sweep(world)
     assert 6 in await ages(world)  # whoever still knows it may write for a while
     await world.database["latest"].insert_one({"_id": 6})

@@ -34,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def history(world: World) -> HistoryService:
     await world.add(7)
-    return HistoryService(HistoryStore(world.mongo, retention(world)), 30)
+    return HistoryService(HistoryStore(world.mongo, world.first.devices, retention(world)), 30)
 
 
 def retention(world: World, days: int = 30) -> Retention:
@@ -139,7 +139,9 @@ async def test_a_retention_longer_than_time_itself_is_no_error(world: World):
     """History may be kept for ever."""
     await world.add(7)
     await write(world, 7, 0, 5)
-    forever = HistoryService(HistoryStore(world.mongo, retention(world, 36_500)), 36_500)
+    forever = HistoryService(
+        HistoryStore(world.mongo, world.first.devices, retention(world, 36_500)), 36_500
+    )
     page = await forever.page(ME, 7, start=None, end=5, size=9, key=None, order="asc")
     assert [record.ts for record in page.list] == [0, 5]
 

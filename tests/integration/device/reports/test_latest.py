@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.device.reports.latest import LatestValues
+from services.device.things.latest import LatestValues
 from tests.integration.device.reports.world import World
 
 Reported = tuple[int, int, dict[str, Any]]

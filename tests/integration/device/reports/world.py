@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -26,12 +27,13 @@ from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
 from services.device.reports.ingest import Ingest
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger, Totals
 from services.device.reports.quota import Quota
 from services.device.reports.refusals import Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -82,12 +84,15 @@ TSL = {
     ],
 }
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
 
 @dataclass
 class Process:
     """What one `device-ingest` process holds."""
 
     ledger: Ledger
+    devices: DeviceStore
     things: ThingDirectory
     ingest: Ingest
     replies: ReplyHandler
@@ -114,9 +119,11 @@ class World:
         rpc = RpcClient(self.bus)
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
-        things = ThingDirectory(self.database)
+        devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
+        things = ThingDirectory(self.database, devices)
         replies = ReplyHandler(
             mongo=self.mongo,
+            devices=devices,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
@@ -128,14 +135,14 @@ class World:
             things=things,
             store=ReportStore(self.mongo, partitions, ledger),
             latest=self.latest,
-            facts=Facts(self.database),
-            shapes=ShapeKeeper(ShapeStore(self.database), known),
+            facts=Facts(devices, self.latest),
+            shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             replies=replies,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, things, ingest, replies)
+        return Process(ledger, devices, things, ingest, replies)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""
@@ -151,6 +158,8 @@ class World:
                 "name": f"device {number}",
                 "application": {"applicationId": 1},
                 "connectStatus": "DISCONNECT",
+                "createdAt": NOON,
+                "updatedAt": NOON,
                 **more,
             }
         )

@@ -46,11 +46,12 @@ from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from services.device.wiring import Base
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
@@ -223,7 +224,9 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
-        products = ProductService(ProductStore(self.base.mongo, self.base.limits))
+        products = ProductService(
+            ProductStore(self.base.mongo, self.base.devices, self.base.limits)
+        )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:
@@ -306,7 +309,9 @@ class World(AskedByUsers):
 
 def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
     database = mongo.database
-    limits = KnownLimits(RpcClient(bus))
+    limits, latest = KnownLimits(RpcClient(bus)), LatestValues(database)
+    outbox = Outbox(database, bus)
+    devices = DeviceStore(mongo, outbox, limits, latest)
     return Base(
         settings=DeviceSettings(
             internal_public_key=public,
@@ -316,10 +321,11 @@ def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
         telemetry=Telemetry(None, MeterProvider()),
         mongo=mongo,
         bus=bus,
-        things=ThingDirectory(database),
-        outbox=Outbox(database, bus),
+        devices=devices,
+        things=ThingDirectory(database, devices),
+        outbox=outbox,
         partitions=Partitions(database),
-        latest=LatestValues(database),
+        latest=latest,
         ledger=Ledger(mongo),
         commands=CommandStore(database),
         rpc=RpcClient(bus),
