@@ -17,7 +17,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from deploy.local import ports, programs
-from services.workflow.outgoing.ports import Broker
+from services.workflow.outgoing.mqtt import Broker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 
 LOCAL = ("127.0.0.0/8", "::1/128")
