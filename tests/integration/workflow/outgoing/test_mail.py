@@ -8,7 +8,7 @@ from email import message_from_bytes, policy
 import pytest
 from aiosmtpd.controller import Controller
 
-from deploy.local import ports
+from deploy.platform import ports
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.mail import Letter, MailServer, OutgoingMail, message_of
 from tests.integration.workflow.outgoing.conftest import LOCAL, Post
