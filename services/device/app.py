@@ -18,6 +18,7 @@ from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
 from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
@@ -49,10 +50,7 @@ from services.device.history.partitions import DAY_MS
 from services.device.history.routes import property_history
 from services.device.history.service import HistoryService
 from services.device.history.store import HistoryStore
-from services.device.integrations.carrying import CommandCarrier
-from services.device.integrations.client import IntegrationClient, Integrations
-from services.device.integrations.own import ThingMaker, tsl_of
-from services.device.integrations.reporting import Reporter
+from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
@@ -66,12 +64,14 @@ from services.device.presence.watch import PresenceWatch
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
+from services.device.reports.reporting import Reporter
 from services.device.rps.routes import ROUTES as RPS_ROUTES
 from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
 from services.device.things.grants import GrantsOverRpc
+from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
 from services.device.wiring import Base, connected
 
 OPEN_API = Router(

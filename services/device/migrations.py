@@ -7,7 +7,6 @@ from pymongo import ASCENDING, IndexModel
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing, drop_present
 from services.device.devices import MIGRATIONS as DEVICES
-from services.device.integrations.migrations import MIGRATIONS as INTEGRATIONS
 from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
@@ -62,6 +61,10 @@ async def _turns(database: Database) -> None:
     await create_missing(database, "command_turns")
 
 
+async def _integrations(database: Database) -> None:
+    await database["devices"].create_index([("integration", 1), ("_id", 1)], name="integration")
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(2, "indexes of commands", _commands),
@@ -72,6 +75,6 @@ MIGRATIONS = [
     *DEVICES,
     *RPS,
     *ENTITIES,
-    *INTEGRATIONS,
+    Migration(500, "devices by integration", _integrations),
     *RETENTION,
 ]

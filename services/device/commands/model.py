@@ -50,6 +50,8 @@ class Command:
     """How many flows have led to it (`libs.common.bus.hops`)."""
     carrier: str | None = None
     """The integration that carries it to the device; None when it goes there directly."""
+    additional: dict[str, Any] | None = None
+    """What the integration keeps with the device; not stored, and unknown when it comes again."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None

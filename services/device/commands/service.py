@@ -16,6 +16,7 @@ from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
@@ -71,16 +72,6 @@ class Ids(Protocol):
         """A new id."""
 
 
-class Carrier(Protocol):
-    """Knows which integrations carry the commands of their devices, and hands them over."""
-
-    async def carries(self, integration: str) -> bool:
-        """Whether commands go to the integration instead of to the device."""
-
-    def send(self, commands: Iterable[Command]) -> None:
-        """Hand over those that are carried, without waiting."""
-
-
 class Writer(Protocol):
     """Writes commands and what they say in one transaction, then says it."""
 
@@ -103,7 +94,7 @@ class CommandService:
         latest: Latest,
         ids: Ids,
         writer: Writer,
-        carrier: Carrier,
+        carrier: CommandCarrier,
         life: float,
     ) -> None:
         self._things = things
@@ -133,9 +124,13 @@ class CommandService:
         return command
 
     async def check_properties(self, thing: Thing, properties: dict[str, Any]) -> Draft:
-        """Check what a device is to take on (faults at `properties.…`)."""
-        current = await self._current([thing])
-        return _draft_properties(thing, properties, "properties", current[thing.id])
+        """Check what a device is to take on (faults at `properties.…`).
+
+        What it has is read only where a STRUCT given in part is completed from it.
+        """
+        partial = any(isinstance(value, dict) for value in properties.values())
+        current = await self._current([thing]) if partial else {}
+        return _draft_properties(thing, properties, "properties", current.get(thing.id, {}))
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
         """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
@@ -265,6 +260,7 @@ class CommandService:
                 expires_at=moment + self._life,
                 status="SENT" if draft.thing.online else "PENDING",
                 carrier=draft.thing.integration if draft.thing.integration in carriers else None,
+                additional=draft.thing.additional or {},
             )
             for draft in drafts
         ]

@@ -24,9 +24,9 @@ from services.device.entities.exchange import FIELD, Calling, callings
 from services.device.entities.schemas import CallService
 from services.device.entities.service import EntityService
 from services.device.entities.writing import refused_by_integration
-from services.device.integrations.client import IntegrationClient, Integrations
 from services.device.members.entity import Entity
 from services.device.members.values import ValueFault, refusal
+from services.device.things.integrations import IntegrationClient, Integrations
 
 FLOW_MARGIN = 2.0
 """Seconds more than a flow has, for its answer to come."""

@@ -8,10 +8,10 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM, split_key
 from services.device.console.integrations import Integration
 from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
-from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
+from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
 
 MOST_KEYS = 1000

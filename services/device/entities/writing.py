@@ -19,11 +19,11 @@ from services.device.entities.exchange import (
 )
 from services.device.entities.schemas import UpdateProperties
 from services.device.entities.service import EntityService
-from services.device.integrations.client import IntegrationClient
-from services.device.integrations.reporting import OwnReport, Reporter
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.values import ValueFault, refusal
+from services.device.reports.reporting import OwnReport, Reporter
 from services.device.things import Thing
+from services.device.things.integrations import IntegrationClient
 
 
 @dataclass(slots=True)

@@ -17,11 +17,10 @@ from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, DuplicateKey, present
-from libs.common.tsl import TslDocument, TslInvalid
-from services.device.integrations.client import Integrations
 from services.device.members.entity import tsl_fields
 from services.device.members.member import marks_of, members_of
 from services.device.members.registry import MemberRegistry
+from services.device.things.integrations import Integrations, tsl_of
 
 log = logging.getLogger(__name__)
 
@@ -92,11 +91,3 @@ class ThingMaker:
             return_document=ReturnDocument.AFTER,
         )
         return present(written)
-
-
-def tsl_of(manifest: Manifest) -> TslDocument:
-    """The manifest's TSL; `management` takes none that is broken."""
-    try:
-        return manifest.document()
-    except TslInvalid as error:
-        raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error

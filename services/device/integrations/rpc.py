@@ -35,14 +35,14 @@ from libs.common.things import own_sn
 from libs.common.tsl import to_wire
 from services.device.console.bringing import Brought, DeviceBringer
 from services.device.edge.checking import Check, check_event, check_reply, check_report
-from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
-from services.device.integrations.reporting import Reporter
 from services.device.members.entity import Entity, of_thing
 from services.device.presence.http import HttpPresence
 from services.device.products.service import ProductService
+from services.device.reports.reporting import Reporter
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing, ThingDirectory
+from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore

@@ -139,6 +139,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         facts=facts_of(device),
         loaded=time.monotonic(),
         integration=device.integration,
+        additional=device.additional,
     )
 
 

@@ -1,19 +1,21 @@
 """Reads `value_attribute` of a custom entity: consoles send its numbers as text. No I/O."""
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from libs.common.tsl.limits import MAX_SIZE
 from services.device.entities.schemas import MOST_OPTIONS
+from services.device.members.values import Unread, read_value
 
 FIELD = "value_attribute"
+_ALL = ("unit", "format")
 _NUMBERS = ("LONG", "DOUBLE")
 _TEXTS = ("STRING", "BINARY")
 _LONGEST_TEXT = 255
 _MOST_DIGITS = 15
+_GREATEST = 2**63
 
 
 def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -21,31 +23,25 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
 
     Raises `InvalidInput` that names the attribute at fault.
     """
-    found: dict[str, Any] = {}
-    for name in ("unit", "format"):
-        if _present(given.get(name)):
-            found[name] = _text(name, given[name])
+    given = {name: value for name, value in given.items() if value not in (None, "")}
+    found: dict[str, Any] = {name: _text(name, given[name]) for name in _ALL if name in given}
     if value_type in _NUMBERS:
         for name in ("min", "max"):
-            if _present(given.get(name)):
+            if name in given:
                 found[name] = _number(name, given[name], whole=value_type == "LONG")
-        if _present(given.get("fraction_digits")):
+        if "fraction_digits" in given:
             found["fraction_digits"] = _size("fraction_digits", given, _MOST_DIGITS)
         _ordered(found, "min", "max")
     if value_type in _TEXTS:
         for name in ("min_length", "max_length"):
-            if _present(given.get(name)):
+            if name in given:
                 found[name] = _size(name, given, MAX_SIZE)
         _ordered(found, "min_length", "max_length")
     if given.get("enum"):
         found["enum"] = _enum(given["enum"], value_type)
-    if _present(given.get("optional")):
+    if "optional" in given:
         found["optional"] = _flag("optional", given["optional"])
     return found
-
-
-def _present(value: Any) -> bool:
-    return value is not None and value != ""
 
 
 def _wrong(name: str, reason: str) -> InvalidInput:
@@ -59,21 +55,10 @@ def _text(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: Any, *, whole: bool) -> int | float:
-    kind = "an integer" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _wrong(name, f"must be {kind}")
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        raise _wrong(name, f"must be {kind}") from None
-    if not math.isfinite(number) or abs(number) > 2**63 or (whole and not number.is_integer()):
-        raise _wrong(name, f"must be {kind}")
-    if not whole:
-        return number
-    try:
-        return int(value)  # exactly, where a float is not
-    except ValueError:  # "1.0", which is an integer, too
-        return int(number)
+    number = read_value("LONG" if whole else "DOUBLE", value)
+    if isinstance(number, Unread) or abs(number) > _GREATEST:
+        raise _wrong(name, f"must be {'an integer' if whole else 'a number'}")
+    return cast("int | float", number)
 
 
 def _size(name: str, given: Mapping[str, Any], most: int) -> int:

@@ -17,9 +17,9 @@ from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.sources import Span
 from services.device.entities.history.store import ValueStore
 from services.device.entities.service import EntityService
-from services.device.integrations.client import Integrations
 from services.device.members.entity import Entity
 from services.device.members.member import shown_value
+from services.device.things.integrations import Integrations
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000

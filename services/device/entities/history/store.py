@@ -1,4 +1,8 @@
-"""Reads the history of entities: pages, and aggregates that MongoDB computes."""
+"""Reads the history of entities: pages, and aggregates that MongoDB computes.
+
+In an aggregate every partition is folded by itself, then the folds are. MongoDB adds doubles with
+a remainder, so that a sum of a million of them has all its digits.
+"""
 
 import base64
 import binascii
@@ -8,11 +12,18 @@ from itertools import islice
 from typing import Any, Literal
 
 from libs.common.store.mongo import Mongo
-from services.device.entities.history.pipelines import AggregateOf, pipeline_of
 from services.device.entities.history.sources import Scan, Source, Span, time_of
 
 BATCH = 1000
 """Records that are held at a time, where all of them are gone through."""
+
+AggregateOf = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
+"""`TOTAL` gives sum and number of values, of which both SUM and AVG are made."""
+
+MOST_COUNTED = 10_000
+"""Different values that a COUNT answers, the most frequent first."""
+
+Stages = list[dict[str, Any]]
 
 Record = tuple[int, int, Any]
 """Which source it is from, time in ms, value as it is stored."""
@@ -61,7 +72,7 @@ class ValueStore:
 
     async def aggregate(self, source: Source, span: Span, wanted: AggregateOf) -> list[Any]:
         """The documents that the pipeline of an aggregate gives."""
-        pipeline = pipeline_of(source, span, wanted)
+        pipeline = _pipeline(source, span, wanted)
         if pipeline is None:
             return []
         collection, stages = pipeline
@@ -72,7 +83,7 @@ class ValueStore:
         self, source: Source, span: Span, wanted: Literal["MIN", "MAX"]
     ) -> str | None:
         """The least or the greatest of values in base64, as the bytes they stand for."""
-        pipeline = pipeline_of(source, span, "DISTINCT")
+        pipeline = _pipeline(source, span, "DISTINCT")
         if pipeline is None:
             return None
         collection, stages = pipeline
@@ -131,3 +142,66 @@ def _bytes(text: Any) -> bytes:
 
 def _time(record: Record) -> int:
     return record[1]
+
+
+def _pipeline(source: Source, span: Span, wanted: AggregateOf) -> tuple[str, Stages] | None:
+    """The collection to run on, and the stages; None when there is nothing to read.
+
+    MIN and MAX give `v`, TOTAL `v` and `n`, COUNT documents of `_id`, the value, and `n`;
+    DISTINCT those of all values.
+    """
+    scans = source.scans(span)
+    if not scans:
+        return None
+    first, *others = (_fold(scan, _value(source, wanted), wanted) for scan in scans)
+    unions = [
+        {"$unionWith": {"coll": scan.collection, "pipeline": stages}}
+        for scan, stages in zip(scans[1:], others, strict=True)
+    ]
+    together = [_group_again(wanted)] if unions else []
+    return scans[0].collection, [*first, *unions, *together, *_shortened(wanted)]
+
+
+def _value(source: Source, wanted: AggregateOf) -> Any:
+    """The value as it counts: the keys of an ENUM of numbers are stored as texts.
+
+    A text that is no number, of a time when the TSL had another type, does not count.
+    """
+    field = f"${source.field}"
+    member = source.entity.member
+    if (
+        wanted in ("COUNT", "DISTINCT")
+        or member.value_type != "LONG"
+        or "enum" not in member.attribute
+    ):
+        return field
+    return {"$convert": {"input": field, "to": "long", "onError": None}}
+
+
+def _fold(scan: Scan, value: Any, wanted: AggregateOf) -> Stages:
+    group: dict[str, Any] = {"_id": None}
+    match wanted:
+        case "MIN" | "MAX":
+            group["v"] = {f"${wanted.lower()}": value}
+        case "TOTAL":
+            group |= {"v": {"$sum": value}, "n": {"$sum": 1}}
+        case "COUNT" | "DISTINCT":
+            group |= {"_id": value, "n": {"$sum": 1}}
+    return [{"$match": scan.match}, {"$group": group}]
+
+
+def _group_again(wanted: AggregateOf) -> dict[str, Any]:
+    group: dict[str, Any] = {"_id": "$_id"}
+    if wanted in ("MIN", "MAX"):
+        group["v"] = {f"${wanted.lower()}": "$v"}
+    else:
+        group["n"] = {"$sum": "$n"}
+    if wanted == "TOTAL":
+        group["v"] = {"$sum": "$v"}
+    return {"$group": group}
+
+
+def _shortened(wanted: AggregateOf) -> Stages:
+    if wanted != "COUNT":
+        return []
+    return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MOST_COUNTED}]

@@ -3,45 +3,28 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from libs.common.http.console import Page, ids_of
+from libs.common.http.console import Page
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantReader, Grants
+from libs.common.identity.grants import GrantReader
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
-from services.device.entities.search.listed import Listed
+from services.device.entities.search.listed import Asked, Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
 from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
 from services.device.entities.service import shown_entity
-from services.device.integrations.client import Integrations
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.members.models import Models
+from services.device.things.integrations import Integrations
 from services.device.things.model import ModelKey
 from services.device.things.seen import seen, seen_in_parts
 from services.device.things.store import Condition, DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One search in hand."""
-
-    principal: Principal
-    grants: Grants
-    body: SearchEntities
-    order: Order
-    wants: MemberFilter
-    keyword: Keyword | None
-
-    @property
-    def tenant(self) -> str:
-        return self.principal.tenant
 
 
 class EntitySearch:
@@ -74,20 +57,8 @@ class EntitySearch:
         integrations = await self._integrations.known()
         grants = await self._grants.of(principal)
         keyword = Keyword(body.keyword, integrations) if body.keyword else None
-        asked = _Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
-        listed = Listed(
-            self._directory,
-            principal,
-            grants,
-            asked.wants,
-            keyword,
-            customized=body.customized,
-        )
-        if body.entity_ids is not None:
-            rest = await listed.among(ids_of(body.entity_ids))
-        else:
-            rest = await listed.others()
-        cut = await self._cut(asked, rest)
+        asked = Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
+        cut = await self._cut(asked, await Listed(self._directory, asked).find())
         size = min(body.size, MOST) if body.paged else MOST
         found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
         rows = [shown_entity(entity, integrations) for entity in found]
@@ -95,7 +66,7 @@ class EntitySearch:
             return rows
         return Page(page_size=size, page_number=body.number, total=cut.total, content=rows)
 
-    async def _cut(self, asked: _Asked, listed: Sequence[Entity]) -> Cut:
+    async def _cut(self, asked: Asked, listed: Sequence[Entity]) -> Cut:
         """All that there is: the listed entities, and those of devices that are counted."""
         body = asked.body
         none = body.customized or body.entity_ids is not None

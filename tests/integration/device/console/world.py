@@ -26,11 +26,11 @@ from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.history.partitions import Partitions
-from services.device.integrations.reporting import Reporter
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.reports.ledger import Ledger
+from services.device.reports.reporting import Reporter
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory

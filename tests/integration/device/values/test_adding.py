@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
-from services.device.integrations import client
+from services.device.things import integrations as client
 from tests.integration.device.values.world import MANIFEST, Lamps, World
 
 OWN = "lamps.integration.add_lamp"

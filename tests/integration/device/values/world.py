@@ -41,7 +41,6 @@ from services.device.app import build_app
 from services.device.commands.store import CommandStore
 from services.device.history.partitions import Partitions, history_key, partition_of
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.integrations import client as known
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
@@ -50,6 +49,7 @@ from services.device.reports.ledger import Ledger
 from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things import integrations as known
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 from services.device.wiring import Base

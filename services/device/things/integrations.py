@@ -16,6 +16,7 @@ from libs.common.contracts.integrations import (
     GetIntegrations,
     Integration,
     KnownIntegrations,
+    Manifest,
     NewDevice,
     Operation,
     PropertiesUpdated,
@@ -24,6 +25,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
 from libs.common.things import DIRECT
+from libs.common.tsl import TslDocument, TslInvalid
 from services.device.console.integrations import BuiltIn
 from services.device.console.integrations import Integration as Shown
 
@@ -168,3 +170,11 @@ class IntegrationClient:
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
         """Let an integration let a device go."""
         await self.ask(integration, "delete_device", device, Acknowledged, DEVICE_SECONDS)
+
+
+def tsl_of(manifest: Manifest) -> TslDocument:
+    """The manifest's TSL; `management` takes none that is broken."""
+    try:
+        return manifest.document()
+    except TslInvalid as error:
+        raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error

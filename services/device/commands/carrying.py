@@ -14,8 +14,7 @@ from libs.common.store.mongo import StoreError
 from services.device.commands.messages import finished
 from services.device.commands.model import Command, now
 from services.device.commands.writer import CommandWriter
-from services.device.integrations.client import IntegrationClient, Integrations
-from services.device.things.model import Device
+from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -57,8 +56,7 @@ class CommandCarrier:
 
     async def _carry(self, command: Command, carrier: str) -> None:
         try:
-            device = await self._devices.with_id(command.thing_id)
-            wanted = DeviceCommand(device=_ref(command, device), command=command.wire())
+            wanted = DeviceCommand(device=await self._ref(command), command=command.wire())
             await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
         except ThingwayError as error:
             if error.status in REFUSALS:
@@ -68,6 +66,22 @@ class CommandCarrier:
         except StoreError as error:
             log.warning("command %d waits: %s", command.id, error)
 
+    async def _ref(self, command: Command) -> DeviceRef:
+        """The device as its integration knows it; read anew when the command comes again."""
+        name, model, additional = command.profile.name, command.profile.model, command.additional
+        if additional is None:
+            device = await self._devices.with_id(command.thing_id)
+            name, model = (device.name, device.model) if device else ("", "")
+            additional = device.additional if device else None
+        return DeviceRef(
+            tenant=command.tenant,
+            device_id=command.thing_id,
+            identifier=command.sn,
+            name=name,
+            model=model,
+            additional=additional or {},
+        )
+
     async def _refuse(self, command: Command, reason: str) -> None:
         command.status, command.finished_at = "FAILED", now()
         command.error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
@@ -75,14 +89,3 @@ class CommandCarrier:
             await self._writer.end(command, finished(command))
         except StoreError as error:
             log.warning("command %d is refused, and that is not stored: %s", command.id, error)
-
-
-def _ref(command: Command, device: Device | None) -> DeviceRef:
-    return DeviceRef(
-        tenant=command.tenant,
-        device_id=command.thing_id,
-        identifier=command.sn,
-        name=device.name if device else "",
-        model=device.model if device else "",
-        additional=device.additional or {} if device else {},
-    )
