@@ -21,8 +21,8 @@ from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.commands.writer import CommandWriter
 from services.device.console.wiring import build_console
-from services.device.devices.messages import CredentialsOverRpc
-from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
@@ -38,12 +38,12 @@ from services.device.presence.http import HttpPresence
 from services.device.presence.messages import offer_connections
 from services.device.presence.store import PresenceStore
 from services.device.presence.watch import PresenceWatch
-from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
-from services.device.rps.routes import ROUTES as RPS_ROUTES
-from services.device.rps.service import RpsService
-from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
 from services.device.wiring import Base, connected
@@ -68,7 +68,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     things = Things(base.devices, base.things)
     writer = CommandWriter(mongo, base.commands, base.outbox)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    products = ProductService(ProductStore(mongo, base.devices, base.limits))
+    products = ProductService(ProductStore(mongo, base.devices, base.tsls, base.limits), base.tsls)
     console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
     carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, writer)

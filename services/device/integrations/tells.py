@@ -24,9 +24,9 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
-from services.device.console.adding import Bringer, Integrations
-from services.device.console.bringing import Brought
+from services.device.devices.bringing import Brought, DeviceBringer, ref_of
 from services.device.edge.checking import Check, check_event, check_reply, check_report
+from services.device.integrations.known import IntegrationsOverRpc
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
 from services.device.things.model import Device
@@ -89,7 +89,7 @@ class IntegrationTells:
     def __init__(
         self,
         *,
-        integrations: Integrations,
+        integrations: IntegrationsOverRpc,
         own: OwnThings,
         devices: DeviceStore,
         directory: Directory,
@@ -97,7 +97,7 @@ class IntegrationTells:
         presence: Presence,
         catalogue: Catalogue,
         latest: Latest,
-        bringer: Bringer,
+        bringer: DeviceBringer,
         retention_ms: int,
     ) -> None:
         self._integrations = integrations
@@ -201,15 +201,3 @@ class IntegrationTells:
         document = await self._own.ensure(tenant, found.manifest)
         sn = own_sn(document["_id"])
         return (await self._directory.by_sn([sn]))[sn]
-
-
-def ref_of(device: Device) -> DeviceRef:
-    """A device as integrations know it."""
-    return DeviceRef(
-        tenant=device.tenant,
-        device_id=device.id,
-        identifier=device.identifier,
-        name=device.name,
-        model=device.model,
-        additional=device.additional or {},
-    )
