@@ -23,6 +23,7 @@ from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from services.device.wiring import Base
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
@@ -51,6 +52,7 @@ def device(public_key: str) -> Litestar:
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
     limits, latest = KnownLimits(RpcClient(bus)), LatestValues(mongo.database)
     outbox = Outbox(mongo.database, bus)
+    tsls = Tsls(mongo.database)
     devices = DeviceStore(mongo, outbox, limits, latest)
     base = Base(
         settings=DeviceSettings(internal_public_key=public_key),
@@ -58,7 +60,8 @@ def device(public_key: str) -> Litestar:
         mongo=mongo,
         bus=bus,
         devices=devices,
-        things=ThingDirectory(mongo.database, devices),
+        tsls=tsls,
+        things=ThingDirectory(mongo.database, devices, tsls),
         outbox=outbox,
         partitions=Partitions(mongo.database),
         latest=latest,

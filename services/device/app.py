@@ -24,14 +24,14 @@ from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.commands.writer import CommandWriter
-from services.device.console.adding import DeviceAdder
-from services.device.console.bringing import DeviceBringer
-from services.device.console.deleting import DeviceDeleter
-from services.device.console.routes import ROUTER as CONSOLE_ROUTES
-from services.device.console.service import ConsoleDevices
-from services.device.devices.messages import CredentialsOverRpc
-from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.adding import DeviceAdder
+from services.device.devices.bringing import DeviceBringer
+from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
+from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
+from services.device.devices.users import UserDevices
 from services.device.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.edge.service import EdgeService
 from services.device.edge.waiting import WaitingDevices
@@ -54,24 +54,22 @@ from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
-from services.device.names.messages import offer_names
-from services.device.names.service import DeviceNames
 from services.device.presence.connections import SystemAccount
 from services.device.presence.http import HttpPresence
 from services.device.presence.messages import offer_connections
 from services.device.presence.store import PresenceStore
 from services.device.presence.watch import PresenceWatch
-from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.reports.reporting import Reporter
-from services.device.rps.routes import ROUTES as RPS_ROUTES
-from services.device.rps.service import RpsService
-from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
 from services.device.things.grants import GrantsOverRpc
-from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
+from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.wiring import Base, connected
 
 OPEN_API = Router(
@@ -115,7 +113,7 @@ def share(base: Base) -> Shared:
     """Make what several rooms use."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     ids = IdAllocator(database, "things")
-    products = ProductService(ProductStore(mongo, base.devices, base.limits))
+    products = ProductService(ProductStore(mongo, base.devices, base.tsls, base.limits), base.tsls)
     things, models = Things(base.devices, base.things), Models(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
@@ -152,29 +150,21 @@ def share(base: Base) -> Shared:
 
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
-    devices = shared.base.devices
-    offer_names(shared.rpc, DeviceNames(devices, shared.models))
+    DeviceNames(shared.base.devices, shared.models).offer(shared.rpc)
     return {
-        "console_devices": ConsoleDevices(
-            devices,
-            shared.grants,
-            shared.directory,
-            shared.integrations,
-            shared.credentials,
+        "user_devices": UserDevices(
+            store=shared.base.devices,
+            grants=shared.grants,
+            entities=shared.directory,
+            integrations=shared.integrations,
+            client=shared.client,
+            credentials=shared.credentials,
+            forgetting=shared.forgetting,
         ),
         "device_adder": DeviceAdder(
             integrations=shared.integrations,
-            tsl_of=lambda found: tsl_of(found.manifest),
-            adders=shared.client,
+            client=shared.client,
             bringer=shared.bringer,
-            grants=shared.grants,
-        ),
-        "device_deleter": DeviceDeleter(
-            integrations=shared.integrations,
-            removers=shared.client,
-            devices=devices,
-            credentials=shared.credentials,
-            forgetting=shared.forgetting,
             grants=shared.grants,
         ),
     }

@@ -11,7 +11,6 @@ from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.store import EVENTS, SEEN
 from services.device.retention.migrations import MIGRATIONS as RETENTION
-from services.device.rps import MIGRATIONS as RPS
 
 SEEN_FOR = 86_400
 """Seconds for which an uplink that left no document is remembered."""
@@ -73,7 +72,6 @@ MIGRATIONS = [
     Migration(5, "connections, and who has fallen silent over HTTP", _connections),
     *PRODUCTS,
     *DEVICES,
-    *RPS,
     *ENTITIES,
     Migration(500, "devices by integration", _integrations),
     *RETENTION,

@@ -19,6 +19,7 @@ from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Base:
     mongo: Mongo
     bus: Bus
     devices: DeviceStore
+    tsls: Tsls
     things: ThingDirectory
     outbox: Outbox
     partitions: Partitions
@@ -63,7 +65,8 @@ async def connected(name: str) -> AsyncIterator[Base]:
         )
         limits = KnownLimits(rpc)
         devices = DeviceStore(mongo, outbox, limits, latest)
-        things = ThingDirectory(mongo.database, devices)
+        tsls = Tsls(mongo.database)
+        things = ThingDirectory(mongo.database, devices, tsls)
         await things.watch(bus)
         yield Base(
             settings=settings,
@@ -71,6 +74,7 @@ async def connected(name: str) -> AsyncIterator[Base]:
             mongo=mongo,
             bus=bus,
             devices=devices,
+            tsls=tsls,
             things=things,
             outbox=outbox,
             partitions=Partitions(mongo.database),

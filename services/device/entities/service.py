@@ -6,12 +6,11 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM, split_key
-from services.device.console.integrations import Integration
 from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.things.integrations import Integrations
+from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.latest import LatestValues
 
 MOST_KEYS = 1000
@@ -109,7 +108,7 @@ class EntityService:
         )
 
 
-def shown_entity(entity: Entity, integrations: Mapping[str, Integration]) -> ShownEntity:
+def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:
     """A row of a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)

@@ -33,7 +33,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import to_wire
-from services.device.console.bringing import Brought, DeviceBringer
+from services.device.devices.bringing import Brought, DeviceBringer, ref_of
 from services.device.edge.checking import Check, check_event, check_reply, check_report
 from services.device.integrations.own import ThingMaker
 from services.device.members.entity import Entity, of_thing
@@ -205,16 +205,4 @@ def _described(entity: Entity, values: Mapping[str, Any]) -> ThingEntity:
         access_mod=member.access_mod,
         value_attribute=member.attribute,
         value=value,
-    )
-
-
-def ref_of(device: Device) -> DeviceRef:
-    """A device as integrations know it."""
-    return DeviceRef(
-        tenant=device.tenant,
-        device_id=device.id,
-        identifier=device.identifier,
-        name=device.name,
-        model=device.model,
-        additional=device.additional or {},
     )

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from libs.common.bus import NobodyAnswers, RpcClient
 from libs.common.contracts.integrations import (
     GET_INTEGRATIONS,
@@ -24,10 +26,8 @@ from libs.common.contracts.integrations import (
     operation_subject,
 )
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
-from libs.common.things import DIRECT
+from libs.common.things import DIRECT, SYSTEM
 from libs.common.tsl import TslDocument, TslInvalid
-from services.device.console.integrations import BuiltIn
-from services.device.console.integrations import Integration as Shown
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,21 @@ UPDATE_SECONDS = 5.0
 """How long an integration may take to hear of changed properties."""
 
 A = TypeVar("A")
+
+
+class ShownIntegration(msgspec.Struct, frozen=True):
+    """An integration, as answers show it."""
+
+    name: str
+    deletable: bool = True
+    """Whether its devices can be deleted."""
+
+
+BUILT_IN = {
+    DIRECT: ShownIntegration("Direct connection"),
+    SYSTEM: ShownIntegration("System"),
+}
+"""The integrations that are always there: all that is known while `management` is silent."""
 
 
 class Integrations:
@@ -82,7 +97,7 @@ class Integrations:
         found = (await self.all()).get(integration)
         return found is not None and found.manifest.carries_commands
 
-    async def known(self) -> Mapping[str, Shown]:
+    async def known(self) -> Mapping[str, ShownIntegration]:
         """As lists show them: what was known last when `management` is silent.
 
         Devices of an integration that is gone can be deleted, whatever it could do.
@@ -92,8 +107,11 @@ class Integrations:
         except (Unavailable, UpstreamFailed) as error:
             log.warning("names of integrations may be old: %s", error)
             found = self._found
-        shown = {key: Shown(known.manifest.name, _deletable(known)) for key, known in found.items()}
-        return shown or await BuiltIn().known()
+        shown = {
+            key: ShownIntegration(known.manifest.name, _deletable(known))
+            for key, known in found.items()
+        }
+        return shown or BUILT_IN
 
 
 def _deletable(integration: Integration) -> bool:

@@ -12,14 +12,13 @@ from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
-from services.device.console.integrations import Integration
 from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.sources import Span
 from services.device.entities.history.store import ValueStore
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
 from services.device.members.member import shown_value
-from services.device.things.integrations import Integrations
+from services.device.things.integrations import Integrations, ShownIntegration
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000
@@ -61,7 +60,7 @@ class EntityExport:
         return self._lines(entities, span, integrations)
 
     async def _lines(
-        self, entities: Sequence[Entity], span: Span, integrations: Mapping[str, Integration]
+        self, entities: Sequence[Entity], span: Span, integrations: Mapping[str, ShownIntegration]
     ) -> AsyncIterator[bytes]:
         yield _csv([COLUMNS])
         for entity in entities:

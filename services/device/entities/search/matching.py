@@ -11,10 +11,10 @@ from typing import Any
 
 from libs.common.store.mongo import containing, pattern_of
 from libs.common.things import device_key
-from services.device.console.integrations import Integration
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member
+from services.device.things.integrations import ShownIntegration
 
 NOTHING: dict[str, Any] = {"_id": {"$in": []}}
 
@@ -46,7 +46,7 @@ class MemberFilter:
 class Keyword:
     """A keyword among the integrations of a tenant."""
 
-    def __init__(self, text: str, integrations: Mapping[str, Integration]) -> None:
+    def __init__(self, text: str, integrations: Mapping[str, ShownIntegration]) -> None:
         self._text = text
         self._lower = text.lower()
         self._find = re.compile(re.escape(text), re.IGNORECASE).search

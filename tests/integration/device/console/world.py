@@ -9,6 +9,7 @@ from typing import Any
 
 from httpx import ASGITransport, AsyncClient
 from opentelemetry.sdk.metrics import MeterProvider
+from services.device.console.routes import ROUTER as CONSOLE_ROUTES
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
@@ -21,7 +22,6 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import console, entities, share
 from services.device.commands.store import CommandStore
-from services.device.console.routes import ROUTER as CONSOLE_ROUTES
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
@@ -36,6 +36,7 @@ from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from services.device.wiring import Base
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
@@ -184,6 +185,7 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     latest = LatestValues(mongo.database)
+    tsls = Tsls(mongo.database)
     store = DeviceStore(mongo, outbox, limits_of(), latest)
     private, public = make_keys()
     limits = limits_of()
@@ -193,7 +195,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         mongo=mongo,
         bus=bus,
         devices=store,
-        things=ThingDirectory(mongo.database, store),
+        tsls=tsls,
+        things=ThingDirectory(mongo.database, store, tsls),
         outbox=outbox,
         partitions=Partitions(mongo.database),
         latest=latest,

@@ -52,6 +52,7 @@ from services.device.things import ThingDirectory
 from services.device.things import integrations as known
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from services.device.wiring import Base
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
@@ -224,8 +225,9 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+        base = self.base
         products = ProductService(
-            ProductStore(self.base.mongo, self.base.devices, self.base.limits)
+            ProductStore(base.mongo, base.devices, base.tsls, base.limits), base.tsls
         )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
@@ -311,6 +313,7 @@ def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
     database = mongo.database
     limits, latest = KnownLimits(RpcClient(bus)), LatestValues(database)
     outbox = Outbox(database, bus)
+    tsls = Tsls(database)
     devices = DeviceStore(mongo, outbox, limits, latest)
     return Base(
         settings=DeviceSettings(
@@ -322,7 +325,8 @@ def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
         mongo=mongo,
         bus=bus,
         devices=devices,
-        things=ThingDirectory(database, devices),
+        tsls=tsls,
+        things=ThingDirectory(database, devices, tsls),
         outbox=outbox,
         partitions=Partitions(database),
         latest=latest,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.device.console.integrations import Integration
 from services.device.entities.search.matching import Keyword
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member, MemberSet
+from services.device.things.integrations import ShownIntegration
 
 MEMBER = Member(number=1, path="wifi.ssid", name="Network", type="PROPERTY", value_type="STRING")
 THING = EntityThing(
@@ -19,7 +19,7 @@ THING = EntityThing(
     updated_at=0,
     members=MemberSet([MEMBER]),
 )
-KNOWN = {"ping": Integration("Ping test"), "other": Integration("Other")}
+KNOWN = {"ping": ShownIntegration("Ping test"), "other": ShownIntegration("Other")}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from services.device.console.integrations import BuiltIn
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
 from services.device.members.entity import Entity, EntityThing
