@@ -9,7 +9,6 @@ from typing import Any
 
 from httpx import ASGITransport, AsyncClient
 from opentelemetry.sdk.metrics import MeterProvider
-from services.device.console.routes import ROUTER as CONSOLE_ROUTES
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
@@ -22,6 +21,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import console, entities, share
 from services.device.commands.store import CommandStore
+from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES

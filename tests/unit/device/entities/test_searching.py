@@ -13,6 +13,7 @@ from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.member import Member, MemberSet
+from services.device.things.integrations import BUILT_IN, ShownIntegration
 from services.device.things.model import ListedDevice, ModelKey
 from services.device.things.store import Condition
 
@@ -92,6 +93,11 @@ class NoEntities:
 class NothingNew:
     async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         pass
+
+
+class BuiltIn:
+    async def known(self) -> dict[str, ShownIntegration]:
+        return BUILT_IN
 
 
 class Everything:
