@@ -17,32 +17,32 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.delivery import Delivery
+from services.device.commands.polling import ROUTER as POLLING_ROUTES
+from services.device.commands.polling import CommandPolls
 from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
-from services.device.commands.writer import CommandWriter
 from services.device.console.wiring import build_console
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
 from services.device.devices.store import DeviceStore
-from services.device.edge.routes import ROUTER as EDGE_ROUTES
-from services.device.edge.service import EdgeService
-from services.device.edge.waiting import WaitingDevices
 from services.device.entity_values.wiring import Parts, build_values
-from services.device.history.routes import property_history
-from services.device.history.service import HistoryService
-from services.device.history.store import HistoryStore
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
-from services.device.presence.connections import SystemAccount
-from services.device.presence.http import HttpPresence
-from services.device.presence.messages import offer_connections
-from services.device.presence.store import PresenceStore
-from services.device.presence.watch import PresenceWatch
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
+from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
+from services.device.reports.edge.service import EdgeService
+from services.device.reports.history.routes import property_history
+from services.device.reports.history.service import HistoryService
+from services.device.reports.history.store import HistoryStore
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.store import PresenceStore
+from services.device.reports.presence.watch import PresenceWatch
 from services.device.rps.routes import ROUTES as RPS_ROUTES
 from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
@@ -68,19 +68,17 @@ def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     things = Things(database, base.things)
-    writer = CommandWriter(mongo, base.commands, base.outbox)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
     store = DeviceStore(mongo, base.outbox, base.limits)
     products = ProductService(ProductStore(mongo, base.limits))
     console = build_console(mongo, store, products, client, rpc)
     integrations = IntegrationClient(client)
-    carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
+    carrier = CommandCarrier(database, console.shared.integrations, integrations, base.commands)
     commands = CommandService(
         things=things,
-        commands=base.commands,
+        store=base.commands,
         latest=base.latest,
         ids=IdAllocator(database, "tasks"),
-        writer=writer,
         carrier=carrier,
         life=settings.command_life,
     )
@@ -93,22 +91,20 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     presence = PresenceStore(mongo, base.outbox)
     heard = HttpPresence(presence, settings.http_offline_after)
-    waiting = WaitingDevices(base.bus)
+    polls = CommandPolls(base.bus, things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
         things=things,
-        commands=base.commands,
-        waiting=waiting,
         presence=heard,
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
-    delivery = Delivery(
-        database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
-    )
-    watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    offer_connections(rpc, presence, SystemAccount(system))
+    pages = HistoryStore(database, base.partitions, base.retention)
+    history = HistoryService(pages, settings.retention_days)
+    delivery = Delivery(database=database, bus=base.bus, commands=base.commands, carrier=carrier)
+    account = SystemAccount(system)
+    watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
+    offer_connections(rpc, presence, account)
     values = build_values(
         Parts(
             base=base,
@@ -127,7 +123,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        await waiting.start()
+        await polls.start()
         await report_use(base.bus, numbers.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
@@ -136,7 +132,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
-        await waiting.stop()
+        await polls.stop()
         await heard.stop()
 
     return create_app(
@@ -146,6 +142,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             routes=[
                 OPEN_API,
                 EDGE_ROUTES,
+                POLLING_ROUTES,
                 *console.routes,
                 *values.routes,
             ],
@@ -160,6 +157,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "edge": edge,
+                "command_polls": polls,
                 **console.dependencies,
                 **values.dependencies,
             },

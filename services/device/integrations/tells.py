@@ -27,11 +27,9 @@ from libs.common.tsl import TslDocument, to_wire
 from services.device.console.adding import Bringer, Integrations
 from services.device.console.bringing import Brought
 from services.device.devices.ports import Device
-from services.device.edge.checking import Check, check_event, check_reply, check_report
+from services.device.reports.checking import check
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
-
-_CHECKS: dict[str, Check] = {"report": check_report, "event": check_event, "reply": check_reply}
 
 
 class OwnThings(Protocol):
@@ -144,7 +142,7 @@ class IntegrationTells:
         thing = await self._thing_of(who, told.tenant)
         now = now_ms()
         raw = msgspec.json.encode({"properties": told.properties})
-        check_report(thing, raw, now, self._retention_ms)
+        check("report", thing, raw, now, self._retention_ms)
         await self._speaker.report(thing, told.properties)
         return Acknowledged()
 
@@ -192,7 +190,7 @@ class IntegrationTells:
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        _CHECKS[channel](thing, raw, now_ms(), self._retention_ms)
+        check(channel, thing, raw, now_ms(), self._retention_ms)
         await self._speaker.say(thing, channel, raw, report_id)
         await self._presence.heard(thing)
         return Acknowledged()

@@ -27,7 +27,7 @@ from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
-from services.device.reports.latest import LatestValues
+from services.device.things.latest import LatestValues
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers

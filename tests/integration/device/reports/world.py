@@ -20,18 +20,16 @@ from libs.common.store.mongo import Mongo
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
-from services.device.commands.writer import CommandWriter
 from services.device.entities.keeper import ShapeKeeper
-from services.device.history.partitions import DAY_MS, Partitions
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
+from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger, Totals
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -102,7 +100,6 @@ class World:
     outbox: Outbox
     latest: LatestValues
     commands: CommandStore
-    writer: CommandWriter
     first: Process
 
     @property
@@ -115,22 +112,22 @@ class World:
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         things = ThingDirectory(self.database)
+        store = ReportStore(self.mongo, partitions, ledger)
         replies = ReplyHandler(
             mongo=self.mongo,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
-            partitions=partitions,
-            ledger=ledger,
+            reports=store,
         )
         ingest = Ingest(
             bus=bus or self.bus,
             things=things,
-            store=ReportStore(self.mongo, partitions, ledger),
+            store=store,
             latest=self.latest,
             facts=Facts(self.database),
             shapes=ShapeKeeper(self.database, known),
-            replies=replies,
+            close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,
@@ -162,7 +159,7 @@ class World:
         async def made(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
             return commands, says
 
-        await self.writer.write(made)
+        await self.commands.write(made)
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""
@@ -258,14 +255,13 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
                 "document": TSL,
             }
         )
-        outbox, commands = Outbox(mongo.database, bus), CommandStore(mongo.database)
+        outbox = Outbox(mongo.database, bus)
         world = World(
             mongo=mongo,
             bus=bus,
             outbox=outbox,
             latest=LatestValues(mongo.database),
-            commands=commands,
-            writer=CommandWriter(mongo, commands, outbox),
+            commands=CommandStore(mongo, outbox),
             first=None,  # type: ignore[arg-type]
         )
         world.first = world.process()
