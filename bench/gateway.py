@@ -25,7 +25,8 @@ from litestar.params import FromPath
 
 from bench.stack import ROOT, ready
 from bench.table import Row, middle
-from deploy.local import ports, programs, redis_server
+from deploy.local import programs
+from deploy.platform import ports, redis_server
 from libs.common.http import Service, create_app, ok, run_service, serve
 from libs.common.identity import (
     PRINCIPAL_HEADER,

@@ -25,7 +25,7 @@ from pymongo import MongoClient, WriteConcern
 from bench.client import Client
 from bench.stack import ROOT
 from bench.table import Row, middle
-from deploy.local import ports
+from deploy.platform import ports
 from libs.common.clock import now_ms
 from services.device.reports.history.partitions import (
     SPAN_MS,

@@ -16,7 +16,8 @@ from aiohttp import web
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
-from deploy.local import ports, programs
+from deploy.local import programs
+from deploy.platform import ports
 from services.workflow.outgoing.ports import Broker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 

@@ -8,7 +8,7 @@ from email import message_from_bytes, policy
 import pytest
 from aiosmtpd.controller import Controller
 
-from deploy.local import ports
+from deploy.platform import ports
 from services.workflow.nodes.base import NodeFailed
 from services.workflow.outgoing.mail import OutgoingMail, message_of
 from services.workflow.outgoing.ports import Letter, MailServer
