@@ -49,24 +49,22 @@ class ReplyHandler:
             reply, command_id = read_reply(uplink.payload)
         except InvalidInput as error:
             return f"not a reply: {error.text}"
-        found = await self._commands.of_thing(command_id, thing.id)
-        if found is not None and found[0].status in OPEN:
-            command, _ = found
+        command = await self._commands.find_for_thing(command_id, thing.id)
+        if command is not None and command.status in OPEN:
             _answer(command, reply, thing, uplink.received)
             properties = _confirmed(command)
             if properties is not None:  # who sees the command closed finds these values
                 await self._latest.apply([(thing.id, uplink.received, properties)])
             if await self._close(command, thing, uplink):
                 return None
-            found = await self._mongo.transaction(
-                lambda session: self._commands.of_thing(command_id, thing.id, session)
+            command = await self._mongo.transaction(
+                lambda session: self._commands.find_for_thing(command_id, thing.id, session)
             )  # as the failed attempt saw it: a plain majority read may lag behind it
-        if found is None:
+        if command is None:
             return f"commandId {command_id} is not a command of this device"
-        _, closed_by = found
-        if closed_by is None:
+        if command.closed_by is None:
             return f"command {command_id} expired before this answer"
-        if closed_by != uplink.key:
+        if command.closed_by != uplink.key:
             await self._reports.store_repetition(uplink)
         return None
 

@@ -14,8 +14,8 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
-from libs.common.contracts.events import DeviceProfile, TaskStatus
-from libs.common.store.mongo import Mongo, Session
+from libs.common.contracts.events import TaskStatus
+from libs.common.store.mongo import Document, Mongo, Session
 from services.device.commands.messages import finished
 from services.device.commands.model import OPEN, Command, Kind, now, settings_of
 
@@ -32,52 +32,18 @@ Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands, and what they say."""
 
 
-def to_document(command: Command) -> dict[str, Any]:
-    """The command as it is stored."""
-    return {
-        "_id": command.id,
-        "thingId": command.thing_id,
-        "sn": command.sn,
-        "tenant": command.tenant,
-        "applicationId": command.application_id,
-        "userId": command.user_id,
-        "hops": command.hops,
-        "carrier": command.carrier,
-        "kind": command.kind,
-        "payload": command.payload,
-        "profile": msgspec.to_builtins(command.profile),
-        "createdAt": command.created_at,
-        "expiresAt": command.expires_at,
-        "status": command.status,
-        "attempts": FIRST_ATTEMPT,
-        "nextSendAt": min(
-            command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT]), command.expires_at
-        ),
-    }
+def to_document(command: Command) -> Document:
+    """A new command as it is stored; it has no field yet for what became of it."""
+    fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
+    for later in ("finishedAt", "outputs", "error", "closedBy"):
+        del fields[later]
+    again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
+    return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": min(again, command.expires_at)}
 
 
-def from_document(document: Mapping[str, Any]) -> Command:
-    """The command that was stored."""
-    return Command(
-        id=document["_id"],
-        thing_id=document["thingId"],
-        sn=document["sn"],
-        tenant=document["tenant"],
-        application_id=document["applicationId"],
-        user_id=document.get("userId"),
-        hops=document.get("hops", 0),
-        carrier=document.get("carrier"),
-        kind=document["kind"],
-        payload=document["payload"],
-        profile=msgspec.convert(document["profile"], DeviceProfile),
-        created_at=document["createdAt"],
-        expires_at=document["expiresAt"],
-        status=document["status"],
-        finished_at=document.get("finishedAt"),
-        outputs=document.get("outputs"),
-        error=document.get("error"),
-        attempts=document.get("attempts", 0),
-    )
+def from_document(document: Document | None) -> Command | None:
+    """The command that was stored, if one was found."""
+    return msgspec.convert(document, Command | None)
 
 
 class CommandStore:
@@ -136,23 +102,19 @@ class CommandStore:
 
     async def find_command(self, command_id: int) -> Command | None:
         """A command, whoever asked for it."""
-        document = await self._commands.find_one({"_id": command_id})
-        return from_document(document) if document else None
+        return from_document(await self._commands.find_one({"_id": command_id}))
 
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         """A command that an application has asked for."""
-        document = await self._commands.find_one(
-            {"_id": command_id, "tenant": tenant, "applicationId": application_id}
-        )
-        return from_document(document) if document else None
+        query = {"_id": command_id, "tenant": tenant, "applicationId": application_id}
+        return from_document(await self._commands.find_one(query))
 
-    async def of_thing(
+    async def find_for_thing(
         self, command_id: int, thing_id: int, session: Session | None = None
-    ) -> tuple[Command, str | None] | None:
-        """A command of one thing, with the key of the reply that closed it."""
+    ) -> Command | None:
+        """A command of one thing."""
         query = {"_id": command_id, "thingId": thing_id}
-        document = await self._commands.find_one(query, session=session)
-        return (from_document(document), document.get("closedBy")) if document else None
+        return from_document(await self._commands.find_one(query, session=session))
 
     async def pending(
         self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
@@ -172,7 +134,7 @@ class CommandStore:
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
         query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
-        taken = [from_document(document) async for document in cursor]
+        taken = msgspec.convert(await cursor.to_list(), list[Command])
         if taken:
             await self._commands.update_many(
                 {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
@@ -205,7 +167,7 @@ class CommandStore:
             sort=[("nextSendAt", 1)],
             limit=limit,
         )
-        return [from_document(document) async for document in cursor]
+        return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def sent(self, commands: Sequence[Command], now: datetime) -> None:
         """Note that commands were sent, and when they are to be sent again."""
