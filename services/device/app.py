@@ -11,7 +11,6 @@ from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.quota import Quota
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
@@ -26,7 +25,6 @@ from services.device.console.wiring import build_console
 from services.device.devices.messages import CredentialsOverRpc
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
 from services.device.entity_values.wiring import Parts, build_values
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
@@ -67,13 +65,12 @@ OPEN_API = Router(
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    things = Things(database, base.things)
+    things = Things(base.devices, base.things)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    store = DeviceStore(mongo, base.outbox, base.limits)
-    products = ProductService(ProductStore(mongo, base.limits))
-    console = build_console(mongo, store, products, client, rpc)
+    products = ProductService(ProductStore(mongo, base.devices, base.limits))
+    console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
-    carrier = CommandCarrier(database, console.shared.integrations, integrations, base.commands)
+    carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, base.commands)
     commands = CommandService(
         things=things,
         store=base.commands,
@@ -83,13 +80,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
         life=settings.command_life,
     )
     devices = DeviceService(
-        store,
+        base.devices,
+        base.latest,
         IdAllocator(database, "things"),
         products,
         CommandProvisioner(base.things, commands),
         CredentialsOverRpc(client),
     )
-    presence = PresenceStore(mongo, base.outbox)
+    presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
     polls = CommandPolls(base.bus, things, base.commands, heard)
     edge = EdgeService(
@@ -99,9 +97,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    pages = HistoryStore(database, base.partitions, base.retention)
+    pages = HistoryStore(base.devices, base.partitions, base.retention)
     history = HistoryService(pages, settings.retention_days)
-    delivery = Delivery(database=database, bus=base.bus, commands=base.commands, carrier=carrier)
+    delivery = Delivery(devices=base.devices, bus=base.bus, commands=base.commands, carrier=carrier)
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -118,13 +116,11 @@ def build_app(base: Base, system: Bus) -> Litestar:
         )
     )
 
-    numbers = Quota(database["devices"], base.limits, "devices")
-
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
         await polls.start()
-        await report_use(base.bus, numbers.used, "device")
+        await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),

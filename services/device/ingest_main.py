@@ -33,6 +33,7 @@ def build_ingest(base: Base, store: ReportStore) -> Ingest:
     """Put ingest together."""
     replies = ReplyHandler(
         mongo=base.mongo,
+        devices=base.devices,
         commands=base.commands,
         outbox=base.outbox,
         latest=base.latest,
@@ -43,8 +44,8 @@ def build_ingest(base: Base, store: ReportStore) -> Ingest:
         things=base.things,
         store=store,
         latest=base.latest,
-        facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(base.mongo.database, base.limits),
+        facts=Facts(base.devices, base.latest),
+        shapes=ShapeKeeper(base.mongo.database, base.devices, base.limits),
         close=replies.handle,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
@@ -71,16 +72,17 @@ async def main() -> None:
         days = settings.retention_days
         sweeps = Sweeps(
             database=base.mongo.database,
+            devices=base.devices,
             partitions=base.partitions,
             events=store.events,
             ledger=ledger,
             retention=base.retention,
             rows=HistoryRows(base.mongo.database, base.partitions, base.limits, days),
-            removals=[base.latest.remove_thing, base.commands.remove_thing],
+            removals=[base.latest.forget, base.commands.forget],
             days=days,
         )
         uplink = UplinkMetrics(base.bus, ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database)
+        unused = partial(delete_unused_shapes, base.mongo.database, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:

@@ -17,6 +17,7 @@ from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Base:
     telemetry: Telemetry
     mongo: Mongo
     bus: Bus
+    devices: DeviceStore
     things: ThingDirectory
     outbox: Outbox
     partitions: Partitions
@@ -40,16 +42,18 @@ class Base:
 def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> Base:
     """Make the pieces on clients that are connected."""
     database, rpc = mongo.database, RpcClient(bus)
-    outbox, limits = Outbox(database, bus), KnownLimits(rpc)
+    outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
+    devices = DeviceStore(mongo, outbox, limits, latest)
     return Base(
         settings=settings,
         telemetry=telemetry,
         mongo=mongo,
         bus=bus,
-        things=ThingDirectory(database),
+        devices=devices,
+        things=ThingDirectory(database, devices),
         outbox=outbox,
         partitions=Partitions(database),
-        latest=LatestValues(database),
+        latest=latest,
         commands=CommandStore(mongo, outbox),
         rpc=rpc,
         limits=limits,

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from libs.common.bus import Bus, Outgoing
 from libs.common.errors import Unavailable
-from libs.common.store.mongo import Database, StoreError
+from libs.common.store.mongo import StoreError
 from services.device.commands.messages import to_device
 from services.device.commands.model import Command, now
 from services.device.commands.service import Carrier
 from services.device.commands.store import CommandStore
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,12 @@ class Delivery:
     def __init__(
         self,
         *,
-        database: Database,
+        devices: DeviceStore,
         bus: Bus,
         commands: CommandStore,
         carrier: Carrier,
     ) -> None:
-        self._devices = database["devices"]
+        self._devices = devices
         self._bus = bus
         self._commands = commands
         self._carrier = carrier
@@ -59,18 +60,13 @@ class Delivery:
         )
         if not waiting:
             return
-        online = await self._online(waiting)
+        online = await self._devices.online({command.thing_id for command in waiting})
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self._commands.sent(here, moment)
         await self._commands.rest(away)
         self._carrier.send(here)
         await self._send([one for one in here if not one.carrier])
-
-    async def _online(self, commands: Sequence[Command]) -> set[int]:
-        ids = list({command.thing_id for command in commands})
-        cursor = self._devices.find({"_id": {"$in": ids}, "connectStatus": "ONLINE"}, {"_id": 1})
-        return {document["_id"] async for document in cursor}
 
     async def _send(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in to_device(command)]

@@ -21,6 +21,7 @@ from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
 
@@ -32,12 +33,14 @@ class ReplyHandler:
         self,
         *,
         mongo: Mongo,
+        devices: DeviceStore,
         commands: CommandStore,
         outbox: Outbox,
         latest: LatestValues,
         reports: ReportStore,
     ) -> None:
         self._mongo = mongo
+        self._devices = devices
         self._commands = commands
         self._outbox = outbox
         self._latest = latest
@@ -82,7 +85,7 @@ class ReplyHandler:
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
                 await self._commands.confirm_profile(thing.id, command.settings(), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self._provisioned(thing, session)
+                await self._devices.provisioned(thing.id, session)
             written.extend(await self._outbox.add(entries, session))
             return True
 
@@ -90,14 +93,6 @@ class ReplyHandler:
         if closed:
             await self._outbox.relay(written)
         return closed
-
-    async def _provisioned(self, thing: Thing, session: Session) -> None:
-        """A device that was added with a first configuration has taken one."""
-        await self._mongo.database["devices"].update_one(
-            {"_id": thing.id, "rpsStatus": "WAITING"},
-            {"$set": {"rpsStatus": "SUCCESS"}},
-            session=session,
-        )
 
 
 def _confirmed(command: Command) -> dict[str, Any] | None:

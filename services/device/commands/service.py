@@ -22,7 +22,8 @@ from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
 from services.device.things import Thing
-from services.device.things.access import Things, device_not_found
+from services.device.things.access import Things
+from services.device.things.errors import device_not_found
 from services.device.things.latest import LatestValues
 
 MOST_DEVICES = 1000

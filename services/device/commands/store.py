@@ -219,7 +219,7 @@ class CommandStore:
             {"_id": thing_id}, {"values": listed}, upsert=True, session=session
         )
 
-    async def remove_thing(self, thing_id: int) -> None:
+    async def forget(self, thing_id: int) -> None:
         """Remove what a thing that is gone has left here; its commands end by their age."""
         for collection in (self._profiles, self._turns):
             await collection.delete_one({"_id": thing_id})

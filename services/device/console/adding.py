@@ -17,7 +17,7 @@ from services.device.console.bringing import FIELD, Brought
 from services.device.console.parameters import Parameters
 from services.device.console.schemas import CreateDevice
 from services.device.console.service import GrantsOf
-from services.device.devices.ports import Device
+from services.device.things.model import Device
 
 
 class Integrations(Protocol):

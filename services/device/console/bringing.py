@@ -1,31 +1,20 @@
 """Writes devices that integrations bring: one transaction, or nothing (notes, section 3.7)."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import InvalidInput, UpstreamFailed
 from libs.common.identity import Kind, Principal
-from services.device.devices.errors import device_exists, rps_record_exists
-from services.device.devices.ports import Device, Ids
+from services.device.devices.ports import Ids
 from services.device.devices.records import begin
-from services.device.devices.serials import SERIAL, Holder, SerialTaken, key_of
 from services.device.products.schemas import Product, PutProduct
+from services.device.things.errors import device_exists, rps_record_exists
+from services.device.things.model import Device, DeviceChanges
+from services.device.things.serials import SERIAL, SerialTaken, key_of
+from services.device.things.store import DeviceStore
 
 FIELD = "integration"
-
-
-class Devices(Protocol):
-    """What is needed of the store of devices."""
-
-    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
-        """What holds an SN, and the device when it is one."""
-
-    async def insert(self, device: Device) -> None:
-        """Write a new device; raises `SerialTaken`."""
-
-    async def change(self, tenant: str, device_id: int, changes: dict[str, Any]) -> Device | None:
-        """Change fields of a device."""
 
 
 class Products(Protocol):
@@ -56,7 +45,7 @@ class Brought:
 class DeviceBringer:
     """Writes devices of integrations."""
 
-    def __init__(self, devices: Devices, ids: Ids, products: Products) -> None:
+    def __init__(self, devices: DeviceStore, ids: Ids, products: Products) -> None:
         self._devices = devices
         self._ids = ids
         self._products = products
@@ -77,7 +66,8 @@ class DeviceBringer:
         if holder is None:
             product = await self._product(wanted)
             device = begin(await self._ids.take(), wanted.new.identifier, wanted.tenant, product)
-            device |= _given(wanted)
+            device.name, device.additional = wanted.name, wanted.new.additional
+            device.integration, device.user_id = wanted.integration, wanted.user_id
             try:
                 await self._devices.insert(device)
             except SerialTaken:
@@ -86,10 +76,10 @@ class DeviceBringer:
                 return device
         if known is None:
             raise rps_record_exists(wanted.new.identifier, FIELD)
-        if (known["tenant"], known["integration"]) != (wanted.tenant, wanted.integration):
+        if (known.tenant, known.integration) != (wanted.tenant, wanted.integration):
             raise device_exists(wanted.new.identifier, FIELD)
-        changes = {"name": wanted.name, "additional": wanted.new.additional}
-        return await self._devices.change(wanted.tenant, known["_id"], changes) or known
+        changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
+        return await self._devices.update(wanted.tenant, known.id, changes) or known
 
     async def _product(self, wanted: Brought) -> Product:
         """The product of the device; one that the tenant lacks is made when there is a TSL."""
@@ -102,19 +92,3 @@ class DeviceBringer:
             except InvalidInput as error:
                 raise UpstreamFailed(f"the integration's product: {error.text}") from error
         return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
-
-
-def _given(wanted: Brought) -> dict[str, Any]:
-    """What a device has that no application added."""
-    return {
-        "name": wanted.name,
-        "description": "",
-        "project": "",
-        "tag": [],
-        "rpsStatus": "DISABLE",
-        "application": None,
-        "integration": wanted.integration,
-        "identifier": wanted.new.identifier,
-        **({} if wanted.user_id is None else {"userId": wanted.user_id}),
-        "additional": wanted.new.additional,
-    }

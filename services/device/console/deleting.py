@@ -12,18 +12,10 @@ from services.device.console.adding import Integrations
 from services.device.console.schemas import DeleteDevices
 from services.device.console.service import GrantsOf
 from services.device.devices.keys import delete_with_key
-from services.device.devices.ports import CredentialsGateway, Device
+from services.device.devices.ports import CredentialsGateway
 from services.device.integrations.tells import ref_of
-
-
-class Devices(Protocol):
-    """What is needed of the store of devices."""
-
-    async def find_all(self, tenant: str, ids: Sequence[int]) -> list[Device]:
-        """Devices of the tenant, in the order of ids."""
-
-    async def delete_of(self, tenant: str, device_id: int) -> Device | None:
-        """Delete a device of the tenant."""
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 
 
 class Removers(Protocol):
@@ -48,7 +40,7 @@ class DeviceDeleter:
         *,
         integrations: Integrations,
         removers: Removers,
-        devices: Devices,
+        devices: DeviceStore,
         credentials: CredentialsGateway,
         forgetting: Forgetting,
         grants: GrantsOf,
@@ -71,14 +63,14 @@ class DeviceDeleter:
         found = [
             device
             for device in await self._devices.find_all(principal.tenant, ids)
-            if grants.device(device["_id"], device["integration"])
+            if grants.device(device.id, device.integration)
         ]
-        asked = {one: await self._asks(one) for one in {found["integration"] for found in found}}
+        asked = {one: await self._asks(one) for one in {device.integration for device in found}}
         gone: list[int] = []
         try:
             for device in found:
-                await self._delete(device, asks=asked[device["integration"]])
-                gone.append(device["_id"])
+                await self._delete(device, asks=asked[device.integration])
+                gone.append(device.id)
         finally:
             await self._forgetting.forget_devices(principal.tenant, gone)
 
@@ -98,9 +90,9 @@ class DeviceDeleter:
     async def _delete(self, device: Device, *, asks: bool) -> None:
         if asks:
             try:
-                await self._removers.delete_device(device["integration"], ref_of(device))
+                await self._removers.delete_device(device.integration, ref_of(device))
             except ThingwayError as error:
-                error.field = error.field or f"device_id_list.{device['_id']}"
+                error.field = error.field or f"device_id_list.{device.id}"
                 raise
-        delete = partial(self._devices.delete_of, device["tenant"], device["_id"])
+        delete = partial(self._devices.delete, device.tenant, device.id)
         await delete_with_key(self._credentials, device, delete)

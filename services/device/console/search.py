@@ -6,8 +6,8 @@ from typing import Any
 from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
 from services.device.console.schemas import SearchDevices
-from services.device.devices.search import Query
 from services.device.things.seen import hint, seen, seen_in_parts
+from services.device.things.store import Query
 
 COLUMNS = {
     "id": "_id",

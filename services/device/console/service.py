@@ -18,23 +18,11 @@ from services.device.console.schemas import (
     ShownCredentials,
     ShownDevice,
 )
-from services.device.console.search import Wanted, wanted_of
+from services.device.console.search import wanted_of
 from services.device.devices.keys import issue_key
-from services.device.devices.ports import CredentialsGateway, Device
-from services.device.things.directory import thing_key_of
-
-
-class Devices(Protocol):
-    """What the service needs of its store."""
-
-    async def find(self, tenant: str, device_id: int) -> Device | None:
-        """A device of the tenant."""
-
-    async def search(self, wanted: Wanted) -> tuple[list[Device], int]:
-        """The page, and how many devices match in all."""
-
-    async def rename(self, tenant: str, device_id: int, name: str) -> Device | None:
-        """Give a device another name; None when it is gone."""
+from services.device.devices.ports import CredentialsGateway
+from services.device.things.model import Device, DeviceChanges
+from services.device.things.store import DeviceStore
 
 
 class GrantsOf(Protocol):
@@ -56,7 +44,7 @@ class ConsoleDevices:
 
     def __init__(
         self,
-        store: Devices,
+        store: DeviceStore,
         grants: GrantsOf,
         entities: DeviceEntities,
         integrations: Integrations,
@@ -73,7 +61,9 @@ class ConsoleDevices:
         grants = await self._grants.of(principal)
         wanted = wanted_of(principal.tenant, grants, search)
         integrations = await self._integrations.known()
-        found, total = ([], 0) if grants.nothing else await self._store.search(wanted)
+        found, total = (
+            ([], 0) if grants.nothing else await self._store.search(wanted.query, wanted.counted)
+        )
         rows = [ShownDevice(**_fields(device, integrations)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
@@ -87,9 +77,10 @@ class ConsoleDevices:
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
         device = await self._find(principal, device_id)
-        if device["name"] == body.name:
+        if device.name == body.name:
             return
-        if await self._store.rename(principal.tenant, device_id, body.name) is None:
+        changes = DeviceChanges(name=body.name)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
             raise _not_found(device_id)
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> ShownCredentials:
@@ -109,7 +100,7 @@ class ConsoleDevices:
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)
-        if device is None or not grants.device(device_id, device["integration"]):
+        if device is None or not grants.device(device_id, device.integration):
             raise _not_found(device_id)
         return device
 
@@ -120,16 +111,16 @@ def _not_found(device_id: int) -> NotFound:
 
 def _fields(device: Device, integrations: Mapping[str, Integration]) -> dict[str, Any]:
     """The fields of `ShownDevice`."""
-    integration = integrations.get(device["integration"])
+    integration = integrations.get(device.integration)
     return {
-        "id": str(device["_id"]),
-        "key": thing_key_of(device),
-        "name": device["name"],
-        "integration": device["integration"],
+        "id": str(device.id),
+        "key": device.thing_key,
+        "name": device.name,
+        "integration": device.integration,
         "integration_name": integration.name if integration else None,
-        "identifier": device["identifier"],
-        "additional_data": device.get("additional", {}),
-        "created_at": to_ms(device["createdAt"]),
-        "updated_at": to_ms(device["updatedAt"]),
+        "identifier": device.identifier,
+        "additional_data": device.additional or {},
+        "created_at": to_ms(device.created_at),
+        "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,
     }

@@ -15,9 +15,7 @@ from services.device.console.bringing import DeviceBringer
 from services.device.console.deleting import DeviceDeleter
 from services.device.console.routes import ROUTER as DEVICE_ROUTES
 from services.device.console.service import ConsoleDevices
-from services.device.console.store import ConsoleStore
 from services.device.devices.messages import CredentialsOverRpc
-from services.device.devices.store import DeviceStore
 from services.device.entities.directory import EntityDirectory
 from services.device.entities.messages import offer_entities
 from services.device.entities.models import Models
@@ -33,9 +31,9 @@ from services.device.integrations.known import IntegrationsOverRpc
 from services.device.integrations.store import IntegrationThings, tsl_of
 from services.device.names.messages import offer_names
 from services.device.names.service import DeviceNames
-from services.device.names.store import DeviceNameStore
 from services.device.products.service import ProductService
 from services.device.things.grants import GrantsOverRpc
+from services.device.things.store import DeviceStore
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,15 @@ def build_console(
     database = mongo.database
     grants, integrations = GrantReader(client), IntegrationsOverRpc(client)
     models = Models(database)
-    directory = EntityDirectory(database, models)
+    directory = EntityDirectory(database, store, models)
     entities = EntityService(directory, grants, integrations, EntityValues(database))
     ids = IdAllocator(database, "things")
     own = OwnThingsOfAll(integrations, IntegrationThings(database, ids))
-    search = EntitySearch(EntitySearchStore(database), models, directory, grants, integrations, own)
+    search = EntitySearch(
+        EntitySearchStore(database, store), models, directory, grants, integrations, own
+    )
     devices = ConsoleDevices(
-        ConsoleStore(database, store),
+        store,
         grants,
         entities,
         integrations,
@@ -96,7 +96,7 @@ def build_console(
         grants=grants,
     )
     offer_entities(rpc, directory)
-    offer_names(rpc, DeviceNames(DeviceNameStore(database), models))
+    offer_names(rpc, DeviceNames(store, models))
     return Console(
         [DEVICE_ROUTES, ENTITY_ROUTES],
         {

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from libs.common.errors import ThingwayError
-from services.device.devices.ports import CredentialsGateway, Device
+from services.device.devices.ports import CredentialsGateway
 from services.device.devices.schemas import Credentials
+from services.device.things.model import Device
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ async def delete_with_key(keys: CredentialsGateway, device: Device, delete: Step
     try:
         await keys.revoke(*who)
     except ThingwayError as error:
-        log.warning("device %d: a second revocation failed: %s", device["_id"], error)
+        log.warning("device %d: a second revocation failed: %s", device.id, error)
 
 
 def _who(device: Device) -> tuple[str, int, str]:
-    return device["sn"], device["_id"], device["tenant"]
+    return device.sn, device.id, device.tenant

@@ -1,31 +1,8 @@
-"""What devices say on the bus, and what they ask of `auth`."""
+"""What devices ask of `auth`."""
 
-from typing import Any, Literal
-from uuid import uuid4
-
-from libs.common.bus import OutboxEntry, RpcClient
-from libs.common.bus.fitting import fitted
-from libs.common.bus.subjects import device_event
-from libs.common.clock import now_ms
+from libs.common.bus import RpcClient
 from libs.common.contracts import auth
-from libs.common.contracts.events import DeviceChanged
 from services.device.devices.schemas import Credentials
-from services.device.things.directory import profile_of
-
-Change = Literal["added", "updated", "deleted", "removed"]
-
-
-def changed(device: dict[str, Any], change: Change) -> OutboxEntry:
-    """`device.{id}.(added|updated|deleted)`; removed from its application is an update."""
-    event = DeviceChanged(
-        event_id=str(uuid4()),
-        created_at=now_ms(),
-        tenant=device["tenant"],
-        device=profile_of(device),
-        change=change,
-    )
-    what = "updated" if change == "removed" else change
-    return OutboxEntry(device_event(device["tenant"], device["_id"], what), fitted(event))
 
 
 class CredentialsOverRpc:

@@ -4,45 +4,8 @@ from typing import Any, Protocol
 
 from libs.common.tsl import TslDocument
 from services.device.devices.schemas import Credentials
-from services.device.devices.search import Query
-from services.device.devices.serials import Holder
 from services.device.products.schemas import Product
-
-Device = dict[str, Any]
-"""A document of `devices`; see `store`."""
-
-
-class Devices(Protocol):
-    """What the service needs of its store."""
-
-    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
-        """What holds an SN, and the device when it is one."""
-
-    async def find(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """A device of the application."""
-
-    async def search(self, query: Query) -> tuple[list[Device], int]:
-        """A page and the number of all matches."""
-
-    async def report_times(self, device_ids: list[int]) -> dict[int, int]:
-        """Times of the newest reports, in ms."""
-
-    async def insert(self, device: Device) -> None:
-        """Write a new device; raises `SerialTaken`."""
-
-    async def attach(self, device_id: int, changes: dict[str, Any]) -> Device | None:
-        """Give a device without application to one."""
-
-    async def update(
-        self, tenant: str, application_id: int, device_id: int, changes: dict[str, Any]
-    ) -> Device | None:
-        """Change a device."""
-
-    async def detach(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """Take a device from its application."""
-
-    async def delete(self, tenant: str, application_id: int, device_id: int) -> Device | None:
-        """Delete a device."""
+from services.device.things.model import Device
 
 
 class Ids(Protocol):

@@ -1,15 +1,14 @@
 """Devices on the wire (specification, "Device"; field notes, section 3)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.contracts.events import Connect
 from services.device.devices.fields import Id, Line, Name, Tags, Text
 from services.device.devices.paging import PageNumber, PageSize, Sorts
-from services.device.products.schemas import DeviceType
+from services.device.things.model import ApplicationRef, DeviceType, Provisioning
 
-Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
@@ -82,13 +81,6 @@ class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
     device_id: int
     dev_eui: str | None = msgspec.field(default=None, name="devEUI")
     imei: str | None = None
-
-
-class ApplicationRef(msgspec.Struct, rename="camel"):
-    """The application that a device belongs to."""
-
-    application_id: int
-    application_name: str
 
 
 class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

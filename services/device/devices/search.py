@@ -1,14 +1,14 @@
 """What a search asks, as a MongoDB filter and order."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.paging import order_of
 from services.device.devices.schemas import SearchDevices
-from services.device.devices.serials import key_of
+from services.device.things.serials import key_of
+from services.device.things.store import Query
 
 COLUMNS = {
     "sn": "snKey",
@@ -40,18 +40,6 @@ COLUMNS = {
 The stored `lastUpdateTime` lags behind the newest report by up to 10 s: an order by it is
 as old as that, the answered times are exact.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A page of the devices that match `filter`, in `order`."""
-
-    filter: dict[str, Any]
-    order: list[tuple[str, int]]
-    skip: int
-    limit: int
-    hint: str | None = None
-    """The index to use, when MongoDB would not choose it."""
 
 
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:

@@ -6,24 +6,17 @@ from typing import Any
 
 from libs.common.store.mongo import Database
 from libs.common.things import SYSTEM, KeyParts, number_of, split_key, thing_of
-from services.device.entities.models import Models, model_of
-from services.device.entities.things import (
-    DEVICE_FIELDS,
-    Document,
-    Entity,
-    EntityThing,
-    of_device,
-    of_thing,
-)
-
-_FIELDS = dict.fromkeys(DEVICE_FIELDS, 1)
+from services.device.entities.models import Models
+from services.device.entities.things import Entity, EntityThing, of_device, of_thing
+from services.device.things.model import ListedDevice
+from services.device.things.store import DeviceStore
 
 
 class EntityDirectory:
     """Entities of a tenant; looks at no grants."""
 
-    def __init__(self, database: Database, models: Models) -> None:
-        self._devices = database["devices"]
+    def __init__(self, database: Database, devices: DeviceStore, models: Models) -> None:
+        self._devices = devices
         self._things = database["things"]
         self._models = models
 
@@ -57,17 +50,18 @@ class EntityDirectory:
 
     async def things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
         """The things of `ids`; what is unknown is missing."""
-        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        devices = await self._devices.find(query, _FIELDS).to_list(None)
+        wanted = list(ids)
+        devices = await self._devices.listed(tenant, wanted)
         found = {thing.id: thing for thing in await self.of_devices(tenant, devices)}
+        query = {"_id": {"$in": wanted}, "tenant": tenant}
         async for document in self._things.find(query):
             found[document["_id"]] = of_thing(document)
         return found
 
-    async def of_devices(self, tenant: str, devices: Sequence[Document]) -> list[EntityThing]:
+    async def of_devices(self, tenant: str, devices: Sequence[ListedDevice]) -> list[EntityThing]:
         """The things that devices of a tenant are."""
-        models = await self._models.of(tenant, map(model_of, devices))
-        return [of_device(device, models[model_of(device)]) for device in devices]
+        models = await self._models.of(tenant, (device.model_key for device in devices))
+        return [of_device(device, models[device.model_key]) for device in devices]
 
     async def _devices_with(
         self, tenant: str, keys: Iterable[KeyParts]
@@ -76,11 +70,10 @@ class EntityDirectory:
         for split in keys:
             if split.device is not None:
                 wanted[split.integration].add(split.device)
-        documents: list[dict[str, Any]] = []
+        devices: list[ListedDevice] = []
         for integration, identifiers in wanted.items():
-            query = _with(tenant, integration, identifiers)
-            documents += await self._devices.find(query, _FIELDS).to_list(None)
-        things = await self.of_devices(tenant, documents)
+            devices += await self._devices.listed_with(tenant, integration, identifiers)
+        things = await self.of_devices(tenant, devices)
         return {(thing.integration, thing.identifier): thing for thing in things}
 
     async def _others_with(

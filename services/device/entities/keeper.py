@@ -13,7 +13,8 @@ from libs.common.store.mongo import Database
 from libs.common.things import GENERIC
 from services.device.entities.shapes import Shape, grown, hash_of, reported_types
 from services.device.entities.stored_shapes import read_shapes
-from services.device.things.directory import Thing
+from services.device.things.model import Thing
+from services.device.things.store import DeviceStore
 
 KEPT = 100_000
 """Most devices whose shapes are kept in a process; what they share is kept once."""
@@ -36,9 +37,9 @@ class Report(Protocol):
 class ShapeKeeper:
     """Keeps the shapes of devices in step with what they report; one per ingest process."""
 
-    def __init__(self, database: Database, limits: KnownLimits) -> None:
+    def __init__(self, database: Database, devices: DeviceStore, limits: KnownLimits) -> None:
         self._database = database
-        self._devices = database["devices"]
+        self._devices = devices
         self._shapes = database["shapes"]
         self._limits = limits
         self._of: OrderedDict[int, str | None] = OrderedDict()
@@ -82,8 +83,7 @@ class ShapeKeeper:
     async def _read(self, devices: set[int]) -> None:
         if not devices:
             return
-        cursor = self._devices.find({"_id": {"$in": list(devices)}}, {"shape": 1})
-        found = {device["_id"]: device.get("shape") async for device in cursor}
+        found = await self._devices.shapes(devices)
         missing = {shape for shape in found.values() if shape and shape not in self._known}
         if missing:
             self._learn(await read_shapes(self._database, missing))
@@ -105,14 +105,8 @@ class ShapeKeeper:
             for device, name in names.items()
         }
         await self._shapes.bulk_write(list(new.values()), ordered=False)
-        result = await self._devices.bulk_write(
-            [
-                UpdateOne({"_id": device, "shape": self._of[device]}, {"$set": {"shape": name}})
-                for device, name in names.items()
-            ],
-            ordered=False,
-        )
-        if result.matched_count == len(names):
+        given = [(device, self._of[device], name) for device, name in names.items()]
+        if await self._devices.reshape(given) == len(names):
             self._learn({name: larger[device] for device, name in names.items()})
             self._of.update(names)
         else:

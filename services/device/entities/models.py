@@ -1,8 +1,7 @@
 """Models: the members that devices have in common, by product and version, or by shape."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,22 +12,13 @@ from services.device.entities.members import MemberSet, marks_of, members_of
 from services.device.entities.registry import MemberRegistry, owner_of
 from services.device.entities.shapes import members_of_shape
 from services.device.entities.stored_shapes import read_shapes
-
-ModelKey = tuple[str, str, str]
-"""Product, TSL version, and the shape of devices of the open product."""
+from services.device.things.model import ModelKey
 
 KEPT = 100_000
 """Most members that are kept, of all models together; one takes half a KiB."""
 
 _DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 _NONE = MemberSet(())
-
-
-def model_of(device: Mapping[str, Any]) -> ModelKey:
-    """The model that a device is of."""
-    if device["model"] == GENERIC:
-        return GENERIC, "", device.get("shape") or ""
-    return device["model"], device["tslVersion"], ""
 
 
 class Models:

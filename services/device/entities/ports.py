@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from services.device.entities.members import MemberSet
-from services.device.entities.models import ModelKey
 from services.device.entities.search.walk import Condition, Walk
-from services.device.entities.things import Document, Entity, EntityThing
+from services.device.entities.things import Entity, EntityThing
+from services.device.things.model import ListedDevice, ModelKey
 
 
 class ModelMembers(Protocol):
@@ -25,7 +25,7 @@ class Entities(Protocol):
     async def things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
         """The things of `ids`; what is unknown is missing."""
 
-    async def of_devices(self, tenant: str, devices: Sequence[Document]) -> list[EntityThing]:
+    async def of_devices(self, tenant: str, devices: Sequence[ListedDevice]) -> list[EntityThing]:
         """The things that devices of a tenant are."""
 
 
@@ -54,7 +54,7 @@ class SearchStore(Protocol):
     async def integrations(self, tenant: str) -> list[str]:
         """The integrations that devices of the tenant belong to."""
 
-    def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[Document, None]:
+    def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[ListedDevice, None]:
         """Devices in order, as many as are asked for."""
 
     async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:

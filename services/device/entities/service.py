@@ -11,7 +11,8 @@ from services.device.console.service import GrantsOf
 from services.device.entities.ports import Entities, Values
 from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
 from services.device.entities.shown import device_entity, meta_of, shown_entity
-from services.device.entities.things import Document, Entity
+from services.device.entities.things import Entity
+from services.device.things.model import ListedDevice
 
 
 class EntityService:
@@ -73,7 +74,7 @@ class EntityService:
             value=value, updated_at=str(written), value_type=entity.member.value_type
         )
 
-    async def of_device(self, device: Document) -> Sequence[DeviceEntity]:
+    async def of_device(self, device: ListedDevice) -> Sequence[DeviceEntity]:
         """The entities of a device, each parent before its children."""
-        (thing,) = await self._entities.of_devices(device["tenant"], [device])
+        (thing,) = await self._entities.of_devices(device.tenant, [device])
         return [device_entity(Entity(thing, member)) for member in thing.members.families()]

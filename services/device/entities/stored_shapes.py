@@ -14,6 +14,7 @@ from typing import Any
 
 from libs.common.store.mongo import Database, StoreError
 from services.device.entities.shapes import Shape
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +48,12 @@ async def read_shapes(database: Database, names: Iterable[str]) -> dict[str, Sha
     return found
 
 
-async def delete_unused_shapes(database: Database) -> None:
+async def delete_unused_shapes(database: Database, devices: DeviceStore) -> None:
     """Delete unused shapes, for ever; run by the lease holder."""
     while True:
         try:
             before = datetime.now(UTC) - timedelta(seconds=UNUSED_FOR)
-            deleted = await delete_unused(database, before)
+            deleted = await delete_unused(database, devices, before)
             if deleted:
                 log.info("deleted %d shapes that no device has", deleted)
         except StoreError as error:
@@ -60,7 +61,7 @@ async def delete_unused_shapes(database: Database) -> None:
         await asyncio.sleep(PERIOD)
 
 
-async def delete_unused(database: Database, before: datetime) -> int:
+async def delete_unused(database: Database, devices: DeviceStore, before: datetime) -> int:
     """Delete shapes that nobody names and nobody was given since `before`; return how many."""
     shapes = database["shapes"]
     old = {"at": {"$not": {"$gte": before}}}
@@ -80,15 +81,17 @@ async def delete_unused(database: Database, before: datetime) -> int:
             gone = await shapes.delete_one({"_id": shape["_id"], **old})
             deleted += gone.deleted_count
             parent = shape.get("parent") if gone.deleted_count else None
-            shape = await _unnamed(database, parent)
+            shape = await _unnamed(database, devices, parent)
     return deleted
 
 
-async def _unnamed(database: Database, name: str | None) -> dict[str, Any] | None:
+async def _unnamed(
+    database: Database, devices: DeviceStore, name: str | None
+) -> dict[str, Any] | None:
     """The shape of this name when no device and no shape names it."""
     if (
         name is None
-        or await database["devices"].find_one({"shape": name}, {"_id": 1})
+        or await devices.has_shape(name)
         or await database["shapes"].find_one({"parent": name}, {"_id": 1})
     ):
         return None

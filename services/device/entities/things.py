@@ -10,7 +10,6 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.identity.grants import Grants
 from libs.common.things import (
-    DIRECT,
     SYSTEM,
     device_key,
     entity_id,
@@ -19,23 +18,10 @@ from libs.common.things import (
 )
 from libs.common.tsl import TslDocument
 from services.device.entities.members import Member, MemberSet, shown_value
+from services.device.things.model import ListedDevice
 
 Document = dict[str, Any]
-"""A document of `devices`, or of `things`: see `of_thing`."""
-
-DEVICE_FIELDS = (
-    "tenant",
-    "integration",
-    "identifier",
-    "sn",
-    "name",
-    "model",
-    "tslVersion",
-    "shape",
-    "createdAt",
-    "updatedAt",
-)
-"""What of a device's document a thing is made of."""
+"""A document of `things`: see `of_thing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +110,19 @@ class Entity:
         return None if isinstance(found, Mapping) else shown_value(self.member, found)
 
 
-def of_device(device: Document, members: MemberSet) -> EntityThing:
+def of_device(device: ListedDevice, members: MemberSet) -> EntityThing:
     """The thing that a device is."""
     return EntityThing(
-        id=device["_id"],
-        tenant=device["tenant"],
-        integration=device.get("integration", DIRECT),
-        identifier=device["sn"],
+        id=device.id,
+        tenant=device.tenant,
+        integration=device.integration,
+        identifier=device.sn,
         device=True,
-        name=device["name"],
-        created_at=to_ms(device["createdAt"]),
-        updated_at=to_ms(device["updatedAt"]),
+        name=device.name,
+        created_at=to_ms(device.created_at),
+        updated_at=to_ms(device.updated_at),
         members=members,
-        model=device["model"],
+        model=device.model,
     )
 
 

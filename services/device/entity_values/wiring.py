@@ -30,7 +30,6 @@ from services.device.flow_services.service import FlowServices
 from services.device.flow_services.store import FlowServiceStore
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.calls import IntegrationCallsOverRpc
-from services.device.integrations.devices import IntegrationDevices
 from services.device.integrations.messages import OwnEntities, offer_tells
 from services.device.integrations.reporting import Reporter
 from services.device.integrations.store import IntegrationThings
@@ -129,7 +128,7 @@ def _offer(parts: Parts, own: IntegrationThings) -> None:
     tells = IntegrationTells(
         integrations=integrations,
         own=own,
-        devices=IntegrationDevices(base.mongo.database),
+        devices=base.devices,
         directory=base.things,
         speaker=Reporter(base.bus),
         presence=parts.presence,

@@ -7,15 +7,16 @@ by the delivery, until its device answers or its time is over.
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import ThingwayError
-from libs.common.store.mongo import Database, StoreError
+from libs.common.store.mongo import StoreError
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.known import IntegrationsOverRpc
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,12 @@ class CommandCarrier:
 
     def __init__(
         self,
-        database: Database,
+        devices: DeviceStore,
         integrations: IntegrationsOverRpc,
         client: IntegrationClient,
         commands: CommandStore,
     ) -> None:
-        self._devices = database["devices"]
+        self._devices = devices
         self._integrations = integrations
         self._client = client
         self._commands = commands
@@ -56,7 +57,7 @@ class CommandCarrier:
 
     async def _carry(self, command: Command, carrier: str) -> None:
         try:
-            device = await self._devices.find_one({"_id": command.thing_id}) or {}
+            device = await self._devices.with_id(command.thing_id)
             wanted = DeviceCommand(device=_ref(command, device), command=command.wire())
             await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
         except ThingwayError as error:
@@ -75,12 +76,12 @@ class CommandCarrier:
             log.warning("command %d is refused, and that is not stored: %s", command.id, failure)
 
 
-def _ref(command: Command, device: dict[str, Any]) -> DeviceRef:
+def _ref(command: Command, device: Device | None) -> DeviceRef:
     return DeviceRef(
         tenant=command.tenant,
         device_id=command.thing_id,
         identifier=command.sn,
-        name=device.get("name", ""),
-        model=device.get("model", ""),
-        additional=device.get("additional", {}),
+        name=device.name if device else "",
+        model=device.model if device else "",
+        additional=device.additional or {} if device else {},
     )

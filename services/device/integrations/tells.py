@@ -26,10 +26,11 @@ from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
 from services.device.console.adding import Bringer, Integrations
 from services.device.console.bringing import Brought
-from services.device.devices.ports import Device
 from services.device.reports.checking import check
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 
 
 class OwnThings(Protocol):
@@ -39,21 +40,11 @@ class OwnThings(Protocol):
         """The document of the integration's thing in a tenant."""
 
 
-class Devices(Protocol):
-    """Reads devices of integrations."""
-
-    async def find(self, tenant: str, integration: str, identifier: str) -> Device | None:
-        """A device of the integration."""
-
-    async def after(self, integration: str, after: int, limit: int) -> list[Device]:
-        """Devices of all tenants by id."""
-
-
 class Directory(Protocol):
     """Makes things of documents."""
 
-    async def thing(self, document: dict[str, Any]) -> Thing:
-        """The thing that a device document stands for."""
+    async def thing(self, device: Device) -> Thing:
+        """The thing that a device is."""
 
     async def by_sn(self, sns: Sequence[str]) -> dict[str, Thing]:
         """The things of `sns`."""
@@ -98,7 +89,7 @@ class IntegrationTells:
         *,
         integrations: Integrations,
         own: OwnThings,
-        devices: Devices,
+        devices: DeviceStore,
         directory: Directory,
         speaker: Speaker,
         presence: Presence,
@@ -148,7 +139,7 @@ class IntegrationTells:
 
     async def list_devices(self, who: str, asked: ListDevices) -> ListedDevices:
         """The integration's devices of all tenants, by id."""
-        found = await self._devices.after(who, asked.after, asked.limit)
+        found = await self._devices.of_integration(who, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, who: str, wanted: PutDevice) -> DeviceRef:
@@ -165,7 +156,7 @@ class IntegrationTells:
     async def get_tsl(self, who: str, asked: GetTsl) -> GotTsl:
         """The TSL of a device."""
         device = await self._device(who, asked.tenant, asked.identifier)
-        found = await self._catalogue.tsl(device["tenant"], device["model"], device["tslVersion"])
+        found = await self._catalogue.tsl(device.tenant, device.model, device.tsl_version)
         return GotTsl(to_wire(found))
 
     async def own_values(self, who: str, asked: GetOwnValues) -> OwnValues:
@@ -196,7 +187,7 @@ class IntegrationTells:
         return Acknowledged()
 
     async def _device(self, who: str, tenant: str, identifier: str) -> Device:
-        device = await self._devices.find(tenant, who, identifier)
+        device = await self._devices.with_identifier(tenant, who, identifier)
         if device is None:
             raise NotFound(f"{who} has no device {identifier[:64]}", field="identifier")
         return device
@@ -213,10 +204,10 @@ class IntegrationTells:
 def ref_of(device: Device) -> DeviceRef:
     """A device as integrations know it."""
     return DeviceRef(
-        tenant=device["tenant"],
-        device_id=device["_id"],
-        identifier=device["identifier"],
-        name=device["name"],
-        model=device["model"],
-        additional=device.get("additional", {}),
+        tenant=device.tenant,
+        device_id=device.id,
+        identifier=device.identifier,
+        name=device.name,
+        model=device.model,
+        additional=device.additional or {},
     )

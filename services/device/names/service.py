@@ -2,43 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from libs.common.clock import to_ms
 from libs.common.contracts.names import (
     MOST_DEVICES,
     CountDevices,
+    DescribedDevice,
     DescribedDevices,
     DescribeDevices,
     DeviceCount,
     DeviceCounts,
 )
 from libs.common.errors import InvalidInput
-from services.device.entities.models import ModelKey
+from libs.common.store.mongo import Document, containing
+from libs.common.things import DIRECT
+from services.device.things.model import ModelKey
+from services.device.things.store import DeviceStore, Query
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Devices of one integration and model."""
-
-    integration: str
-    model: ModelKey
-    devices: int
-
-
-class Store(Protocol):
-    """Where devices are kept."""
-
-    async def describe(
-        self, wanted: DescribeDevices, order: list[tuple[str, int]]
-    ) -> DescribedDevices:
-        """The devices that are wanted, and how many match."""
-
-    async def groups(self, tenant: str) -> list[Group]:
-        """The devices of a tenant, counted by integration and model."""
+_SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1}
 
 
 class Members(Protocol):
@@ -59,7 +43,7 @@ class Models(Protocol):
 class DeviceNames:
     """Answers `describe_devices` and `count_devices`."""
 
-    def __init__(self, store: Store, models: Models) -> None:
+    def __init__(self, store: DeviceStore, models: Models) -> None:
         self._store = store
         self._models = models
 
@@ -75,7 +59,9 @@ class DeviceNames:
                 raise InvalidInput(f"must be {', '.join(ORDERS)} with 1 or -1", field="order")
             order.setdefault(ORDERS[name], way)
         order.setdefault("_id", -1)
-        return await self._store.describe(wanted, list(order.items()))
+        query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
+        found, total = await self._store.find_documents(query, _SHOWN, counted=wanted.counted)
+        return DescribedDevices(list(map(_described, found)), total)
 
     async def count(self, wanted: CountDevices) -> DeviceCounts:
         """Devices and their entities by integration.
@@ -90,3 +76,34 @@ class DeviceNames:
             count.devices += group.devices
             count.entities += group.devices * len(members[group.model].members)
         return DeviceCounts(dict(counts))
+
+
+def _condition(wanted: DescribeDevices) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = [{"tenant": wanted.tenant}]
+    either: list[dict[str, Any]] = []
+    if wanted.ids is not None:
+        either.append({"_id": {"$in": wanted.ids}})
+    if wanted.integrations is not None:
+        either.append({"integration": {"$in": wanted.integrations}})
+    if either:
+        conditions.append({"$or": either})
+    if wanted.exclude_ids:
+        conditions.append({"_id": {"$nin": wanted.exclude_ids}})
+    if wanted.exclude_integrations:
+        conditions.append({"integration": {"$nin": wanted.exclude_integrations}})
+    if wanted.keyword:
+        named: list[dict[str, Any]] = [{"name": containing(wanted.keyword)}]
+        named.append({"integration": {"$in": wanted.keyword_integrations}})
+        conditions.append({"$or": named})
+    return {"$and": conditions}
+
+
+def _described(document: Document) -> DescribedDevice:
+    user = document.get("userId")
+    return DescribedDevice(
+        id=int(document["_id"]),
+        name=document["name"],
+        integration=document.get("integration", DIRECT),
+        created_at=to_ms(document["createdAt"]),
+        user_id=None if user is None else int(user),
+    )

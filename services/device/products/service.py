@@ -10,11 +10,12 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
-from services.device.devices.serials import SERIAL
 from services.device.entities.members import marks_of
-from services.device.products.errors import built_in, product_not_found, unknown_model
+from services.device.products.errors import built_in, product_not_found
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.things.errors import unknown_model
+from services.device.things.serials import SERIAL
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")

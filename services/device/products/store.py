@@ -24,7 +24,8 @@ from services.device.products.errors import (
 from services.device.products.migrations import HAS_PREFIXES
 from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product
-from services.device.products.usage import ProductUsage
+from services.device.things.store import DeviceStore
+from services.device.things.usage import ProductUsage
 
 MOST_VERSIONS = 500
 """TSL versions of one product."""
@@ -34,11 +35,11 @@ _ATTEMPTS = 3
 class ProductStore:
     """Reads and writes the products of tenants."""
 
-    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
+    def __init__(self, mongo: Mongo, devices: DeviceStore, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._products = mongo.database["products"]
         self._tsls = mongo.database["tsls"]
-        self._devices = mongo.database["devices"]
+        self._devices = devices
         self._usage = ProductUsage(mongo.database)
         self._members = MemberRegistry(mongo.database)
         self._quota = Quota(self._products, limits, "records", "_id.tenant")
@@ -99,10 +100,9 @@ class ProductStore:
         if stored is None and known is not None and len(known["versions"]) >= MOST_VERSIONS:
             raise too_many_versions(wanted.model, MOST_VERSIONS)
         if replaced:
-            users = {"tenant": wanted.tenant, "model": wanted.model}
-            users["tslVersion"] = wanted.tsl.version
-            if await self._devices.find_one(users, {"_id": 1}, session=session):
-                raise version_in_use(wanted.model, wanted.tsl.version)
+            version = wanted.tsl.version
+            if await self._devices.uses(wanted.tenant, wanted.model, version, session):
+                raise version_in_use(wanted.model, version)
         if known is None or replaced:
             await self._usage.seal(wanted.tenant, wanted.model, session)
         if stored is None or replaced:
@@ -152,9 +152,7 @@ class ProductStore:
         """
 
         async def work(session: Session) -> bool:
-            if await self._devices.find_one(
-                {"tenant": tenant, "model": model}, {"_id": 1}, session=session
-            ):
+            if await self._devices.uses(tenant, model, None, session):
                 raise product_in_use(model)
             identity = {"tenant": tenant, "model": model}
             gone = await self._products.delete_one({"_id": identity}, session=session)

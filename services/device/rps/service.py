@@ -5,10 +5,10 @@ from urllib.parse import urlsplit
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
-from services.device.devices.errors import device_exists, rps_record_exists
 from services.device.devices.paging import order_of
-from services.device.devices.serials import Holder, SerialTaken, check_serial, key_of
 from services.device.rps.schemas import RpsPage, RpsRecord, SearchProfiles, SetProfile
+from services.device.things.errors import device_exists, rps_record_exists
+from services.device.things.serials import Holder, SerialTaken, check_serial, key_of
 
 LONGEST_URL = 2048
 DONE = "success"

@@ -75,9 +75,24 @@ class LatestValues:
             async for document in cursor
         }
 
-    async def remove_thing(self, thing_id: int) -> None:
-        """Remove what a thing that is gone has left here."""
-        await self._latest.delete_one({"_id": thing_id})
+    async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
+        """The time (ms) of the newest report of each thing that has one."""
+        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
+        return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
+
+    async def some(
+        self, thing_ids: Iterable[int], keys: Iterable[str]
+    ) -> dict[int, dict[str, tuple[Any, int]]]:
+        """Values of some top-level properties with their times (ms), by thing."""
+        fields = {f"v.{key}": 1 for key in keys}
+        return {
+            document["_id"]: {key: (entry["v"], entry["t"]) for key, entry in document["v"].items()}
+            async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
+        }
+
+    async def forget(self, thing_id: int, session: Session | None = None) -> None:
+        """Remove what a thing that goes, or is gone, has left here."""
+        await self._latest.delete_one({"_id": thing_id}, session=session)
 
 
 def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:

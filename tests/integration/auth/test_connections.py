@@ -35,8 +35,11 @@ from services.device.reports.presence.connections import SystemAccount
 from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.integration.auth.conftest import Auth
 from tests.integration.device.reports.world import until
+from tests.limits import limits_of
 
 WAIT = 20.0
 
@@ -111,8 +114,9 @@ async def presence(
     system = await auth.door.bus("sys")
     try:
         await migrate(mongo.database, MIGRATIONS)
-        outbox = Outbox(mongo.database, auth.bus)
-        store, account = PresenceStore(mongo, outbox), SystemAccount(system)
+        outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
+        devices = DeviceStore(mongo, outbox, limits_of(), latest)
+        store, account = PresenceStore(mongo, outbox, devices), SystemAccount(system)
         wake = CommandStore(mongo, outbox).wake
         watch = PresenceWatch(system=system, store=store, account=account, wake=wake)
         yield Presence(auth, system, store, mongo.database, watch)

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services.device.entities.members import Member
-from services.device.entities.models import ModelKey
 from services.device.entities.search.keyword import Keyword, path_begins
 from services.device.entities.search.order import Group, Order
 from services.device.entities.things import EntityThing
+from services.device.things.model import ModelKey
 
 Counts = Mapping[ModelKey, int]
 """Devices by model."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from libs.common.identity.grants import Grants
 from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey, model_of
 from services.device.entities.ports import SearchStore
 from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
 from services.device.entities.search.walk import Condition, Walk, of_models
 from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.things.model import ModelKey
 from services.device.things.seen import hint
 
 FEW = 50
@@ -142,12 +142,12 @@ class _Part:
     async def _of_devices(self, walk: Walk) -> AsyncGenerator[Row, None]:
         """Devices in order, those that have entities that match."""
         devices = self._devices
-        async with aclosing(self._store.walk(devices.tenant, walk)) as documents:
-            async for document in documents:
-                model = model_of(document)
+        async with aclosing(self._store.walk(devices.tenant, walk)) as found:
+            async for device in found:
+                model = device.model_key
                 if model not in self._pools:
                     continue
-                thing = of_device(document, devices.models[model])
+                thing = of_device(device, devices.models[model])
                 members = devices.pools.matches(self._group, model, thing)
                 if members:
                     yield thing, members

@@ -9,7 +9,6 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from services.device.console.integrations import Integrations
 from services.device.console.service import GrantsOf
-from services.device.entities.models import ModelKey
 from services.device.entities.ports import Entities, ModelMembers, OwnThings, SearchStore
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
@@ -21,6 +20,7 @@ from services.device.entities.search.page import FEW, Cut, Devices, cut_page
 from services.device.entities.search.walk import Condition, of_models
 from services.device.entities.shown import shown_entity
 from services.device.entities.things import Entity
+from services.device.things.model import ModelKey
 from services.device.things.seen import seen, seen_in_parts
 
 MOST = 10_000

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from services.device.entities.models import ModelKey
+from services.device.things.model import ModelKey
 
 Condition = dict[str, Any]
 """A MongoDB condition on devices or things."""

@@ -12,7 +12,8 @@ from libs.common.identity import Principal
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.history.partitions import DAY_MS, KEY
 from services.device.reports.history.store import HistoryStore, Span
-from services.device.things.access import device_not_found, visible
+from services.device.things.access import application_of
+from services.device.things.errors import device_not_found
 
 DEFAULT_PAGE = 100
 LARGEST_PAGE = 1000
@@ -73,7 +74,8 @@ class HistoryService:
         first = max(default_start if start is None else start, oldest)
         after = _decode_key(key, device_id) if key else None
         records = await self._store.page(
-            visible(principal, device_id),
+            principal.tenant,
+            application_of(principal),
             Span(device_id, first, last, newest_first),
             after,
             size + 1,

@@ -2,9 +2,8 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import Any
 
-from libs.common.store.mongo import Database, Document
+from libs.common.store.mongo import Document
 from services.device.reports.history.partitions import (
     KEY,
     LAST,
@@ -13,8 +12,7 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.retention.days import Retention
-
-_FIELDS = {"dataStorage": 1, "tenant": 1, "model": 1}
+from services.device.things.store import DeviceStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +28,28 @@ class Span:
 class HistoryStore:
     """Property history of devices."""
 
-    def __init__(self, database: Database, partitions: Partitions, retention: Retention) -> None:
-        self._database = database
+    def __init__(self, devices: DeviceStore, partitions: Partitions, retention: Retention) -> None:
+        self._devices = devices
         self._partitions = partitions
         self._retention = retention
 
     async def page(
-        self, visible: dict[str, Any], span: Span, after: bytes | None, size: int
+        self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
     ) -> list[Document] | None:
-        """Up to `size` records behind the key `after`, of the device that `visible` finds.
+        """Up to `size` records behind the key `after`, of a device of the application.
 
-        None when it finds none; nothing when the device's data storage is off.
+        None when there is none; nothing when the device's data storage is off.
         """
         first = next(iter(self._order(span, after)), partition_of(span.end))
         device, records = await asyncio.gather(
-            self._database["devices"].find_one(visible, _FIELDS),
+            self._devices.storage(tenant, span.device_id, application_id),
             self._scan(first, span, after, size),
         )
         if device is None:
             return None
-        if not device.get("dataStorage", True):
+        if not device.data_storage:
             return []
-        oldest = await self._retention.oldest(device["tenant"], device["model"])
+        oldest = await self._retention.oldest(device.tenant, device.model)
         if oldest > span.start:
             return await self._read(replace(span, start=oldest), after, size, [], None)
         return await self._read(span, after, size, records, first)

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from pymongo import WriteConcern
-
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import device_event
@@ -21,30 +19,24 @@ from libs.common.contracts.auth import Connection
 from libs.common.contracts.events import DeviceConnection
 from libs.common.store.mongo import Mongo, Session
 from services.device.reports.presence.connections import User
-from services.device.things.directory import profile_of
+from services.device.things.model import PresentDevice, profile_of
+from services.device.things.store import DeviceStore
 
 CHUNK = 500
 """Connections, or devices, of one transaction."""
 MOST = 2_000
 """Connections of one user that are looked up at once."""
-LOCKED_MS = 250
-"""How long a report over HTTP waits for the device's record, and a connection with it."""
 _LAST = 2**63 - 1
-_FIELDS = dict.fromkeys(
-    ("tenant", "sn", "snKey", "name", "model", "devEUI", "application", "integration"), 1
-) | {"connectStatus": 1, "httpUntil": 1}
 
 
 class PresenceStore:
     """Writes who is connected, and who is online."""
 
-    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
         self._mongo = mongo
-        self._devices = mongo.database["devices"]
+        self._devices = devices
         self._connections = mongo.database["connections"]
         self._turn = mongo.database["presence_turn"]
-        self._heard = mongo.database["devices"].with_options(write_concern=WriteConcern(1))
-        """No thread waits for a record that is locked; a note that is lost comes again."""
         self._outbox = outbox
 
     async def connections(self, user: str) -> list[Connection]:
@@ -83,10 +75,9 @@ class PresenceStore:
             await self._write(came, went, session)
             new = {user.name for user in came.values() if user.is_device}
             touched = new | {user.name for user in went.values() if user.is_device}
-            query = {"snKey": {"$in": list(touched)}}
-            devices = await self._devices.find(query, _FIELDS, session=session).to_list(None)
+            devices = await self._devices.present(touched, session)
             written = await self._settle(devices, session)
-            return [device["_id"] for device in devices if device["snKey"] in new], written
+            return [device.id for device in devices if device.sn_key in new], written
 
         ids, written = await self._mongo.transaction(work)
         await self._outbox.relay(written)
@@ -97,18 +88,13 @@ class PresenceStore:
 
         They are OFFLINE unless they are connected, and not looked at again.
         """
-        over = {"httpUntil": {"$lte": datetime.now(UTC)}}
-        if await self._devices.find_one(over, {"_id": 1}) is None:
+        now = datetime.now(UTC)
+        if not await self._devices.any_silent(now):
             return 0
 
         async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._take_turn(session)
-            found = self._devices.find(over, _FIELDS, session=session)
-            devices = await found.sort("httpUntil", 1).limit(CHUNK).to_list(None)
-            ids = [device["_id"] for device in devices]
-            await self._devices.update_many(
-                {"_id": {"$in": ids}}, {"$unset": {"httpUntil": ""}}, session=session
-            )
+            devices = await self._devices.take_silent(now, CHUNK, session)
             return len(devices), await self._settle(devices, session)
 
         number, written = await self._mongo.transaction(work)
@@ -117,18 +103,11 @@ class PresenceStore:
 
     async def heard(self, device_id: int, until: datetime) -> None:
         """Note a report over HTTP: ONLINE until then. Raises when the record stays locked."""
-        device = await self._heard.find_one_and_update(
-            {"_id": device_id},
-            {"$max": {"httpUntil": until}},
-            {"connectStatus": 1},
-            maxTimeMS=LOCKED_MS,
-        )
-        if device is None or device.get("connectStatus") == "ONLINE":
+        if await self._devices.heard(device_id, until) in (None, "ONLINE"):
             return
 
         async def work(session: Session) -> list[dict[str, Any]]:
-            query = {"_id": device_id}
-            devices = await self._devices.find(query, _FIELDS, session=session).to_list(None)
+            devices = await self._devices.present_with_id(device_id, session)
             return await self._settle(devices, session)
 
         await self._outbox.relay(await self._mongo.transaction(work))
@@ -157,20 +136,20 @@ class PresenceStore:
             await self._connections.delete_many(gone, session=session)
 
     async def _settle(
-        self, devices: Sequence[dict[str, Any]], session: Session
+        self, devices: Sequence[PresentDevice], session: Session
     ) -> list[dict[str, Any]]:
         """Make the states of devices what they are to be; return what is to be said of it."""
-        sns = [device["snKey"] for device in devices]
+        sns = [device.sn_key for device in devices]
         connected = set(
             await self._connections.distinct("user", {"user": {"$in": sns}}, session=session)
         )
         now = datetime.now(UTC)
-        online: list[dict[str, Any]] = []
-        offline: list[dict[str, Any]] = []
+        online: list[PresentDevice] = []
+        offline: list[PresentDevice] = []
         for device in devices:
-            until = device.get("httpUntil")
-            on = device["snKey"] in connected or (until is not None and until > now)
-            was = device.get("connectStatus") == "ONLINE"
+            until = device.http_until
+            on = device.sn_key in connected or (until is not None and until > now)
+            was = device.connect_status == "ONLINE"
             if on != was:
                 (online if on else offline).append(device)
         entries = [
@@ -180,13 +159,10 @@ class PresenceStore:
         return await self._outbox.add(entries, session)
 
     async def _set(
-        self, devices: Collection[dict[str, Any]], status: str, session: Session
+        self, devices: Collection[PresentDevice], status: str, session: Session
     ) -> list[OutboxEntry]:
         if devices:
-            ids = [device["_id"] for device in devices]
-            await self._devices.update_many(
-                {"_id": {"$in": ids}}, {"$set": {"connectStatus": status}}, session=session
-            )
+            await self._devices.set_status([device.id for device in devices], status, session)
         return [_entry(device, status) for device in devices]
 
 
@@ -199,13 +175,13 @@ def _connection(row: dict[str, Any]) -> Connection:
     return Connection(row["_id"]["server"], row["_id"]["cid"])
 
 
-def _entry(document: dict[str, Any], status: str) -> OutboxEntry:
+def _entry(device: PresentDevice, status: str) -> OutboxEntry:
     body = DeviceConnection(
         event_id=uuid4().hex,
         created_at=now_ms(),
-        tenant=document["tenant"],
-        device=profile_of(document),
+        tenant=device.tenant,
+        device=profile_of(device),
         connect_status="ONLINE" if status == "ONLINE" else "OFFLINE",
     )
-    subject = device_event(document["tenant"], document["_id"], status.lower())
+    subject = device_event(device.tenant, device.id, status.lower())
     return OutboxEntry(subject, fitted(body))

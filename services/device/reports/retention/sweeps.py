@@ -6,8 +6,9 @@ A sweep rests nine times as long as it works, and holds some hundred ids at a ti
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from pymongo import DeleteMany
@@ -27,6 +28,7 @@ from services.device.reports.ledger import Ledger
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
 from services.device.things.removed import RemovedThings
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Sweeps:
         self,
         *,
         database: Database,
+        devices: DeviceStore,
         partitions: Partitions,
         events: Collection,
         ledger: Ledger,
@@ -59,6 +62,7 @@ class Sweeps:
         days: int,
     ) -> None:
         self._database = database
+        self._devices = devices
         self._partitions = partitions
         self._events = events
         self._ledger = ledger
@@ -109,7 +113,7 @@ class Sweeps:
         A tenant that has more history than it may keeps it for as many days as fit.
         """
         fitting = await self._rows.days()
-        for tenant in await self._database["devices"].distinct("tenant"):
+        for tenant in await self._devices.tenants():
             days = min(await self._retention.of_tenant(tenant), fitting.get(tenant, self._days))
             products = await self._retention.of_products(tenant)
             if days < self._days or any(one < self._days for one in products.values()):
@@ -132,29 +136,27 @@ class Sweeps:
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> None:
         """Go through the tenant's devices, and its own things where all is kept for less."""
-        kinds: list[tuple[str, dict[str, Any]]] = [("devices", {"tenant": tenant})]
+        models = None if days < self._days else list(products)
+        async for chunk in self._chunks(partial(self._devices.models_after, tenant, models)):
+            await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
         if days < self._days:
-            kinds.append(("things", {"tenant": tenant}))
-        else:
-            kinds[0][1]["model"] = {"$in": list(products)}
-        for name, query in kinds:
-            async for chunk in self._chunks(name, query):
-                own = {one["_id"]: products.get(one.get("model", ""), days) for one in chunk}
-                await self._cut({thing: min(days, most) for thing, most in own.items()})
+            async for chunk in self._chunks(partial(self._own_after, tenant)):
+                await self._cut({thing: days for thing, _ in chunk})
 
+    async def _own_after(self, tenant: str, after: int, limit: int) -> list[tuple[int, str]]:
+        """Things that are no devices, by id."""
+        query = {"tenant": tenant, "_id": {"$gt": after}}
+        found = self._database["things"].find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [(one["_id"], "") async for one in found]
+
+    @staticmethod
     async def _chunks(
-        self, name: str, query: dict[str, Any]
-    ) -> AsyncIterator[Sequence[dict[str, Any]]]:
+        read: Callable[[int, int], Awaitable[list[tuple[int, str]]]],
+    ) -> AsyncIterator[list[tuple[int, str]]]:
         after = 0
-        while True:
-            found = self._database[name].find(
-                {**query, "_id": {"$gt": after}}, {"model": 1}, sort=[("_id", 1)], limit=CHUNK
-            )
-            rows = await found.to_list(None)
-            if not rows:
-                return
+        while rows := await read(after, CHUNK):
             yield rows
-            after = rows[-1]["_id"]
+            after = rows[-1][0]
 
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete what is older than so many days, by thing."""

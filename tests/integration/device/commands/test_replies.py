@@ -217,7 +217,7 @@ async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
 
 def delivery(world: World) -> Delivery:
     return Delivery(
-        database=world.database,
+        devices=world.first.devices,
         bus=world.bus,
         commands=world.commands,
         carrier=NoCarrier(),

@@ -22,7 +22,7 @@ MINE = list(range(1, READ_AT_ONCE + 6))
 def process(world: World) -> CommandService:
     """The service as one more process has it."""
     return CommandService(
-        things=Things(world.database, world.first.things),
+        things=Things(world.first.devices, world.first.things),
         store=world.commands,
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),

@@ -22,12 +22,12 @@ from libs.common.telemetry import Telemetry
 from services.device.console.wiring import build_console
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers
@@ -174,8 +174,9 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     rpc, auth_rpc = RpcServer(bus, "device"), RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
-    store = DeviceStore(mongo, outbox, limits_of())
-    products = ProductService(ProductStore(mongo, limits_of()))
+    latest = LatestValues(mongo.database)
+    store = DeviceStore(mongo, outbox, limits_of(), latest)
+    products = ProductService(ProductStore(mongo, store, limits_of()))
     console = build_console(mongo, store, products, RpcClient(bus), rpc)
     private, public = make_keys()
     app = create_app(
@@ -190,6 +191,7 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     )
     devices = DeviceService(
         store,
+        latest,
         IdAllocator(mongo.database, "things", 1),
         products,
         _NoProvisioning(),

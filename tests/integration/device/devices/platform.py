@@ -29,7 +29,6 @@ from services.device.devices import MIGRATIONS as DEVICES
 from services.device.devices.routes import ROUTES as DEVICE_ROUTES
 from services.device.devices.schemas import Credentials
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
 from services.device.entities.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.products.routes import ROUTES as PRODUCT_ROUTES
@@ -39,6 +38,9 @@ from services.device.rps import MIGRATIONS as RPS
 from services.device.rps.routes import ROUTES as RPS_ROUTES
 from services.device.rps.service import RpsService
 from services.device.rps.store import RpsStore
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 from tests.limits import limits_of
 
 API = "/device/openapi/v1"
@@ -88,12 +90,12 @@ class Provisioning:
 
     asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
-    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
         if "bad" in config:
             raise InvalidInput("config.bad: is not known", field="config.bad")
 
-    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
-        self.asked.append((device["_id"], config))
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        self.asked.append((device.id, config))
 
 
 class Caller:
@@ -172,8 +174,9 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
         await mongo.database.create_collection(name)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
     limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
-    products = ProductService(ProductStore(mongo, limits))
-    outbox = Outbox(mongo.database, bus)  # type: ignore[arg-type]
+    outbox, latest = Outbox(mongo.database, bus), LatestValues(mongo.database)  # type: ignore[arg-type]
+    store = DeviceStore(mongo, outbox, limits, latest)
+    products = ProductService(ProductStore(mongo, store, limits))
     private, public = make_keys()
     signer = HeaderSigner(private)
     app = create_app(
@@ -186,11 +189,8 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             dependencies={
                 "product_service": products,
                 "device_service": DeviceService(
-                    DeviceStore(
-                        mongo,
-                        outbox,
-                        limits,
-                    ),
+                    store,
+                    latest,
                     IdAllocator(mongo.database, "devices"),
                     products,
                     provisioning,

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from libs.common.store.mongo import Mongo
-from services.device.devices import totals as counting
-from services.device.devices.totals import Totals
+from services.device.things import totals as counting
+from services.device.things.totals import Totals
 from tests.integration.device.reports.world import until
 from tests.servers import Servers
 
@@ -26,7 +26,7 @@ async def mongo(servers: Servers, database: str) -> AsyncIterator[Mongo]:
 @pytest.fixture
 def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> Totals:
     monkeypatch.setattr(counting, "EXACT", 3)
-    return Totals(mongo.database)
+    return Totals(mongo.database["devices"])
 
 
 async def add(mongo: Mongo, number: int) -> None:

@@ -13,7 +13,6 @@ from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.lifetime import DAY, keep_for
-from services.device.devices.store import DeviceStore
 from services.device.reports.history.partitions import DAY_MS, Partitions, history_key, partition_of
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
@@ -62,12 +61,13 @@ def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     """The job with what it asks."""
     return Sweeps(
         database=world.database,
+        devices=world.first.devices,
         partitions=Partitions(world.database),
         events=world.database["device_events"],
         ledger=world.first.ledger,
         retention=kept,
         rows=most,
-        removals=[world.latest.remove_thing, world.commands.remove_thing],
+        removals=[world.latest.forget, world.commands.forget],
         days=30,
     )
 
@@ -103,7 +103,7 @@ async def ages(world: World, collection: str = "history") -> dict[int, list[int]
 async def read(world: World, device: int, days: int = 20_000) -> list[int]:
     """The days ago of what history answers."""
     service = HistoryService(
-        HistoryStore(world.database, Partitions(world.database), retention(world, days)), 30
+        HistoryStore(world.first.devices, Partitions(world.database), retention(world, days)), 30
     )
     found = [
         await service.page(ME, device, start=0, end=None, size=9, key=None, order=order)
@@ -186,7 +186,7 @@ async def test_nothing_is_left_of_a_device_that_is_gone(world: World):
         await write(world, device, 0, 20)
         for name in ("latest", "profiles", "command_turns"):
             await world.database[name].insert_one({"_id": device})
-    await DeviceStore(world.mongo, world.outbox, limits_of()).delete_of("default", 6)
+    await world.first.devices.delete("default", 6)
     await sweep(world)
     assert 6 in await ages(world)  # whoever still knows it may write for a while
     await world.database["latest"].insert_one({"_id": 6})

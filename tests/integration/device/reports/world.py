@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -80,12 +82,15 @@ TSL = {
     ],
 }
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
 
 @dataclass
 class Process:
     """What one `device-ingest` process holds."""
 
     ledger: Ledger
+    devices: DeviceStore
     things: ThingDirectory
     ingest: Ingest
     replies: ReplyHandler
@@ -111,10 +116,12 @@ class World:
         rpc = RpcClient(self.bus)
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
-        things = ThingDirectory(self.database)
+        devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
+        things = ThingDirectory(self.database, devices)
         store = ReportStore(self.mongo, partitions, ledger)
         replies = ReplyHandler(
             mongo=self.mongo,
+            devices=devices,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
@@ -125,14 +132,14 @@ class World:
             things=things,
             store=store,
             latest=self.latest,
-            facts=Facts(self.database),
-            shapes=ShapeKeeper(self.database, known),
+            facts=Facts(devices, self.latest),
+            shapes=ShapeKeeper(self.database, devices, known),
             close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, things, ingest, replies)
+        return Process(ledger, devices, things, ingest, replies)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""
@@ -148,6 +155,8 @@ class World:
                 "name": f"device {number}",
                 "application": {"applicationId": 1},
                 "connectStatus": "DISCONNECT",
+                "createdAt": NOON,
+                "updatedAt": NOON,
                 **more,
             }
         )

@@ -219,7 +219,9 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
-        products = ProductService(ProductStore(self.base.mongo, self.base.limits))
+        products = ProductService(
+            ProductStore(self.base.mongo, self.base.devices, self.base.limits)
+        )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
 from services.device.console.integrations import BuiltIn
 from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.search.walk import Condition, Walk
-from services.device.entities.things import Document, Entity, EntityThing, of_device
+from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.things.model import ListedDevice, ModelKey
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,19 +38,19 @@ class FakeStore:
         self.walks: list[Walk] = []
         self.read = 0
 
-    def _device(self, number: int) -> Document:
-        return {
-            "_id": number,
-            "tenant": "default",
-            "integration": "direct",
-            "identifier": f"SN{number}",
-            "sn": f"SN{number}",
-            "name": f"device {number}",
-            "model": self.models[number % len(self.models)],
-            "tslVersion": "v1",
-            "createdAt": NOW,
-            "updatedAt": NOW,
-        }
+    def _device(self, number: int) -> ListedDevice:
+        return ListedDevice(
+            id=number,
+            tenant="default",
+            integration="direct",
+            identifier=f"SN{number}",
+            sn=f"SN{number}",
+            name=f"device {number}",
+            model=self.models[number % len(self.models)],
+            tsl_version="v1",
+            created_at=NOW,
+            updated_at=NOW,
+        )
 
     async def count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> dict[ModelKey, int]:
         share = DEVICES // len(self.models)
@@ -59,7 +59,7 @@ class FakeStore:
     async def integrations(self, tenant: str) -> list[str]:
         return ["direct"]
 
-    async def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[Document, None]:
+    async def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[ListedDevice, None]:
         self.walks.append(walk)
         for number in range(DEVICES - walk.skip, 0, -1):
             self.read += 1
@@ -81,7 +81,7 @@ class NoEntities:
     async def things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
         return {}
 
-    async def of_devices(self, tenant: str, devices: Sequence[Document]) -> list[EntityThing]:
+    async def of_devices(self, tenant: str, devices: Sequence[ListedDevice]) -> list[EntityThing]:
         return [of_device(one, model(5)) for one in devices]
 
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from libs.common.contracts.names import (
     CountDevices,
-    DescribedDevices,
     DescribeDevices,
     DeviceCount,
     DeviceCounts,
 )
-from services.device.entities.models import ModelKey
-from services.device.names.service import DeviceNames, Group
+from services.device.names.service import DeviceNames
+from services.device.things.model import ModelKey
+from services.device.things.store import DeviceGroup as Group
+from services.device.things.store import Query
 
 LAMP: ModelKey = ("LAMP", "1.0", "")
 DOOR: ModelKey = ("DOOR", "1.0", "")
@@ -28,11 +30,11 @@ class Store:
         self.order: list[tuple[str, int]] = []
         self._groups = groups
 
-    async def describe(
-        self, wanted: DescribeDevices, order: list[tuple[str, int]]
-    ) -> DescribedDevices:
-        self.order = order
-        return DescribedDevices([], 0)
+    async def find_documents(
+        self, query: Query, fields: Mapping[str, int], *, counted: bool
+    ) -> tuple[list[dict[str, Any]], int]:
+        self.order = query.order
+        return [], 0
 
     async def groups(self, tenant: str) -> list[Group]:
         return self._groups

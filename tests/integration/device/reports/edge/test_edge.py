@@ -78,8 +78,8 @@ class Device:
 @pytest.fixture
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
-    things = Things(world.database, world.first.things)
-    presence = HttpPresence(PresenceStore(world.mongo, world.outbox), 60)
+    things = Things(world.first.devices, world.first.things)
+    presence = HttpPresence(PresenceStore(world.mongo, world.outbox, world.first.devices), 60)
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
     private, public = make_keys()

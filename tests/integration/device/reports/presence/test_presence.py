@@ -25,7 +25,7 @@ from tests.unit.device.reports.presence.test_connections import change
 
 @pytest.fixture
 def store(world: World) -> PresenceStore:
-    return PresenceStore(world.mongo, world.outbox)
+    return PresenceStore(world.mongo, world.outbox, world.first.devices)
 
 
 async def states(world: World) -> dict[int, str]:
@@ -60,7 +60,7 @@ async def test_each_transition_is_written_and_said_once(world: World, store: Pre
 async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceStore):
     """Both may think that they lead, for a moment."""
     await world.add(1)
-    other = PresenceStore(world.mongo, world.outbox)
+    other = PresenceStore(world.mongo, world.outbox, world.first.devices)
     await asyncio.gather(*(one.change(users("SN1"), ()) for one in (store, other, store)))
     assert await events(world) == ["1.online"]
 
@@ -69,7 +69,7 @@ async def test_two_replicas_that_end_a_connection_each_leave_none(
     world: World, store: PresenceStore
 ):
     """Neither counts on the connection that the other one ends."""
-    other = PresenceStore(world.mongo, world.outbox)
+    other = PresenceStore(world.mongo, world.outbox, world.first.devices)
     for number in range(1, 11):
         await world.add(number)
         first, second = users(f"SN{number}", f"SN{number}", server=f"S{number}")
@@ -166,7 +166,9 @@ async def test_who_was_online_before_there_were_connections_is_looked_for(world:
     for name in ("connections", "presence_turn"):
         await world.database[name].drop()
     await migrate(world.database, MIGRATIONS)
-    found = await PresenceStore(world.mongo, world.outbox).known("before", 0, None)
+    found = await PresenceStore(world.mongo, world.outbox, world.first.devices).known(
+        "before", 0, None
+    )
     assert [one.name for one in found] == ["SN1"]
 
 
@@ -309,7 +311,7 @@ async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
     async with world.mongo.client.start_session() as session, await session.start_transaction():
         await devices.update_one({"_id": 1}, {"$set": {"name": "x"}}, session=session)
         with monkeypatch.context() as patch:
-            patch.setattr("services.device.reports.presence.store.LOCKED_MS", 50)
+            patch.setattr("services.device.things.store.LOCKED_MS", 50)
             with pytest.raises(StoreError):
                 await store.heard(1, soon(60))
         await session.abort_transaction()

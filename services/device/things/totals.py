@@ -7,7 +7,7 @@ from typing import Any
 
 from libs.common.jobs import Beside
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Collection
 
 EXACT = 10_000
 """Up to this a total is always exact (some 5 ms); of a million it takes 0.3 s."""
@@ -22,8 +22,8 @@ KEPT = 10_000
 class Totals:
     """Counts devices; one per process."""
 
-    def __init__(self, database: Database) -> None:
-        self._devices = database["devices"]
+    def __init__(self, devices: Collection) -> None:
+        self._devices = devices
         self._known: Recent[bytes, tuple[float, int]] = Recent(KEPT)
         self._counting = Beside()
 

@@ -1,6 +1,6 @@
 """Why an operation on a device is refused."""
 
-from libs.common.errors import Conflict, InvalidInput
+from libs.common.errors import Conflict, InvalidInput, NotFound
 
 
 def device_exists(serial: str, field: str) -> Conflict:
@@ -24,3 +24,13 @@ def unknown_version(model: str, version: str) -> InvalidInput:
     return InvalidInput(
         f"tslVersion: the product {model} has no version {version}", field="tslVersion"
     )
+
+
+def unknown_model(model: str) -> InvalidInput:
+    """400: a device names a product that the tenant does not have."""
+    return InvalidInput(f"model: there is no product {model}", field="model")
+
+
+def device_not_found(device_id: int) -> NotFound:
+    """404, also for devices of other applications: their ids are nobody's business."""
+    return NotFound(f"there is no device {device_id}", field="deviceId", code="device_not_found")
