@@ -20,7 +20,7 @@ from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
 from services.workflow.settings import WorkflowSettings
-from services.workflow.wiring import build_core as build_workflow_core
+from services.workflow.wiring import Core as WorkflowCore
 
 NOWHERE = "mongodb://127.0.0.1:1/"
 
@@ -55,7 +55,7 @@ def management(public_key: str) -> Litestar:
 def workflow(public_key: str) -> Litestar:
     """The service `workflow`."""
     settings = WorkflowSettings(internal_public_key=public_key, secrets_key=public_key)
-    core = build_workflow_core(settings, Mongo(NOWHERE, "workflow"), _bus())
+    core = WorkflowCore(settings, Mongo(NOWHERE, "workflow"), _bus())
     return build_workflow(core, silent())
 
 

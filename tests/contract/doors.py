@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import schemathesis
+from deploy.local.apps import TENANT
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -14,7 +15,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from deploy.local.apps import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT
 from services.device.commands.polling import LONGEST_POLL
