@@ -16,34 +16,34 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.delivery import Delivery
+from services.device.commands.polling import ROUTER as POLLING_ROUTES
+from services.device.commands.polling import CommandPolls
 from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
-from services.device.commands.writer import CommandWriter
 from services.device.console.wiring import build_console
 from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.edge.routes import ROUTER as EDGE_ROUTES
-from services.device.edge.service import EdgeService
-from services.device.edge.waiting import WaitingDevices
 from services.device.entity_values.wiring import Parts, build_values
-from services.device.history.routes import property_history
-from services.device.history.service import HistoryService
-from services.device.history.store import HistoryStore
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
-from services.device.presence.connections import SystemAccount
-from services.device.presence.http import HttpPresence
-from services.device.presence.messages import offer_connections
-from services.device.presence.store import PresenceStore
-from services.device.presence.watch import PresenceWatch
 from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
+from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
+from services.device.reports.edge.service import EdgeService
+from services.device.reports.history.routes import property_history
+from services.device.reports.history.service import HistoryService
+from services.device.reports.history.store import HistoryStore
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.store import PresenceStore
+from services.device.reports.presence.watch import PresenceWatch
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
 from services.device.wiring import Base, connected
@@ -66,18 +66,16 @@ def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     things = Things(base.devices, base.things)
-    writer = CommandWriter(mongo, base.commands, base.outbox)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
     products = ProductService(ProductStore(mongo, base.devices, base.tsls, base.limits), base.tsls)
     console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
-    carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, writer)
+    carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, base.commands)
     commands = CommandService(
         things=things,
-        commands=base.commands,
+        store=base.commands,
         latest=base.latest,
         ids=IdAllocator(database, "tasks"),
-        writer=writer,
         carrier=carrier,
         life=settings.command_life,
     )
@@ -91,28 +89,20 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
-    waiting = WaitingDevices(base.bus)
+    polls = CommandPolls(base.bus, things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
         things=things,
-        commands=base.commands,
-        waiting=waiting,
         presence=heard,
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(
-        HistoryStore(mongo, base.devices, base.retention), settings.retention_days
-    )
-    delivery = Delivery(
-        devices=base.devices,
-        bus=base.bus,
-        commands=base.commands,
-        writer=writer,
-        carrier=carrier,
-    )
-    watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    offer_connections(rpc, presence, SystemAccount(system))
+    pages = HistoryStore(base.devices, base.partitions, base.retention)
+    history = HistoryService(pages, settings.retention_days)
+    delivery = Delivery(devices=base.devices, bus=base.bus, commands=base.commands, carrier=carrier)
+    account = SystemAccount(system)
+    watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
+    offer_connections(rpc, presence, account)
     values = build_values(
         Parts(
             base=base,
@@ -129,7 +119,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        await waiting.start()
+        await polls.start()
         await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
@@ -138,7 +128,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
-        await waiting.stop()
+        await polls.stop()
         await heard.stop()
 
     return create_app(
@@ -148,6 +138,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             routes=[
                 OPEN_API,
                 EDGE_ROUTES,
+                POLLING_ROUTES,
                 *console.routes,
                 *values.routes,
             ],
@@ -162,6 +153,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "edge": edge,
+                "command_polls": polls,
                 **console.dependencies,
                 **values.dependencies,
             },

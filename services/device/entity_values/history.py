@@ -21,9 +21,9 @@ from services.device.entity_values.schemas import (
 )
 from services.device.entity_values.sources import Source, Span
 from services.device.entity_values.store import Record
-from services.device.history.partitions import DAY_MS
-from services.device.reports.uplink import FUTURE_MS
-from services.device.retention.days import Retention
+from services.device.reports.checking import FUTURE_MS
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.retention.days import Retention
 
 LONGEST_LIST = 10_000
 """Most items of an answer without pages, the newest ones unless another order is asked."""

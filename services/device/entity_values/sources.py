@@ -10,7 +10,7 @@ from typing import Any
 
 from libs.common.clock import from_ms, to_ms
 from services.device.entities.things import Entity
-from services.device.history.partitions import (
+from services.device.reports.history.partitions import (
     KEY,
     LAST,
     collection_name,

@@ -28,15 +28,15 @@ from services.device.entity_values.writing import EntityWriter
 from services.device.flow_services.messages import FlowCallsOverRpc, offer_flow_services
 from services.device.flow_services.service import FlowServices
 from services.device.flow_services.store import FlowServiceStore
-from services.device.history.partitions import DAY_MS
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.calls import IntegrationCallsOverRpc
 from services.device.integrations.messages import OwnEntities, offer_tells
 from services.device.integrations.reporting import Reporter
 from services.device.integrations.store import IntegrationThings
 from services.device.integrations.tells import IntegrationTells
-from services.device.presence.http import HttpPresence
 from services.device.products.service import ProductService
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.presence.http import HttpPresence
 from services.device.things.access import Things
 from services.device.things.grants import GrantsOverRpc
 from services.device.wiring import Base

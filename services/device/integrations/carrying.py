@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
-from services.device.commands.messages import finished
-from services.device.commands.model import Command, now
-from services.device.commands.writer import CommandWriter
+from services.device.commands.model import Command
+from services.device.commands.store import CommandStore
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.known import IntegrationsOverRpc
 from services.device.things.model import Device
@@ -36,12 +35,12 @@ class CommandCarrier:
         devices: DeviceStore,
         integrations: IntegrationsOverRpc,
         client: IntegrationClient,
-        writer: CommandWriter,
+        commands: CommandStore,
     ) -> None:
         self._devices = devices
         self._integrations = integrations
         self._client = client
-        self._writer = writer
+        self._commands = commands
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def carries(self, integration: str) -> bool:
@@ -70,12 +69,11 @@ class CommandCarrier:
             log.warning("command %d waits: %s", command.id, error)
 
     async def _refuse(self, command: Command, reason: str) -> None:
-        command.status, command.finished_at = "FAILED", now()
-        command.error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
+        error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
         try:
-            await self._writer.end(command, finished(command))
-        except StoreError as error:
-            log.warning("command %d is refused, and that is not stored: %s", command.id, error)
+            await self._commands.end(command, "FAILED", error)
+        except StoreError as failure:
+            log.warning("command %d is refused, and that is not stored: %s", command.id, failure)
 
 
 def _ref(command: Command, device: Device | None) -> DeviceRef:

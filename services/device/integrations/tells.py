@@ -25,14 +25,12 @@ from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
 from services.device.devices.bringing import Brought, DeviceBringer, ref_of
-from services.device.edge.checking import Check, check_event, check_reply, check_report
 from services.device.integrations.known import IntegrationsOverRpc
+from services.device.reports.checking import check
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
-
-_CHECKS: dict[str, Check] = {"report": check_report, "event": check_event, "reply": check_reply}
 
 
 class OwnThings(Protocol):
@@ -135,7 +133,7 @@ class IntegrationTells:
         thing = await self._thing_of(who, told.tenant)
         now = now_ms()
         raw = msgspec.json.encode({"properties": told.properties})
-        check_report(thing, raw, now, self._retention_ms)
+        check("report", thing, raw, now, self._retention_ms)
         await self._speaker.report(thing, told.properties)
         return Acknowledged()
 
@@ -183,7 +181,7 @@ class IntegrationTells:
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        _CHECKS[channel](thing, raw, now_ms(), self._retention_ms)
+        check(channel, thing, raw, now_ms(), self._retention_ms)
         await self._speaker.say(thing, channel, raw, report_id)
         await self._presence.heard(thing)
         return Acknowledged()

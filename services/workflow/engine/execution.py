@@ -15,10 +15,11 @@ from typing import Any
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
 from services.workflow.engine.edges import Edges, Ready, split
-from services.workflow.engine.limits import Limits
+from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
+from services.workflow.errors import NodeFailed
 from services.workflow.graph.plan import Follower, Plan, PlanNode
-from services.workflow.nodes.base import Chosen, NodeContext, NodeFailed, Step
+from services.workflow.nodes.base import Chosen, NodeContext, Step
 from services.workflow.runs.records import Run
 
 log = logging.getLogger(__name__)

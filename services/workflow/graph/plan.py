@@ -20,7 +20,7 @@ class Follower:
     """Of the edge in the design; joins put outputs together in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanNode:
     """A node with all that is needed to run it."""
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import (
     Reference,
     ReferenceInvalid,
@@ -30,10 +31,6 @@ from services.workflow.fairness.turns import Owner
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""
-
-
-class NodeFailed(Exception):
-    """A node could not do its work; the text is what the log shows."""
 
 
 class Group(StrEnum):
@@ -232,13 +229,6 @@ class Registry:
 
     def __iter__(self) -> Iterator[AnyNode]:
         return iter(self._nodes.values())
-
-
-class Declared(msgspec.Struct, rename="camel"):
-    """One value that a node declares to put out, or to be given."""
-
-    name: str
-    type: str
 
 
 class CodeRunner(Protocol):

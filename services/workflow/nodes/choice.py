@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.cel import (
     CelFailed,
     compile_cel,
@@ -26,7 +27,6 @@ from services.workflow.nodes.base import (
     Fault,
     Group,
     NodeContext,
-    NodeFailed,
     Parameters,
     Step,
     parameter,

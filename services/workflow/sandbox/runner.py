@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, Self
 
+from services.workflow.errors import NodeFailed
 from services.workflow.fairness.shares import Shares
 from services.workflow.fairness.turns import Bounds, Owner, Turns
-from services.workflow.nodes.base import NodeFailed
 from services.workflow.sandbox.cel import Cel
 from services.workflow.sandbox.javascript import JavaScript
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits

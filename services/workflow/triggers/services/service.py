@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -12,7 +11,6 @@ from libs.common.contracts.flows import (
     FlowInput,
     FlowOutputs,
     PutFlowService,
-    RemoveFlowService,
 )
 from libs.common.errors import (
     Conflict,
@@ -23,15 +21,17 @@ from libs.common.errors import (
     UpstreamTimeout,
 )
 from libs.common.limits.metrics import count_limited
-from services.workflow.designs.model import Flow
-from services.workflow.designs.ports import SavedFlow, Session
+from services.workflow.engine.runner import Engine
+from services.workflow.entities import Entities
+from services.workflow.errors import NodeFailed
 from services.workflow.fairness.shares import Shares
-from services.workflow.graph.design import DesignInvalid, read_design
-from services.workflow.graph.structure import entries_of
-from services.workflow.nodes.base import NodeFailed
+from services.workflow.flows.deploying import begins_with_trigger
+from services.workflow.flows.model import Deployments, SavedFlow
+from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.reading import read
 from services.workflow.nodes.trigger import Trigger, TriggerInput, TriggerParameters
-from services.workflow.runs.records import Cause, Deployed, Run
+from services.workflow.runs.records import Cause
+from services.workflow.triggers.store import DeployedFlows
 
 FIELD = "exchange"
 """Of the request that calls a service."""
@@ -42,45 +42,15 @@ AT_ONCE = 4096
 log = logging.getLogger(__name__)
 
 
-class Entities(Protocol):
-    """Has the entities of flows."""
-
-    async def put(self, service: PutFlowService) -> None:
-        """Make a service like this."""
-
-    async def remove(self, service: RemoveFlowService) -> None:
-        """Remove a service; it may not be there."""
-
-
-class Flows(Protocol):
-    """Knows flows."""
-
-    async def get(self, tenant: str, flow_id: int) -> Flow | None:
-        """One flow."""
-
-
-class DeployedFlows(Protocol):
-    """Knows flows that run."""
-
-    async def find(self, tenant: str, flow_id: int) -> Deployed | None:
-        """A flow that runs."""
-
-
-class Engine(Protocol):
-    """Runs flows."""
-
-    async def start(self, flow: Deployed, entered: Any, cause: Cause) -> Run:
-        """Run a flow and give the run when it has ended."""
-
-
-class FlowServices:
-    """Lets service entities come and go with flows; implements `designs.ports.Deployments`.
+class FlowServices(Deployments):
+    """Lets service entities come and go with flows.
 
     The entity is there before the flow is, so that nobody sees a flow without it; it goes
-    when the flow has gone. One that a crash left behind refuses to be called.
+    when the flow has gone. That of a disabled flow, or one that a crash left behind, refuses to be
+    called.
     """
 
-    def __init__(self, entities: Entities, flows: Flows) -> None:
+    def __init__(self, entities: Entities, flows: FlowStore) -> None:
         self._entities = entities
         self._flows = flows
 
@@ -91,7 +61,7 @@ class FlowServices:
         """
         inputs = _inputs(flow) if flow.component == Trigger.name else None
         if inputs is not None:
-            await self._entities.put(
+            await self._entities.put_service(
                 PutFlowService(
                     tenant=flow.tenant,
                     flow_id=flow.flow_id,
@@ -101,15 +71,10 @@ class FlowServices:
                 )
             )
 
-    async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
-    ) -> None:
-        """A flow that is disabled keeps its entity, which cannot be called."""
-
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Remove the entity of a flow that begins with something else now."""
         flow = await self._flows.get(tenant, flow_id)
-        if flow is not None and not _begins_with_trigger(flow):
+        if flow is not None and not begins_with_trigger(flow.design):
             await self._remove(tenant, flow_id)
 
     async def forget(self, tenant: str, flow_id: int) -> None:
@@ -118,7 +83,7 @@ class FlowServices:
 
     async def _remove(self, tenant: str, flow_id: int) -> None:
         try:
-            await self._entities.remove(RemoveFlowService(tenant, flow_id))
+            await self._entities.remove_service(tenant, flow_id)
         except ThingwayError as error:
             log.warning("the entity of flow %d is left over: %s", flow_id, error)
 
@@ -186,11 +151,3 @@ def _input(one: TriggerInput) -> FlowInput:
     return msgspec.convert(
         {"identifier": one.identify, "name": one.name, "type": one.type}, FlowInput
     )
-
-
-def _begins_with_trigger(flow: Flow) -> bool:
-    try:
-        begins = entries_of(read_design(flow.design))
-    except DesignInvalid:
-        return False
-    return any(node.component_name == Trigger.name for node in begins)

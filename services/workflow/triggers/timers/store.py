@@ -13,8 +13,7 @@ from uuid import uuid4
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.store.mongo import Database
-from services.workflow.designs.ports import Session
+from libs.common.store.mongo import Database, Session
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.timers.model import Timer, settings_of
 
