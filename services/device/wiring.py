@@ -12,6 +12,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import Partitions
 from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
@@ -30,6 +31,7 @@ class Base:
     bus: Bus
     devices: DeviceStore
     things: ThingDirectory
+    products: ProductStore
     outbox: Outbox
     partitions: Partitions
     latest: LatestValues
@@ -44,6 +46,7 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
     database, rpc = mongo.database, RpcClient(bus)
     outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
     devices = DeviceStore(mongo, outbox, limits, latest)
+    products = ProductStore(mongo, devices, limits)
     return Base(
         settings=settings,
         telemetry=telemetry,
@@ -51,13 +54,14 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
         bus=bus,
         devices=devices,
         things=ThingDirectory(database, devices),
+        products=products,
         outbox=outbox,
         partitions=Partitions(database),
         latest=latest,
         commands=CommandStore(mongo, outbox),
         rpc=rpc,
         limits=limits,
-        retention=Retention(database, limits, settings.retention_days),
+        retention=Retention(products, limits, settings.retention_days),
     )
 
 

@@ -36,7 +36,7 @@ class ThingDirectory:
         self._by_sn: Recent[str, Thing] = Recent(KEPT)
         self._sn_keys: dict[int, str] = {}
         self._compiled: Recent[tuple[str, str, str], tuple[str, Tsl]] = Recent(KEPT_TSLS)
-        self._own = OwnThings(database)
+        self.own = OwnThings(database)
 
     async def watch(self, bus: Bus) -> None:
         """Drop a thing when an event says that it has changed."""
@@ -74,7 +74,7 @@ class ThingDirectory:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
         if own:
-            things = await self._own.of(own.values())
+            things = await self.own.of(own.values())
             found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
         return found
 
