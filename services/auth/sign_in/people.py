@@ -1,4 +1,4 @@
-"""Both grants of people: password and refresh token.
+"""Both grants of `POST /oauth2/token`: password and refresh token.
 
 Nothing tells whether an account exists: an unknown, a disabled and a mistyped one have one
 answer, after the same work, and the same pause after too many attempts.
@@ -6,82 +6,58 @@ answer, after the same work, and the same pause after too many attempts.
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import msgspec
 
 from libs.common.identity import Caller, Kind
-from libs.common.identity.tokens import Refusal, TokenPair
+from services.auth.accounts import Accounts
+from services.auth.accounts.tenants import DEFAULT_TENANT
+from services.auth.accounts.users import StoredUser
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes
 from services.auth.metrics import count_login, count_tokens
-from services.auth.sign_in.clients import ConsoleClient
-from services.auth.sign_in.refusals import refused
+from services.auth.passwords.hashing import PasswordHashes
+from services.auth.passwords.throttle import Throttle
+from services.auth.secret_hash import secret_hash, secret_matches
+from services.auth.sign_in.applications import remaining
+from services.auth.sign_in.form import refused
 from services.auth.sign_in.schemas import (
-    ConsoleCredentials,
+    ClientCredentials,
     ConsoleTokens,
     Grant,
     Origin,
     PasswordGrant,
     RefreshGrant,
 )
-from services.auth.sign_in.tenants import HEADER
-from services.auth.tenants.seed import DEFAULT_TENANT
-from services.auth.tokens.service import Tokens, remaining
-from services.auth.users.account import CheckedHashes, Throttle
-from services.auth.users.schemas import StoredUser
+from services.auth.tenants.header import HEADER
+from services.auth.tokens.writer import Refusal, TokenPair, TokenWriter
 
 log = logging.getLogger(__name__)
-
-
-class Clients(Protocol):
-    """Knows the consoles."""
-
-    async def proven(self, client_id: str, client_secret: str) -> ConsoleClient | None:
-        """The client with this id and secret."""
-
-
-class Users(Protocol):
-    """Where users are kept."""
-
-    async def get(self, tenant: str, user_id: int) -> StoredUser | None:
-        """One user of a tenant."""
-
-    async def by_email(self, tenant: str, email: str) -> StoredUser | None:
-        """The user with an e-mail address."""
-
-    async def renew_hash(self, user: StoredUser, hashed: str, session: Any) -> None:
-        """Keep another hash of the same password."""
-
-
-class Hashes(CheckedHashes, Protocol):
-    """Makes, checks and judges hashes of passwords."""
-
-    def outdated(self, stored: str) -> bool:
-        """Tell whether a hash was made with other parameters than those of now."""
 
 
 class SignIn:
     """Gives people tokens; `access_life` is in seconds.
 
-    `record_refusal` is told of accounts that exist; it never waits, so that the answer takes as
-    long as for those that do not.
+    `console` is the client of the settings, which serves all tenants. `record_refusal` is told of
+    accounts that exist; it never waits, so that the answer takes as long as for those that do not.
     """
 
     def __init__(
         self,
-        clients: Clients,
-        users: Users,
-        hashes: Hashes,
+        console: ClientCredentials,
+        accounts: Accounts,
+        hashes: PasswordHashes,
         throttle: Throttle,
         changes: Changes,
-        tokens: Tokens,
+        tokens: TokenWriter,
         record_refusal: Callable[[Caller, str], None],
         *,
         access_life: int,
     ) -> None:
-        self._clients = clients
-        self._users = users
+        self._console = console.client_id
+        self._console_hash = secret_hash(console.client_secret)
+        self._clients = accounts.console_clients
+        self._users = accounts.users
         self._hashes = hashes
         self._throttle = throttle
         self._changes = changes
@@ -97,15 +73,15 @@ class SignIn:
         tenant = await self._tenant(request.client, origin)
         if isinstance(request, PasswordGrant):
             outcome = await self._log_in(request, tenant or DEFAULT_TENANT, origin)
-            count_login("password", ok=isinstance(outcome, TokenPair))
+            count_login("password", ok=outcome is not None)
             reason = refused("invalid_request", "Bad credentials")
         else:
             outcome = await self._refresh(request, tenant, origin)
-            count_login("user_refresh_token", ok=isinstance(outcome, TokenPair))
+            count_login("user_refresh_token", ok=outcome is not None)
             reason = refused(
                 "invalid_grant", "refresh_token is not valid, or no longer.", "refresh_token"
             )
-        if not isinstance(outcome, TokenPair):
+        if outcome is None:
             raise reason
         count_tokens()
         return ConsoleTokens(
@@ -114,13 +90,17 @@ class SignIn:
             expires_in=remaining(self._access_life),
         )
 
-    async def _tenant(self, credentials: ConsoleCredentials, origin: Origin) -> str | None:
+    async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:
         """The tenant that the request names or the client serves; None when neither says."""
-        client = await self._clients.proven(credentials.client_id, credentials.client_secret)
-        if client is None:
+        served: str | None = None
+        if self._console and client.client_id == self._console:
+            stored: str | None = self._console_hash
+        else:
+            stored, served = await self._clients.get(client.client_id)
+        if not secret_matches(client.client_secret, stored):
             raise refused("invalid_client", "client_id or client_secret is wrong.", "client_id")
-        tenant = origin.tenant or client.tenant
-        if client.tenant is not None and client.tenant != tenant:
+        tenant = origin.tenant or served
+        if served is not None and served != tenant:
             raise refused("invalid_client", "the client is of another tenant.", HEADER)
         return tenant
 
@@ -170,12 +150,11 @@ class SignIn:
         principal = msgspec.structs.replace(user.principal, family=holder.family)
         outcome = await self._tokens.rotate(request.refresh_token, principal, user.generation)
         if outcome is Refusal.REUSED:
-            await self._tell_reuse(user, origin)
+            log.warning("user %d used a refresh token twice; its family is revoked", user.id)
+            await self._record_reuse(user, origin)
         return outcome if isinstance(outcome, TokenPair) else None
 
-    async def _tell_reuse(self, user: StoredUser, origin: Origin) -> None:
-        log.warning("user %d used a refresh token twice; its family is revoked", user.id)
-
+    async def _record_reuse(self, user: StoredUser, origin: Origin) -> None:
         async def work(change: Change) -> None:
             change.record(Deed(action="revoked", subject=_session(user)))
 

@@ -1,20 +1,19 @@
-"""`POST /oauth2/token`."""
+"""`POST /oauth2/token`: people sign in at the console and stay signed in."""
 
 from dataclasses import dataclass
 
 from litestar import post
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
-from litestar.openapi.spec import OpenAPIType, Operation, Parameter, Schema
+from litestar.openapi.spec import Operation
 
 from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_REFUSALS
 from libs.common.http.request import address_of, request_id_of
-from services.auth.sign_in.form import read_grant
+from services.auth.sign_in.form import grant, read_grant, request_body
+from services.auth.sign_in.people import SignIn
 from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
-from services.auth.sign_in.service import SignIn
-from services.auth.sign_in.tenants import HEADER, named_tenant
-from services.auth.tokens.documented import grant, request_body
+from services.auth.tenants.header import named_tenant, tenant_parameter
 
 _CLIENT = {
     "client_id": "The console's client id",
@@ -45,17 +44,6 @@ class SignInOperation(Operation):
         self.parameters = [tenant_parameter()]
 
 
-def tenant_parameter() -> Parameter:
-    """The header that names a tenant, in the documentation."""
-    return Parameter(
-        name=HEADER,
-        param_in="header",
-        required=False,
-        schema=Schema(type=OpenAPIType.STRING, pattern=r"^[A-Za-z0-9_-]{1,64}$"),
-        description="Which tenant; by default the client's, else `default`",
-    )
-
-
 @post(
     "/oauth2/token",
     status_code=200,
@@ -70,11 +58,7 @@ def tenant_parameter() -> Parameter:
 )
 async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
-    origin = Origin(
-        tenant=named_tenant(request),
-        address=address_of(request),
-        request_id=request_id_of(request),
-    )
+    origin = Origin(address_of(request), request_id_of(request), named_tenant(request))
     content_type = request.headers.get("content-type")
     tokens = await sign_in.grant(read_grant(content_type, await request.body()), origin)
     return ConsoleTokenAnswer(

@@ -1,5 +1,5 @@
 -- Uses up a refresh token and stores the next pair; a second use revokes the family.
--- KEYS and ARGV as in tokens_issue.lua, then the key of the refresh token that is used.
+-- KEYS and ARGV as in issue.lua, then the key of the refresh token that is used.
 
 if not reach(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[7]) then
   return 'STALE'

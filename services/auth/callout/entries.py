@@ -1,7 +1,7 @@
-"""Whose an MQTT client id is, and how many sessions a device has.
+"""Lets users into the bus in one round trip to Redis: may it log in now, with this MQTT client id?
 
-nats-server knows one space of client ids: who comes with an id takes the session over that has it,
-whosever it is. So an id belongs to the device that uses it: its SN always, as the record has it
+Who comes with a client id takes over the MQTT session of it, whosever it is: nats-server knows one
+space of ids. So an id belongs to the device that uses it: its SN always, as the record has it
 (another spelling is an id like any), any other one as long as no other device has it. A device has
 a few ids; with a further one it loses the oldest, whose session is deleted.
 """
@@ -11,7 +11,7 @@ import logging
 import string
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import aiomqtt
@@ -20,32 +20,51 @@ from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
 from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
+from libs.common.clock import now_ms
+from libs.common.contracts.auth import Connection
+from libs.common.identity.tenants import TENANT_LIFE, tenant_key
 from libs.common.jobs import Beside
+from libs.common.limits.buckets import TAKE, bucket_key
 from libs.common.store.redis import Redis
+from services.auth.callout.permissions import Admission
+from services.auth.connections.admissions import KEPT, LIFE, Admitted, admissions_key
 from services.auth.devices.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
+LOG_IN_RATE = 1.0
+"""Log-ins per second of one device, application or integration."""
+LOG_IN_BURST = 60
+"""Log-ins that it may make at once."""
 MOST = 8
 """Client ids of a device beside its SN."""
-LIFE = int(SESSION_DAYS * DAY)
+CLAIM_LIFE = int(SESSION_DAYS * DAY)
 """Seconds that an id stays with its device; nats-server keeps its session no longer."""
 DELETIONS = 1000
 """Sessions that wait to be deleted; of more the server keeps what it has until its end."""
 WAIT = 5.0
 """Seconds that nats-server gets to answer."""
 OTHERS, OWN, NEW = range(3)
-"""Whose an id was (`claim.lua`)."""
+"""Whose an id was (`admit.lua`)."""
 _PREFIX = "tw:mqtt-id:"
 _DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
+
+
+class Entry(NamedTuple):
+    """What came of a log-in with the right credentials."""
+
+    wait: float = 0.0
+    """Seconds until it may be tried again; 0 when it was let in."""
+    kept: int = 0
+    """How many admissions of the user are known, this one too."""
 
 
 class _Session(msgspec.Struct):
     error: Any = None
 
 
-class MqttSessions:
-    """Gives client ids to devices."""
+class Entries:
+    """Takes note of who comes in, and gives MQTT client ids to devices."""
 
     def __init__(
         self, redis: Redis, devices: DeviceStore, bus: Bus, url: str, user: str, password: str
@@ -57,29 +76,40 @@ class MqttSessions:
         self._door = urlsplit(url)
         self._user = user
         self._password = password
-        self._claim = redis.register_script(Path(__file__).with_name("claim.lua").read_text())
+        script = Path(__file__).with_name("admit.lua").read_text()
+        self._admit = redis.register_script(TAKE + script)
         self._deleting = Beside()
 
-    async def claim(self, sn: str, client_id: str) -> bool:
-        """Tell whether the device `sn` may come with `client_id`, which is its own from now on.
+    async def enter(
+        self, admission: Admission, connection: Connection, client_id: str | None
+    ) -> Entry | None:
+        """Note an admission; None when the MQTT `client_id` is another device's.
 
         An id that is new is claimed before the SNs are looked at, and an SN is released after
         its device got a key: one of both sees the other.
         """
-        if client_id == sn:
-            return True
-        key = sn.upper()
-        whose, *lost = await self._claim(
-            keys=[f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"],
-            args=[key, client_id, LIFE, MOST, _PREFIX],
-        )
-        if whose == NEW and client_id.upper() != key and await self._devices.get(client_id):
-            await self.release(client_id)
-            return False
+        user, key = admission.name, admission.name.upper()
+        entry = msgspec.json.encode(
+            Admitted(connection.server, connection.cid, admission.credential, now_ms())
+        ).decode()
+        keys = [bucket_key("bus", f"log-in:{key}"), admissions_key(user), tenant_key(user)]
+        args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, KEPT, LIFE]
+        args += [admission.tenant, TENANT_LIFE]
+        if client_id not in {None, user}:
+            keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
+            args += [key, client_id, CLAIM_LIFE, MOST, _PREFIX]
+        whose, wait_ms, kept, *lost = await self._admit(keys=keys, args=args)
+        if whose == OTHERS:
+            return None
+        new = client_id if client_id and whose == NEW and client_id.upper() != key else None
+        if new and await self._devices.get(new):
+            await self.release(new)
+            await self._redis.lrem(admissions_key(user), 1, entry)
+            return None
         for one in lost:
             if len(self._deleting) < DELETIONS:
                 self._deleting.begin(one, partial(self._delete, one.decode()))
-        return bool(whose != OTHERS)
+        return Entry(wait_ms / 1000, kept)
 
     async def release(self, client_id: str) -> None:
         """Take an id from the device that has claimed it, as it is the SN of another one."""

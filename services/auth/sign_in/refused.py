@@ -7,14 +7,13 @@ recorded later, a few for each account and each tenant in an hour; the rest is o
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from opentelemetry import metrics
 
 from libs.common.identity import Caller
+from libs.common.limits import TokenBuckets
 from services.auth.audit.schemas import Deed, Subject
-from services.auth.changes import Change
+from services.auth.changes import Change, Changes
 
 log = logging.getLogger(__name__)
 
@@ -31,24 +30,10 @@ _left_out = metrics.get_meter("thingway").create_counter(
 )
 
 
-class Changes(Protocol):
-    """Runs changes."""
-
-    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[None]]) -> None:
-        """Run `work` as one transaction in the caller's tenant."""
-
-
-class Buckets(Protocol):
-    """Token buckets that all replicas share."""
-
-    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
-        """Take a permit; return how many there were."""
-
-
 class RefusedSessions:
     """Records refused log-ins; best effort, a crash loses those that wait."""
 
-    def __init__(self, changes: Changes, buckets: Buckets) -> None:
+    def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:
         self._changes = changes
         self._buckets = buckets
         self._waiting: asyncio.Queue[tuple[Caller, str]] = asyncio.Queue(WAITING)

@@ -1,4 +1,4 @@
-"""`POST /oauth/token`."""
+"""`POST /oauth/token`: applications get their tokens."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,9 @@ from litestar.openapi.spec import Operation
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, HttpRequest, ok
 from libs.common.http.request import address_of, request_id_of
-from services.auth.tokens.documented import grant, request_body
-from services.auth.tokens.form import read_token_request
-from services.auth.tokens.schemas import Client, TokenDetails
-from services.auth.tokens.service import TokenService
+from services.auth.sign_in.applications import TokenService
+from services.auth.sign_in.form import grant, read_token_request, request_body
+from services.auth.sign_in.schemas import Origin, TokenDetails
 
 
 @dataclass
@@ -58,5 +57,5 @@ async def issue_token(
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")
     wanted = read_token_request(content_type, await request.body())
-    details = await tokens.grant(wanted, Client(address_of(request), request_id_of(request)))
+    details = await tokens.grant(wanted, Origin(address_of(request), request_id_of(request)))
     return ok(request, details)

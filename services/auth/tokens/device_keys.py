@@ -29,7 +29,9 @@ class DeviceCopies:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._keep = redis.register_script(Path(__file__).with_name("restore.lua").read_text())
+        self._keep = redis.register_script(
+            Path(__file__).with_name("keep_device_key.lua").read_text()
+        )
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """The copy of an SN."""

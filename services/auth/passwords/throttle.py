@@ -12,12 +12,11 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from libs.common.errors import TooManyRequests, Unavailable
-from libs.common.limits import counted_address
-from services.auth.users.rules import email_key
+from libs.common.limits import TokenBuckets, counted_address
+from services.auth.accounts.users import email_key
 
 ATTEMPTS = 10
 """Failures in a row that an account takes without a pause."""
@@ -31,18 +30,6 @@ RETRY_AFTER = 2.0
 """Seconds after which one that was refused may find its turn."""
 
 
-class Buckets(Protocol):
-    """Token buckets that all replicas share."""
-
-    async def take(
-        self, key: str, *, rate: float, burst: int, wanted: int = 1
-    ) -> tuple[int, float]:
-        """Take permits, or give them back; return how many, and the seconds until the next."""
-
-    async def fill(self, key: str) -> None:
-        """Make a bucket full again."""
-
-
 @dataclass
 class Attempt:
     """An attempt in the making; whoever makes it says whether the password was right."""
@@ -53,7 +40,7 @@ class Attempt:
 class Throttle:
     """Lets attempts be made; one for all doors where passwords are checked."""
 
-    def __init__(self, buckets: Buckets) -> None:
+    def __init__(self, buckets: TokenBuckets) -> None:
         self._buckets = buckets
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._waiting = 0
