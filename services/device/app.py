@@ -33,7 +33,6 @@ from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.history.routes import property_history
@@ -67,7 +66,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     things = Things(base.devices, base.things)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    products = ProductService(ProductStore(mongo, base.devices, base.tsls, base.limits), base.tsls)
+    products = ProductService(base.products, base.tsls)
     console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
     carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, base.commands)

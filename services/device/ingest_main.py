@@ -22,6 +22,7 @@ from services.device.reports.quota import Quota, Refusals
 from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
 from services.device.reports.store import ReportStore
+from services.device.things.removed import RemovedThings
 from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
@@ -70,14 +71,18 @@ async def main() -> None:
             overlap_from=OVERLAP_FROM,
         )
         days = settings.retention_days
+        own = base.things.own
+        rows = HistoryRows(base.devices, own, base.partitions, base.limits, days)
         sweeps = Sweeps(
-            database=base.mongo.database,
             devices=base.devices,
+            own=own,
+            removed=RemovedThings(base.mongo.database),
             partitions=base.partitions,
             events=store.events,
             ledger=ledger,
+            products=base.products,
             retention=base.retention,
-            rows=HistoryRows(base.mongo.database, base.partitions, base.limits, days),
+            rows=rows,
             removals=[base.latest.forget, base.commands.forget],
             days=days,
         )

@@ -12,6 +12,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import Partitions
 from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
@@ -32,6 +33,7 @@ class Base:
     devices: DeviceStore
     tsls: Tsls
     things: ThingDirectory
+    products: ProductStore
     outbox: Outbox
     partitions: Partitions
     latest: LatestValues
@@ -46,6 +48,7 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
     database, rpc = mongo.database, RpcClient(bus)
     outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
     devices, tsls = DeviceStore(mongo, outbox, limits, latest), Tsls(database)
+    products = ProductStore(mongo, devices, tsls, limits)
     return Base(
         settings=settings,
         telemetry=telemetry,
@@ -54,13 +57,14 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
         devices=devices,
         tsls=tsls,
         things=ThingDirectory(database, devices, tsls),
+        products=products,
         outbox=outbox,
         partitions=Partitions(database),
         latest=latest,
         commands=CommandStore(mongo, outbox),
         rpc=rpc,
         limits=limits,
-        retention=Retention(database, limits, settings.retention_days),
+        retention=Retention(products, limits, settings.retention_days),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
     SPAN_MS,
@@ -45,7 +46,8 @@ def service_of(world: World, days: int = 30) -> HistoryService:
 
 def retention(world: World, days: int = 30) -> Retention:
     """How long history is kept, where `auth` says nothing of the tenant."""
-    return Retention(world.database, limits_of(), days)
+    products = ProductStore(world.mongo, world.first.devices, limits_of())
+    return Retention(products, limits_of(), days)
 
 
 async def write(world: World, device: int, *times: int, sequence: int = 1) -> None:
