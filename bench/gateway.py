@@ -36,10 +36,11 @@ from libs.common.identity import (
     Principal,
     make_keys,
 )
-from libs.common.identity.tokens import CoalescingTokenReader, TokenReader, TokenWriter
+from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
 from libs.common.settings import StoreSettings, load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import start_telemetry
+from services.auth.tokens.writer import TokenWriter
 from services.gateway.settings import GatewaySettings
 
 ROUNDS, SECONDS, CONNECTIONS = 7, 4, 64

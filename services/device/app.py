@@ -20,10 +20,11 @@ from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
+from services.device.commands.polling import ROUTER as POLLING_ROUTES
+from services.device.commands.polling import CommandPolls
 from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
-from services.device.commands.writer import CommandWriter
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
@@ -32,9 +33,6 @@ from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
 from services.device.devices.users import UserDevices
-from services.device.edge.routes import ROUTER as EDGE_ROUTES
-from services.device.edge.service import EdgeService
-from services.device.edge.waiting import WaitingDevices
 from services.device.entities.calling import EntityCaller, ServiceReplies
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.entities.custom.service import CustomEntities
@@ -46,25 +44,26 @@ from services.device.entities.rpc import EntityRpc
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.service import EntityService
 from services.device.entities.writing import EntityWriter
-from services.device.history.partitions import DAY_MS
-from services.device.history.routes import property_history
-from services.device.history.service import HistoryService
-from services.device.history.store import HistoryStore
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
-from services.device.presence.connections import SystemAccount
-from services.device.presence.http import HttpPresence
-from services.device.presence.messages import offer_connections
-from services.device.presence.store import PresenceStore
-from services.device.presence.watch import PresenceWatch
 from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
+from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
+from services.device.reports.edge.service import EdgeService
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.history.routes import property_history
+from services.device.reports.history.service import HistoryService
+from services.device.reports.history.store import HistoryStore
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.store import PresenceStore
+from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
@@ -103,7 +102,6 @@ class Shared:
     integrations: Integrations
     client: IntegrationClient
     maker: ThingMaker
-    writer: CommandWriter
     carrier: CommandCarrier
     commands: CommandService
     bringer: DeviceBringer
@@ -111,14 +109,13 @@ class Shared:
 
 def share(base: Base) -> Shared:
     """Make what several rooms use."""
-    settings, mongo, database = base.settings, base.mongo, base.mongo.database
+    settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
-    products = ProductService(ProductStore(mongo, base.devices, base.tsls, base.limits), base.tsls)
+    products = ProductService(base.products, base.tsls)
     things, models = Things(base.devices, base.things), Models(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
-    writer = CommandWriter(mongo, base.commands, base.outbox)
-    carrier = CommandCarrier(base.devices, integrations, client, writer)
+    carrier = CommandCarrier(base.devices, integrations, client, base.commands)
     return Shared(
         base=base,
         rpc=RpcServer(base.bus, "device"),
@@ -133,14 +130,12 @@ def share(base: Base) -> Shared:
         integrations=integrations,
         client=client,
         maker=ThingMaker(integrations, database, ids),
-        writer=writer,
         carrier=carrier,
         commands=CommandService(
             things=things,
-            commands=base.commands,
+            store=base.commands,
             latest=base.latest,
             ids=IdAllocator(database, "tasks"),
-            writer=writer,
             carrier=carrier,
             life=settings.command_life,
         ),
@@ -234,28 +229,22 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
-    waiting = WaitingDevices(base.bus)
+    polls = CommandPolls(base.bus, things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
         things=things,
-        commands=base.commands,
-        waiting=waiting,
         presence=heard,
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(
-        HistoryStore(mongo, base.devices, base.retention), settings.retention_days
-    )
+    pages = HistoryStore(base.devices, base.partitions, base.retention)
+    history = HistoryService(pages, settings.retention_days)
     delivery = Delivery(
-        devices=base.devices,
-        bus=base.bus,
-        commands=base.commands,
-        writer=shared.writer,
-        carrier=shared.carrier,
+        devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
-    watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    offer_connections(rpc, presence, SystemAccount(system))
+    account = SystemAccount(system)
+    watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
+    offer_connections(rpc, presence, account)
     IntegrationRpc(
         devices=base.devices,
         integrations=shared.integrations,
@@ -272,7 +261,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        await waiting.start()
+        await polls.start()
         await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
@@ -281,14 +270,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
-        await waiting.stop()
+        await polls.stop()
         await heard.stop()
 
     return create_app(
         Service(
             name="device",
             title="Thingway device open API",
-            routes=[OPEN_API, EDGE_ROUTES, CONSOLE_ROUTES, ENTITY_ROUTES],
+            routes=[OPEN_API, EDGE_ROUTES, POLLING_ROUTES, CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
@@ -300,6 +289,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "edge": edge,
+                "command_polls": polls,
                 **console(shared),
                 **entities(shared, reporter),
             },

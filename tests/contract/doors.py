@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT
-from services.device.edge.service import LONGEST_POLL
+from services.device.commands.polling import LONGEST_POLL
 from services.gateway.routes import RouteTable
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, new_email

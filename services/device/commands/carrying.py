@@ -6,14 +6,14 @@ by the delivery, until its device answers or its time is over.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
-from services.device.commands.messages import finished
-from services.device.commands.model import Command, now
-from services.device.commands.writer import CommandWriter
+from services.device.commands.model import Command
+from services.device.commands.store import CommandStore
 from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.store import DeviceStore
 
@@ -34,29 +34,39 @@ class CommandCarrier:
         devices: DeviceStore,
         integrations: Integrations,
         client: IntegrationClient,
-        writer: CommandWriter,
+        commands: CommandStore,
     ) -> None:
         self._devices = devices
         self._integrations = integrations
         self._client = client
-        self._writer = writer
+        self._commands = commands
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def carries(self, integration: str) -> bool:
         """Whether commands go to the integration instead of to the device."""
         return await self._integrations.carries(integration)
 
-    def send(self, commands: Iterable[Command]) -> None:
-        """Hand over those that are carried, without waiting."""
+    def send(
+        self, commands: Iterable[Command], additional: Mapping[int, dict[str, Any]] | None = None
+    ) -> None:
+        """Hand over those that are carried, without waiting.
+
+        `additional` is what integrations keep with devices, by id, of devices that have just
+        been read.
+        """
         for command in commands:
             if command.carrier:
-                task = asyncio.ensure_future(self._carry(command, command.carrier))
+                known = (additional or {}).get(command.thing_id)
+                task = asyncio.ensure_future(self._carry(command, command.carrier, known))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, command: Command, carrier: str) -> None:
+    async def _carry(
+        self, command: Command, carrier: str, additional: dict[str, Any] | None
+    ) -> None:
         try:
-            wanted = DeviceCommand(device=await self._ref(command), command=command.wire())
+            device = await self._ref(command, additional)
+            wanted = DeviceCommand(device=device, command=command.wire())
             await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
         except ThingwayError as error:
             if error.status in REFUSALS:
@@ -66,9 +76,9 @@ class CommandCarrier:
         except StoreError as error:
             log.warning("command %d waits: %s", command.id, error)
 
-    async def _ref(self, command: Command) -> DeviceRef:
+    async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
         """The device as its integration knows it; read anew when the command comes again."""
-        name, model, additional = command.profile.name, command.profile.model, command.additional
+        name, model = command.profile.name, command.profile.model
         if additional is None:
             device = await self._devices.with_id(command.thing_id)
             name, model = (device.name, device.model) if device else ("", "")
@@ -83,9 +93,8 @@ class CommandCarrier:
         )
 
     async def _refuse(self, command: Command, reason: str) -> None:
-        command.status, command.finished_at = "FAILED", now()
-        command.error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
+        error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
         try:
-            await self._writer.end(command, finished(command))
-        except StoreError as error:
-            log.warning("command %d is refused, and that is not stored: %s", command.id, error)
+            await self._commands.end(command, "FAILED", error)
+        except StoreError as failure:
+            log.warning("command %d is refused, and that is not stored: %s", command.id, failure)

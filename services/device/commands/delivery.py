@@ -11,10 +11,9 @@ from libs.common.bus import Bus, Outgoing
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
 from services.device.commands.carrying import CommandCarrier
-from services.device.commands.messages import finished, to_device
+from services.device.commands.messages import to_device
 from services.device.commands.model import Command, now
 from services.device.commands.store import CommandStore
-from services.device.commands.writer import CommandWriter
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -32,13 +31,11 @@ class Delivery:
         devices: DeviceStore,
         bus: Bus,
         commands: CommandStore,
-        writer: CommandWriter,
         carrier: CommandCarrier,
     ) -> None:
         self._devices = devices
         self._bus = bus
         self._commands = commands
-        self._writer = writer
         self._carrier = carrier
 
     async def run(self) -> None:
@@ -56,9 +53,7 @@ class Delivery:
         due = await self._commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
-            command.status, command.finished_at = "TIMEOUT", moment
-            command.error = "the device did not answer in time"
-            await self._writer.end(command, finished(command))
+            await self._commands.end(command, "TIMEOUT", "the device did not answer in time")
         waiting = sorted(
             (command for command in due if command.expires_at > moment),
             key=lambda command: (command.created_at, command.id),

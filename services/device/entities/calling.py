@@ -182,7 +182,7 @@ class Heard:
             async with asyncio.timeout(self._seconds):
                 reply = await self._future(command.id)
         except TimeoutError as error:
-            stored = await self._commands.find(command.id)  # the event may have been lost
+            stored = await self._commands.find_command(command.id)  # the event may have been lost
             if stored is not None and stored.finished_at is not None:
                 return _outputs(stored.status, stored.outputs, stored.error)
             text = f"{command.sn} did not answer within {self._seconds:g} s; the call goes on"

@@ -34,11 +34,11 @@ from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import to_wire
 from services.device.devices.bringing import Brought, DeviceBringer, ref_of
-from services.device.edge.checking import Check, check_event, check_reply, check_report
 from services.device.integrations.own import ThingMaker
 from services.device.members.entity import Entity, of_thing
-from services.device.presence.http import HttpPresence
 from services.device.products.service import ProductService
+from services.device.reports.checking import check
+from services.device.reports.presence.http import HttpPresence
 from services.device.reports.reporting import Reporter
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing, ThingDirectory
@@ -46,8 +46,6 @@ from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
-
-_CHECKS: dict[str, Check] = {"report": check_report, "event": check_event, "reply": check_reply}
 
 
 class IntegrationRpc:
@@ -114,7 +112,7 @@ class IntegrationRpc:
         """Properties of the integration itself; stored when this is answered."""
         thing = await self._thing_of(integration, told.tenant)
         raw = msgspec.json.encode({"properties": told.properties})
-        check_report(thing, raw, now_ms(), self._retention_ms)
+        check("report", thing, raw, now_ms(), self._retention_ms)
         await self._reporter.report(thing, told.properties)
         return Acknowledged()
 
@@ -169,7 +167,7 @@ class IntegrationRpc:
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        _CHECKS[channel](thing, raw, now_ms(), self._retention_ms)
+        check(channel, thing, raw, now_ms(), self._retention_ms)
         await self._reporter.say(thing, channel, raw, report_id)
         await self._presence.heard(thing)
         return Acknowledged()

@@ -25,7 +25,13 @@ async def _index_shapes(database: Database) -> None:
     await database["shapes"].create_index("parent", name="parent", sparse=True)
 
 
+async def _index_integrations(database: Database) -> None:
+    """By what integrations list their devices."""
+    await database["devices"].create_index([("integration", 1), ("_id", 1)], name="integration")
+
+
 MIGRATIONS = [
     Migration(400, "members, shapes and things", _make_collections),
     Migration(411, "indexes of shapes", _index_shapes),
+    Migration(500, "devices by integration", _index_integrations),
 ]

@@ -166,6 +166,19 @@ class ProductStore:
 
         return await self._mongo.transaction(work)
 
+    async def history_days(self, tenant: str, model: str) -> int | None:
+        """The days for which a product keeps history, when it has some of its own."""
+        found = await self._products.find_one(
+            {"_id": {"tenant": tenant, "model": model}}, {"historyDays": 1}
+        )
+        return (found or {}).get("historyDays")
+
+    async def all_history_days(self, tenant: str) -> dict[str, int]:
+        """The same of all products of a tenant that have some of their own."""
+        query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
+        found = self._products.find(query, {"historyDays": 1})
+        return {row["_id"]["model"]: row["historyDays"] async for row in found}
+
 
 def _product(document: dict[str, Any]) -> Product:
     return Product(

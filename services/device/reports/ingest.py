@@ -8,8 +8,8 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -26,8 +26,7 @@ from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
@@ -60,11 +59,8 @@ HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus say that they are well."""
 
 
-class Replies(Protocol):
-    """Closes commands (`services.device.commands`)."""
-
-    async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
-        """Close the command that a reply answers; return why not, when it is refused."""
+Close = Callable[[Uplink, Thing], Awaitable[str | None]]
+"""Closes the command that a reply answers; returns why not, when it is refused."""
 
 
 class Ingest:
@@ -79,7 +75,7 @@ class Ingest:
         latest: LatestValues,
         facts: Facts,
         shapes: ShapeKeeper,
-        replies: Replies,
+        close: Close,
         quota: Quota,
         refusals: Refusals,
         retention_ms: int,
@@ -90,7 +86,7 @@ class Ingest:
         self._latest = latest
         self._facts = facts
         self._shapes = shapes
-        self._replies = replies
+        self._close_command = close
         self._quota = quota
         self._refusals = refusals
         self._retention_ms = retention_ms
@@ -191,7 +187,7 @@ class Ingest:
         """Deal with replies one after another; return those that are refused."""
         refused = []
         for uplink, thing in replies:
-            reason = await self._replies.handle(uplink, thing)
+            reason = await self._close_command(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused

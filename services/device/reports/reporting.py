@@ -11,7 +11,7 @@ from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry import inject_context
-from services.device.edge.service import STORED_WAIT
+from services.device.reports.edge.service import STORED_WAIT
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.things import Thing
 

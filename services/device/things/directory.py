@@ -34,7 +34,7 @@ class ThingDirectory:
         self._tsls = tsls
         self._by_sn: Recent[str, Thing] = Recent(KEPT)
         self._sn_keys: dict[int, str] = {}
-        self._own = OwnThings(database, tsls)
+        self.own = OwnThings(database, tsls)
 
     async def watch(self, bus: Bus) -> None:
         """Drop a thing when an event says that it has changed."""
@@ -72,7 +72,7 @@ class ThingDirectory:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
         if own:
-            things = await self._own.of(own.values())
+            things = await self.own.of(own.values())
             found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
         return found
 

@@ -97,8 +97,8 @@ class LatestValues:
             async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
         }
 
-    async def forget(self, thing_id: int, session: Session) -> None:
-        """A thing goes in the caller's transaction."""
+    async def forget(self, thing_id: int, session: Session | None = None) -> None:
+        """Remove what a thing that goes, or is gone, has left here."""
         await self._latest.delete_one({"_id": thing_id}, session=session)
 
 

@@ -46,3 +46,14 @@ class OwnThings:
             for head in heads
             if (tsl := tsls[head["hash"]]) is not None  # else changed between the two readings
         }
+
+    async def after(self, tenant: str, after: int, limit: int) -> list[int]:
+        """Things of a tenant by id, behind `after`."""
+        query = {"tenant": tenant, "_id": {"$gt": after}}
+        found = self._things.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [row["_id"] async for row in found]
+
+    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The tenants of things, by id."""
+        found = self._things.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {row["_id"]: row["tenant"] async for row in found}

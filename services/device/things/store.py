@@ -384,6 +384,11 @@ class DeviceStore:
         """The tenants that have devices."""
         return list(await self._devices.distinct("tenant"))
 
+    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The tenants of devices, by id."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {device["_id"]: device["tenant"] async for device in found}
+
     async def models_after(
         self, tenant: str, models: Collection[str] | None, after: int, limit: int
     ) -> list[tuple[int, str]]:

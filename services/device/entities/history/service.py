@@ -19,11 +19,11 @@ from services.device.entities.schemas import (
     ValueCount,
 )
 from services.device.entities.service import EntityService
-from services.device.history.partitions import DAY_MS
 from services.device.members.entity import Entity
 from services.device.members.member import shown_value
-from services.device.reports.uplink import FUTURE_MS
-from services.device.retention.days import Retention
+from services.device.reports.checking import FUTURE_MS
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.retention.days import Retention
 
 LONGEST_LIST = 10_000
 """Most items of an answer without pages, the newest ones unless another order is asked."""

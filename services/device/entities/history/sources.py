@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from libs.common.clock import from_ms, to_ms
-from services.device.history.partitions import (
+from services.device.members.entity import Entity
+from services.device.reports.history.partitions import (
     KEY,
     LAST,
     collection_name,
     history_key,
     partition_of,
 )
-from services.device.members.entity import Entity
 from services.device.reports.store import EVENTS
 
 COMMANDS = "commands"

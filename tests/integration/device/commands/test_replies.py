@@ -41,7 +41,7 @@ async def issue(world: World, *commands: Command) -> None:
 
 
 async def state(world: World, number: int) -> Command:
-    found = await world.commands.get(number, "default", 1)
+    found = await world.commands.find_task(number, "default", 1)
     assert found is not None
     return found
 
@@ -220,7 +220,6 @@ def delivery(world: World) -> Delivery:
         devices=world.first.devices,
         bus=world.bus,
         commands=world.commands,
-        writer=world.writer,
         carrier=NoCarrier(),
     )
 

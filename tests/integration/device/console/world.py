@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,24 +20,18 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import console, entities, share
-from services.device.commands.store import CommandStore
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
-from services.device.history.partitions import Partitions
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
-from services.device.reports.ledger import Ledger
 from services.device.reports.reporting import Reporter
-from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
-from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
-from services.device.things.tsls import Tsls
-from services.device.wiring import Base
+from services.device.wiring import base_of
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers
@@ -184,28 +178,11 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
-    latest = LatestValues(mongo.database)
-    tsls = Tsls(mongo.database)
-    store = DeviceStore(mongo, outbox, limits_of(), latest)
     private, public = make_keys()
-    limits = limits_of()
-    base = Base(
-        settings=DeviceSettings(internal_public_key=public),
-        telemetry=Telemetry(None, MeterProvider()),
-        mongo=mongo,
-        bus=bus,
-        devices=store,
-        tsls=tsls,
-        things=ThingDirectory(mongo.database, store, tsls),
-        outbox=outbox,
-        partitions=Partitions(mongo.database),
-        latest=latest,
-        ledger=Ledger(mongo),
-        commands=CommandStore(mongo.database),
-        rpc=RpcClient(bus),
-        limits=limits,
-        retention=Retention(mongo.database, limits, 30),
-    )
+    settings = DeviceSettings(internal_public_key=public)
+    base = base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
+    store = DeviceStore(mongo, outbox, limits_of(), base.latest)
+    base = replace(base, outbox=outbox, devices=store, limits=limits_of())
     shared = share(base)
     app = create_app(
         Service(
@@ -213,13 +190,13 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
             title="Device",
             routes=[CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(public),
-            telemetry=Telemetry(None, MeterProvider()),
+            telemetry=base.telemetry,
             dependencies={**console(shared), **entities(shared, Reporter(bus))},
         )
     )
     devices = DeviceService(
         store,
-        latest,
+        base.latest,
         IdAllocator(mongo.database, "things", 1),
         shared.products,
         _NoProvisioning(),

@@ -22,15 +22,13 @@ from libs.common.tsl import parse_document
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
-from services.device.commands.writer import CommandWriter
-from services.device.history.partitions import DAY_MS, Partitions
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
+from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger, Totals
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
@@ -109,7 +107,6 @@ class World:
     outbox: Outbox
     latest: LatestValues
     commands: CommandStore
-    writer: CommandWriter
     first: Process
 
     @property
@@ -123,23 +120,23 @@ class World:
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
         things = ThingDirectory(self.database, devices, Tsls(self.database))
+        store = ReportStore(self.mongo, partitions, ledger)
         replies = ReplyHandler(
             mongo=self.mongo,
             devices=devices,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
-            partitions=partitions,
-            ledger=ledger,
+            reports=store,
         )
         ingest = Ingest(
             bus=bus or self.bus,
             things=things,
-            store=ReportStore(self.mongo, partitions, ledger),
+            store=store,
             latest=self.latest,
             facts=Facts(devices, self.latest),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
-            replies=replies,
+            close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,
@@ -173,7 +170,7 @@ class World:
         async def made(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
             return commands, says
 
-        await self.writer.write(made)
+        await self.commands.write(made)
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""
@@ -269,14 +266,13 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
                 "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
-        outbox, commands = Outbox(mongo.database, bus), CommandStore(mongo.database)
+        outbox = Outbox(mongo.database, bus)
         world = World(
             mongo=mongo,
             bus=bus,
             outbox=outbox,
             latest=LatestValues(mongo.database),
-            commands=commands,
-            writer=CommandWriter(mongo, commands, outbox),
+            commands=CommandStore(mongo, outbox),
             first=None,  # type: ignore[arg-type]
         )
         world.first = world.process()
