@@ -22,13 +22,16 @@ from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.console.wiring import build_console
-from services.device.devices.messages import CredentialsOverRpc
-from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
 from services.device.entity_values.wiring import Parts, build_values
 from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.carrying import CommandCarrier
-from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
@@ -40,9 +43,6 @@ from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
-from services.device.rps.routes import ROUTES as RPS_ROUTES
-from services.device.rps.service import RpsService
-from services.device.rps.store import RpsStore
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
 from services.device.wiring import Base, connected
@@ -66,7 +66,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     things = Things(base.devices, base.things)
     client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    products = ProductService(base.products)
+    products = ProductService(base.products, base.tsls)
     console = build_console(mongo, base.devices, products, client, rpc)
     integrations = IntegrationClient(client)
     carrier = CommandCarrier(base.devices, console.shared.integrations, integrations, base.commands)

@@ -19,6 +19,7 @@ from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Base:
     mongo: Mongo
     bus: Bus
     devices: DeviceStore
+    tsls: Tsls
     things: ThingDirectory
     products: ProductStore
     outbox: Outbox
@@ -45,15 +47,16 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
     """Make the pieces on clients that are connected."""
     database, rpc = mongo.database, RpcClient(bus)
     outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
-    devices = DeviceStore(mongo, outbox, limits, latest)
-    products = ProductStore(mongo, devices, limits)
+    devices, tsls = DeviceStore(mongo, outbox, limits, latest), Tsls(database)
+    products = ProductStore(mongo, devices, tsls, limits)
     return Base(
         settings=settings,
         telemetry=telemetry,
         mongo=mongo,
         bus=bus,
         devices=devices,
-        things=ThingDirectory(database, devices),
+        tsls=tsls,
+        things=ThingDirectory(database, devices, tsls),
         products=products,
         outbox=outbox,
         partitions=Partitions(database),

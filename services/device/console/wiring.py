@@ -10,12 +10,12 @@ from libs.common.bus import RpcClient, RpcServer
 from libs.common.identity.grants import GrantReader
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
-from services.device.console.adding import DeviceAdder
-from services.device.console.bringing import DeviceBringer
-from services.device.console.deleting import DeviceDeleter
-from services.device.console.routes import ROUTER as DEVICE_ROUTES
-from services.device.console.service import ConsoleDevices
-from services.device.devices.messages import CredentialsOverRpc
+from services.device.devices.adding import DeviceAdder
+from services.device.devices.bringing import DeviceBringer
+from services.device.devices.console import ROUTER as DEVICE_ROUTES
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.rpc import DeviceNames
+from services.device.devices.users import UserDevices
 from services.device.entities.directory import EntityDirectory
 from services.device.entities.messages import offer_entities
 from services.device.entities.models import Models
@@ -28,9 +28,7 @@ from services.device.integrations.asking import IntegrationClient
 from services.device.integrations.calls import DEVICE_SECONDS, IntegrationCallsOverRpc
 from services.device.integrations.completing import OwnThingsOfAll
 from services.device.integrations.known import IntegrationsOverRpc
-from services.device.integrations.store import IntegrationThings, tsl_of
-from services.device.names.messages import offer_names
-from services.device.names.service import DeviceNames
+from services.device.integrations.store import IntegrationThings
 from services.device.products.service import ProductService
 from services.device.things.grants import GrantsOverRpc
 from services.device.things.store import DeviceStore
@@ -71,38 +69,25 @@ def build_console(
     search = EntitySearch(
         EntitySearchStore(database, store), models, directory, grants, integrations, own
     )
-    devices = ConsoleDevices(
-        store,
-        grants,
-        entities,
-        integrations,
-        CredentialsOverRpc(client),
-    )
     calls = IntegrationCallsOverRpc(IntegrationClient(client), DEVICE_SECONDS)
     bringer = DeviceBringer(store, ids, products)
-    adder = DeviceAdder(
-        integrations=integrations,
-        tsl_of=lambda found: tsl_of(found.manifest),
-        adders=calls,
-        bringer=bringer,
+    adder = DeviceAdder(integrations=integrations, calls=calls, bringer=bringer, grants=grants)
+    devices = UserDevices(
+        store=store,
         grants=grants,
-    )
-    deleter = DeviceDeleter(
+        entities=entities,
         integrations=integrations,
-        removers=calls,
-        devices=store,
+        calls=calls,
         credentials=CredentialsOverRpc(client),
         forgetting=GrantsOverRpc(client),
-        grants=grants,
     )
     offer_entities(rpc, directory)
-    offer_names(rpc, DeviceNames(store, models))
+    DeviceNames(store, models).offer(rpc)
     return Console(
         [DEVICE_ROUTES, ENTITY_ROUTES],
         {
-            "console_devices": devices,
+            "user_devices": devices,
             "device_adder": adder,
-            "device_deleter": deleter,
             "entities": entities,
             "entity_search": search,
         },

@@ -9,11 +9,11 @@ import msgspec
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
 from libs.common.things import number_of, thing_of
 from services.device.custom_entities.model import member_of
 from services.device.custom_entities.schemas import CreateEntity, DeleteEntities, RenameEntity
 from services.device.custom_entities.store import Change, Document
-from services.device.devices.ports import Ids
 from services.device.entities.members import Member
 from services.device.entities.schemas import EntityMeta
 from services.device.entities.shown import meta_of
@@ -63,7 +63,7 @@ class CustomEntities:
     """Custom entities on behalf of users."""
 
     def __init__(
-        self, store: Store, entities: Finder, directory: Directory, ids: Ids, grants: Grants
+        self, store: Store, entities: Finder, directory: Directory, ids: IdAllocator, grants: Grants
     ) -> None:
         self._store = store
         self._entities = entities

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from libs.common.errors import Forbidden, NotFound
 from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader
 from libs.common.things import SYSTEM
-from services.device.console.integrations import Integrations
-from services.device.console.schemas import DeviceEntity
-from services.device.console.service import GrantsOf
+from services.device.devices.schemas import DeviceEntity
 from services.device.entities.ports import Entities, Values
 from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
 from services.device.entities.shown import device_entity, meta_of, shown_entity
 from services.device.entities.things import Entity
+from services.device.things.integrations import Integrations
 from services.device.things.model import ListedDevice
 
 
@@ -19,7 +19,7 @@ class EntityService:
     """Finds entities that a user sees, and says what is known of them."""
 
     def __init__(
-        self, entities: Entities, grants: GrantsOf, integrations: Integrations, values: Values
+        self, entities: Entities, grants: GrantReader, integrations: Integrations, values: Values
     ) -> None:
         self._entities = entities
         self._grants = grants

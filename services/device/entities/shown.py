@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from libs.common.contracts.entities import ResolvedEntity
-from services.device.console.integrations import Integration
-from services.device.console.schemas import DeviceEntity
+from services.device.devices.schemas import DeviceEntity
 from services.device.entities.schemas import EntityMeta, ShownEntity
 from services.device.entities.things import Entity
+from services.device.things.integrations import Integration
 
 
 def shown_entity(entity: Entity, integrations: Mapping[str, Integration]) -> ShownEntity:

@@ -12,11 +12,11 @@ from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
-from services.device.console.integrations import Integration, Integrations
 from services.device.entities.members import shown_value
 from services.device.entities.things import Entity
 from services.device.entity_values.history import EntityHistory, Finder
 from services.device.entity_values.sources import Source, Span
+from services.device.things.integrations import Integration, Integrations
 
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000

@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader
 from libs.common.things import SYSTEM, split_key
-from services.device.console.service import GrantsOf
 from services.device.entities.ports import OwnThings
 from services.device.entities.things import Entity
 from services.device.entity_values.ports import Keys
@@ -17,7 +17,7 @@ MOST_KEYS = 1000
 class SeenEntities:
     """Finds entities by key on behalf of users."""
 
-    def __init__(self, keys: Keys, grants: GrantsOf, own: OwnThings) -> None:
+    def __init__(self, keys: Keys, grants: GrantReader, own: OwnThings) -> None:
         self._keys = keys
         self._grants = grants
         self._own = own

@@ -7,12 +7,12 @@ from typing import Any
 
 from libs.common.contracts.flows import FlowInput, PutFlowService
 from libs.common.errors import Conflict
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo, Session
 from libs.common.things import SYSTEM
 from services.device.custom_entities.model import member_of
 from services.device.custom_entities.schemas import CreateEntity
 from services.device.custom_entities.store import Document, fields_of, members_of
-from services.device.devices.ports import Ids
 from services.device.entities.members import Member
 from services.device.entities.things import Entity, of_thing
 from services.device.things.removed import RemovedThings
@@ -21,7 +21,7 @@ from services.device.things.removed import RemovedThings
 class FlowServiceStore:
     """Reads and writes the things of flows."""
 
-    def __init__(self, mongo: Mongo, ids: Ids) -> None:
+    def __init__(self, mongo: Mongo, ids: IdAllocator) -> None:
         self._mongo = mongo
         self._ids = ids
         self._things: Any = mongo.database["things"]

@@ -14,8 +14,8 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.things import DIRECT
-from services.device.console.integrations import BuiltIn
-from services.device.console.integrations import Integration as Shown
+from services.device.things.integrations import BuiltIn
+from services.device.things.integrations import Integration as Shown
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from libs.common.contracts.integrations import (
     TellReply,
     TellReport,
 )
-from services.device.console.adding import Integrations
 from services.device.entities.things import Entity, of_thing
+from services.device.integrations.known import IntegrationsOverRpc
 from services.device.integrations.tells import IntegrationTells, Latest, OwnThings
 
 
@@ -34,7 +34,7 @@ class IntegrationEntities(Protocol):
 class OwnEntities:
     """The entities of integrations themselves, with their values."""
 
-    def __init__(self, integrations: Integrations, own: OwnThings, latest: Latest) -> None:
+    def __init__(self, integrations: IntegrationsOverRpc, own: OwnThings, latest: Latest) -> None:
         self._integrations = integrations
         self._own = own
         self._latest = latest

@@ -12,9 +12,9 @@ from pymongo import ReturnDocument
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import UpstreamFailed
+from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, DuplicateKey, present
 from libs.common.tsl import TslDocument, TslInvalid
-from services.device.devices.ports import Ids
 from services.device.entities.members import marks_of, members_of
 from services.device.entities.registry import MemberRegistry
 from services.device.entities.things import tsl_fields
@@ -23,7 +23,7 @@ from services.device.entities.things import tsl_fields
 class IntegrationThings:
     """Makes the things of integrations, and keeps them in step with their manifests."""
 
-    def __init__(self, database: Database, ids: Ids) -> None:
+    def __init__(self, database: Database, ids: IdAllocator) -> None:
         self._things = database["things"]
         self._registry = MemberRegistry(database)
         self._ids = ids

@@ -24,8 +24,8 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import NotFound, TooLarge
 from libs.common.things import own_sn
 from libs.common.tsl import TslDocument, to_wire
-from services.device.console.adding import Bringer, Integrations
-from services.device.console.bringing import Brought
+from services.device.devices.bringing import Brought, DeviceBringer, ref_of
+from services.device.integrations.known import IntegrationsOverRpc
 from services.device.reports.checking import check
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
@@ -87,7 +87,7 @@ class IntegrationTells:
     def __init__(
         self,
         *,
-        integrations: Integrations,
+        integrations: IntegrationsOverRpc,
         own: OwnThings,
         devices: DeviceStore,
         directory: Directory,
@@ -95,7 +95,7 @@ class IntegrationTells:
         presence: Presence,
         catalogue: Catalogue,
         latest: Latest,
-        bringer: Bringer,
+        bringer: DeviceBringer,
         retention_ms: int,
     ) -> None:
         self._integrations = integrations
@@ -199,15 +199,3 @@ class IntegrationTells:
         document = await self._own.ensure(tenant, found.manifest)
         sn = own_sn(document["_id"])
         return (await self._directory.by_sn([sn]))[sn]
-
-
-def ref_of(device: Device) -> DeviceRef:
-    """A device as integrations know it."""
-    return DeviceRef(
-        tenant=device.tenant,
-        device_id=device.id,
-        identifier=device.identifier,
-        name=device.name,
-        model=device.model,
-        additional=device.additional or {},
-    )

@@ -10,9 +10,9 @@ from typing import Any
 
 from libs.common.store.mongo import containing, pattern_of
 from libs.common.things import device_key
-from services.device.console.integrations import Integration
 from services.device.entities.members import Member
 from services.device.entities.things import EntityThing
+from services.device.things.integrations import Integration
 
 NOTHING: dict[str, Any] = {"_id": {"$in": []}}
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
-from services.device.console.integrations import Integrations
-from services.device.console.service import GrantsOf
+from libs.common.identity.grants import GrantReader, Grants
 from services.device.entities.ports import Entities, ModelMembers, OwnThings, SearchStore
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
@@ -20,6 +18,7 @@ from services.device.entities.search.page import FEW, Cut, Devices, cut_page
 from services.device.entities.search.walk import Condition, of_models
 from services.device.entities.shown import shown_entity
 from services.device.entities.things import Entity
+from services.device.things.integrations import Integrations
 from services.device.things.model import ModelKey
 from services.device.things.seen import seen, seen_in_parts
 
@@ -51,7 +50,7 @@ class EntitySearch:
         store: SearchStore,
         models: ModelMembers,
         entities: Entities,
-        grants: GrantsOf,
+        grants: GrantReader,
         integrations: Integrations,
         own: OwnThings,
     ) -> None:

@@ -28,6 +28,7 @@ from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers
@@ -175,8 +176,9 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     latest = LatestValues(mongo.database)
+    tsls = Tsls(mongo.database)
     store = DeviceStore(mongo, outbox, limits_of(), latest)
-    products = ProductService(ProductStore(mongo, store, limits_of()))
+    products = ProductService(ProductStore(mongo, store, tsls, limits_of()), tsls)
     console = build_console(mongo, store, products, RpcClient(bus), rpc)
     private, public = make_keys()
     app = create_app(

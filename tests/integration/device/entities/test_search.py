@@ -9,8 +9,8 @@ import pytest_asyncio
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import ALL, Grants
-from services.device.console.integrations import BuiltIn
 from services.device.entities.things import Entity
+from services.device.things.integrations import BuiltIn
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed
 

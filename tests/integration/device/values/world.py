@@ -219,8 +219,9 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+        base = self.base
         products = ProductService(
-            ProductStore(self.base.mongo, self.base.devices, self.base.limits)
+            ProductStore(base.mongo, base.devices, base.tsls, base.limits), base.tsls
         )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.device.console.integrations import Integration
 from services.device.entities.members import Member, MemberSet
 from services.device.entities.search.keyword import Keyword
 from services.device.entities.things import EntityThing
+from services.device.things.integrations import Integration
 
 MEMBER = Member(number=1, path="wifi.ssid", name="Network", type="PROPERTY", value_type="STRING")
 THING = EntityThing(

@@ -9,12 +9,12 @@ import pytest
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from services.device.console.integrations import BuiltIn
 from services.device.entities.members import Member, MemberSet
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.search.walk import Condition, Walk
 from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.things.integrations import BuiltIn
 from services.device.things.model import ListedDevice, ModelKey
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.devices.paging import Sort, order_of
+from services.device.things.fields import Sort, order_of
 
 COLUMNS = {"sn": "snKey", "id": "_id", "name": "name"}
 

@@ -6,12 +6,12 @@ from litestar import Request, delete, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok, principal_of
 from libs.common.tsl import TslDocument
 from services.device.devices.schemas import (
     AddDevice,
-    Credentials,
     DevicePage,
     DeviceRecord,
     DeviceRef,
@@ -114,7 +114,7 @@ async def issue_credentials(
     request: Request[Any, Any, Any],
     device_service: NamedDependency[DeviceService],
     device_id: DeviceId,
-) -> Success[Credentials]:
+) -> Success[DeviceCredentials]:
     """Make a new key for a device, shown only here; the old one dies."""
     issued = await device_service.issue_credentials(principal_of(request), device_id)
     return ok(request, issued)

@@ -10,7 +10,7 @@ from libs.common.contracts.names import (
     DeviceCount,
     DeviceCounts,
 )
-from services.device.names.service import DeviceNames
+from services.device.devices.rpc import DeviceNames
 from services.device.things.model import ModelKey
 from services.device.things.store import DeviceGroup as Group
 from services.device.things.store import Query

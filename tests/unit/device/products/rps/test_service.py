@@ -4,8 +4,8 @@ import pytest
 
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
-from services.device.rps.schemas import RpsRecord, SetProfile
-from services.device.rps.service import RpsService
+from services.device.products.rps.schemas import RpsRecord, SetProfile
+from services.device.products.rps.service import RpsService
 from services.device.things.serials import Holder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")

@@ -8,8 +8,8 @@ from litestar.params import FromPath, JSONBody
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok, principal_of
-from services.device.rps.schemas import RpsPage, SearchProfiles, SetProfile
-from services.device.rps.service import RpsService
+from services.device.products.rps.schemas import RpsPage, SearchProfiles, SetProfile
+from services.device.products.rps.service import RpsService
 
 _PATH = "/device/openapi/v1/rps"
 _TAGS = ["RPS"]

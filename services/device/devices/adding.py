@@ -1,8 +1,6 @@
 """Adds devices through their integrations, in one step or not at all (notes, section 3.7)."""
 
-from typing import Protocol
-
-from libs.common.contracts.integrations import AddDevice, Integration, NewDevice
+from libs.common.contracts.integrations import AddDevice, NewDevice
 from libs.common.errors import (
     Conflict,
     Forbidden,
@@ -12,40 +10,13 @@ from libs.common.errors import (
     UpstreamFailed,
 )
 from libs.common.identity import Principal
-from libs.common.tsl import TslDocument
-from services.device.console.bringing import FIELD, Brought
-from services.device.console.parameters import Parameters
-from services.device.console.schemas import CreateDevice
-from services.device.console.service import GrantsOf
-from services.device.things.model import Device
-
-
-class Integrations(Protocol):
-    """Knows the integrations."""
-
-    async def find(self, integration: str) -> Integration | None:
-        """One of them, there or silent."""
-
-
-class Adders(Protocol):
-    """Asks integrations to add devices."""
-
-    async def add_device(self, integration: str, wanted: AddDevice) -> NewDevice:
-        """Let an integration make ready for a device, and say what it is."""
-
-
-class Bringer(Protocol):
-    """Writes devices of integrations."""
-
-    async def bring(self, wanted: Brought) -> Device:
-        """Write a device, whole or not at all."""
-
-
-class Tsls(Protocol):
-    """Reads the TSLs of integrations."""
-
-    def __call__(self, integration: Integration) -> TslDocument:
-        """The TSL of one."""
+from libs.common.identity.grants import GrantReader
+from services.device.devices.bringing import FIELD, Brought, DeviceBringer
+from services.device.devices.parameters import Parameters
+from services.device.devices.schemas import CreateDevice
+from services.device.integrations.calls import IntegrationCallsOverRpc
+from services.device.integrations.known import IntegrationsOverRpc
+from services.device.integrations.store import tsl_of
 
 
 class DeviceAdder:
@@ -54,15 +25,13 @@ class DeviceAdder:
     def __init__(
         self,
         *,
-        integrations: Integrations,
-        tsl_of: Tsls,
-        adders: Adders,
-        bringer: Bringer,
-        grants: GrantsOf,
+        integrations: IntegrationsOverRpc,
+        calls: IntegrationCallsOverRpc,
+        bringer: DeviceBringer,
+        grants: GrantReader,
     ) -> None:
         self._integrations = integrations
-        self._tsl_of = tsl_of
-        self._adders = adders
+        self._calls = calls
         self._bringer = bringer
         self._grants = grants
 
@@ -83,7 +52,7 @@ class DeviceAdder:
             raise InvalidInput(f"integration {body.integration} cannot add device!", field=FIELD)
         if not found.alive:
             raise Unavailable(f"integration {body.integration} is not there at the moment")
-        parameters = Parameters(found.manifest, self._tsl_of(found), service)
+        parameters = Parameters(found.manifest, tsl_of(found.manifest), service)
         wanted = AddDevice(
             tenant=principal.tenant,
             user_id=principal.user_id,
@@ -113,7 +82,7 @@ class DeviceAdder:
 
     async def _ask(self, integration: str, wanted: AddDevice, parameters: Parameters) -> NewDevice:
         try:
-            return await self._adders.add_device(integration, wanted)
+            return await self._calls.add_device(integration, wanted)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not parameters.has(name):

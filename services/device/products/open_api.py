@@ -8,9 +8,9 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.envelope import Success
 from libs.common.http import REFUSALS, ok, principal_of
-from services.device.devices.paging import LARGEST_NUMBER, LARGEST_PAGE
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
+from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
 
 _PATH = "/device/openapi/v1/products"
 _TAGS = ["Products"]

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.device.devices.paging import PageNumber, PageSize, Sorts
+from services.device.things.fields import PageNumber, PageSize, Sorts
 
 
 class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):

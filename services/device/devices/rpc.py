@@ -1,9 +1,8 @@
-"""Describes and counts devices for the services that list them."""
+"""`rpc.device.…`: what other services ask about devices, to list them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sized
-from typing import Any, Protocol
 
+from libs.common.bus import RpcServer
 from libs.common.clock import to_ms
 from libs.common.contracts.names import (
     MOST_DEVICES,
@@ -17,27 +16,12 @@ from libs.common.contracts.names import (
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
-from services.device.things.model import ModelKey
-from services.device.things.store import DeviceStore, Query
+from services.device.entities.models import Models
+from services.device.things.store import Condition, DeviceStore, Query
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""
 _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1}
-
-
-class Members(Protocol):
-    """The entities of a model."""
-
-    @property
-    def members(self) -> Sized:
-        """One for each."""
-
-
-class Models(Protocol):
-    """Knows the entities of models."""
-
-    async def of(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
-        """The members of each model; none for what is gone."""
 
 
 class DeviceNames:
@@ -46,6 +30,11 @@ class DeviceNames:
     def __init__(self, store: DeviceStore, models: Models) -> None:
         self._store = store
         self._models = models
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Offer the operations."""
+        rpc.offer("describe_devices", DescribeDevices, self.describe)
+        rpc.offer("count_devices", CountDevices, self.count)
 
     async def describe(self, wanted: DescribeDevices) -> DescribedDevices:
         """The devices that are wanted; raise `InvalidInput` for what cannot be asked."""
@@ -78,9 +67,9 @@ class DeviceNames:
         return DeviceCounts(dict(counts))
 
 
-def _condition(wanted: DescribeDevices) -> dict[str, Any]:
-    conditions: list[dict[str, Any]] = [{"tenant": wanted.tenant}]
-    either: list[dict[str, Any]] = []
+def _condition(wanted: DescribeDevices) -> Condition:
+    conditions: list[Condition] = [{"tenant": wanted.tenant}]
+    either: list[Condition] = []
     if wanted.ids is not None:
         either.append({"_id": {"$in": wanted.ids}})
     if wanted.integrations is not None:
@@ -92,7 +81,7 @@ def _condition(wanted: DescribeDevices) -> dict[str, Any]:
     if wanted.exclude_integrations:
         conditions.append({"integration": {"$nin": wanted.exclude_integrations}})
     if wanted.keyword:
-        named: list[dict[str, Any]] = [{"name": containing(wanted.keyword)}]
+        named: list[Condition] = [{"name": containing(wanted.keyword)}]
         named.append({"integration": {"$in": wanted.keyword_integrations}})
         conditions.append({"$or": named})
     return {"$and": conditions}

@@ -1,33 +1,20 @@
 """Writes devices that integrations bring: one transaction, or nothing (notes, section 3.7)."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from libs.common.contracts.integrations import NewDevice
+from libs.common.contracts.integrations import DeviceRef, NewDevice
 from libs.common.errors import InvalidInput, UpstreamFailed
 from libs.common.identity import Kind, Principal
-from services.device.devices.ports import Ids
+from libs.common.store.ids import IdAllocator
 from services.device.devices.records import begin
 from services.device.products.schemas import Product, PutProduct
+from services.device.products.service import ProductService
 from services.device.things.errors import device_exists, rps_record_exists
 from services.device.things.model import Device, DeviceChanges
 from services.device.things.serials import SERIAL, SerialTaken, key_of
 from services.device.things.store import DeviceStore
 
 FIELD = "integration"
-
-
-class Products(Protocol):
-    """What is needed of products."""
-
-    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
-        """The product of a new device."""
-
-    async def has(self, tenant: str, model: str) -> bool:
-        """Whether the tenant has a product."""
-
-    async def put(self, principal: Principal, model: str, body: PutProduct) -> Product:
-        """Create a product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +32,7 @@ class Brought:
 class DeviceBringer:
     """Writes devices of integrations."""
 
-    def __init__(self, devices: DeviceStore, ids: Ids, products: Products) -> None:
+    def __init__(self, devices: DeviceStore, ids: IdAllocator, products: ProductService) -> None:
         self._devices = devices
         self._ids = ids
         self._products = products
@@ -56,28 +43,29 @@ class DeviceBringer:
         Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that is
         somebody else's, `UpstreamFailed` for an integration that names nonsense.
         """
-        if not SERIAL.fullmatch(wanted.new.identifier):
+        serial = wanted.new.identifier
+        if not SERIAL.fullmatch(serial):
             raise UpstreamFailed(
-                f"integration {wanted.integration} named a device {wanted.new.identifier!r}: an"
+                f"integration {wanted.integration} named a device {serial!r}: an"
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
-        key = key_of(wanted.new.identifier)
-        holder, known = await self._devices.with_serial(key)
+        holder, known = await self._devices.with_serial(key_of(serial))
         if holder is None:
-            product = await self._product(wanted)
-            device = begin(await self._ids.take(), wanted.new.identifier, wanted.tenant, product)
+            device = begin(
+                await self._ids.take(), serial, wanted.tenant, await self._product(wanted)
+            )
             device.name, device.additional = wanted.name, wanted.new.additional
             device.integration, device.user_id = wanted.integration, wanted.user_id
             try:
                 await self._devices.insert(device)
             except SerialTaken:
-                holder, known = await self._devices.with_serial(key)
+                holder, known = await self._devices.with_serial(key_of(serial))
             else:
                 return device
         if known is None:
-            raise rps_record_exists(wanted.new.identifier, FIELD)
+            raise rps_record_exists(serial, FIELD)
         if (known.tenant, known.integration) != (wanted.tenant, wanted.integration):
-            raise device_exists(wanted.new.identifier, FIELD)
+            raise device_exists(serial, FIELD)
         changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
         return await self._devices.update(wanted.tenant, known.id, changes) or known
 
@@ -92,3 +80,15 @@ class DeviceBringer:
             except InvalidInput as error:
                 raise UpstreamFailed(f"the integration's product: {error.text}") from error
         return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
+
+
+def ref_of(device: Device) -> DeviceRef:
+    """A device as integrations know it."""
+    return DeviceRef(
+        tenant=device.tenant,
+        device_id=device.id,
+        identifier=device.identifier,
+        name=device.name,
+        model=device.model,
+        additional=device.additional or {},
+    )

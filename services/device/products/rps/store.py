@@ -9,7 +9,7 @@ from typing import Any
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
-from services.device.rps.schemas import RpsRecord
+from services.device.products.rps.schemas import RpsRecord
 from services.device.things.serials import Holder, Serials, SerialTaken, key_of
 
 

@@ -1,14 +1,14 @@
 """What may be done with RPS records. Every caller sees those of its application only."""
 
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
-from services.device.devices.paging import order_of
-from services.device.rps.schemas import RpsPage, RpsRecord, SearchProfiles, SetProfile
+from services.device.products.rps.schemas import RpsPage, SearchProfiles, SetProfile
+from services.device.products.rps.store import RpsStore
 from services.device.things.errors import device_exists, rps_record_exists
-from services.device.things.serials import Holder, SerialTaken, check_serial, key_of
+from services.device.things.fields import order_of
+from services.device.things.serials import SerialTaken, check_serial, key_of
 
 LONGEST_URL = 2048
 DONE = "success"
@@ -19,34 +19,10 @@ COLUMNS = {"sn": "_id", "profileUrl": "profileUrl"}
 _ATTEMPTS = 3
 
 
-class Records(Protocol):
-    """What the service needs of its store; `owner` is a tenant and an application id."""
-
-    async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
-        """Change the URL of the owner's record; False when it has none of this SN."""
-
-    async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
-        """Write a record; raises `SerialTaken`."""
-
-    async def holder(self, key: str) -> Holder | None:
-        """What holds an SN."""
-
-    async def owns(self, owner: tuple[str, int], key: str) -> bool:
-        """Whether the owner has a record of this SN."""
-
-    async def page(
-        self, owner: tuple[str, int], order: list[tuple[str, int]], skip: int, limit: int
-    ) -> tuple[list[RpsRecord], int]:
-        """Records of the owner and their number."""
-
-    async def delete(self, owner: tuple[str, int], key: str) -> bool:
-        """Delete the owner's record; False when there is none."""
-
-
 class RpsService:
     """RPS records of an application. An SN has one record on the whole platform."""
 
-    def __init__(self, store: Records) -> None:
+    def __init__(self, store: RpsStore) -> None:
         self._store = store
 
     async def set_profile(self, principal: Principal, body: SetProfile) -> str:
