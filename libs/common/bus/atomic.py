@@ -37,6 +37,10 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     many of a subject; some may be stored by then. Raises `TooLarge`, and publishes nothing, when
     the bus takes one of them at no time.
     """
+    if len(messages) < ALONE:
+        for message in messages:
+            await bus.publish_one(message)
+        return
     for message in messages:
         bus.measure(message.subject, message.payload, message.headers | _LONGEST)
     await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in _chunks(messages)))
