@@ -20,8 +20,8 @@ from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
 from libs.common.things import GENERIC
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.shapes import Shape, within
+from services.device.members.shape_store import ShapeKeeper
+from services.device.members.shapes import Shape, within
 from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.messages import batch_events
@@ -166,7 +166,7 @@ class Ingest:
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        shapes = await self._shapes.note(reports)
+        shapes = await self._shapes.note((one.thing, one.properties) for one in reports)
         await self._latest.apply((one.thing.id, one.ts, _shown(one, shapes)) for one in reports)
         await self._facts.note([report for report in reports if report.thing.device])
 
