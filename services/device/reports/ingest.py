@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 from opentelemetry import metrics, trace
 
-from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_all
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
 from libs.common.things import GENERIC
@@ -193,8 +193,8 @@ class Ingest:
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_all(self._bus, list(batch_events(batch)))
-        await publish_all(self._bus, self._refusals.entries(batch))
+        await publish_each(self._bus, list(batch_events(batch)))
+        await publish_each(self._bus, self._refusals.entries(batch))
 
 
 def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
