@@ -52,8 +52,8 @@ from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.wiring import Base
-from services.management.integrations.builtin.direct import Direct
-from services.management.integrations.builtin.system import System
+from services.management.builtin.direct import Direct
+from services.management.builtin.system import System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running as living
