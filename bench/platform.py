@@ -27,7 +27,7 @@ from bench.stack import ROOT
 from bench.table import Row, middle
 from deploy.platform import ports
 from libs.common.clock import now_ms
-from services.device.history.partitions import (
+from services.device.reports.history.partitions import (
     SPAN_MS,
     collection_name,
     history_key,

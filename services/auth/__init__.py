@@ -1,1 +1,1 @@
-"""Who you are and what you may do: applications, device credentials, tokens."""
+"""`auth`: who may do what: log-ins, the accounts of tenants, credentials, the audit log."""

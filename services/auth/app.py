@@ -1,10 +1,11 @@
-"""The wiring of `auth`, and nothing else."""
+"""The wiring of `auth`, and nothing else: everything is made here, once."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from litestar import Litestar
+from litestar.types import ControllerRouterHandler
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.bus.nkeys import KeyPair
@@ -12,7 +13,6 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.connections import ConnectionsOverRpc
-from libs.common.identity.tokens import TokenWriter
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
@@ -25,152 +25,205 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
+from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
 from services.auth.applications.messages import offer_applications
 from services.auth.applications.routes import ROUTER as APPLICATION_ROUTES
 from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
-from services.auth.audit.refused import RefusedSessions
 from services.auth.audit.routes import search_audit
-from services.auth.audit.service import AuditService
 from services.auth.audit.store import AuditStore
+from services.auth.callout.credentials import Credentials
+from services.auth.callout.entries import Entries
 from services.auth.callout.messages import Callout
 from services.auth.callout.service import Doorkeeper
-from services.auth.callout.sessions import MqttSessions
 from services.auth.changes import Changes
-from services.auth.connections.admitted import Admissions
-from services.auth.connections.credentials import Credentials
+from services.auth.connections.admissions import Admissions
 from services.auth.connections.service import UserConnections
-from services.auth.devices.copies import DeviceCopies
 from services.auth.devices.messages import offer_devices
 from services.auth.devices.service import DeviceService
 from services.auth.devices.store import DeviceStore
+from services.auth.grants.access import AccessService, AccessSnapshots
+from services.auth.grants.listings import Listings
+from services.auth.grants.messages import consumer_of_deletions, offer_access, offer_grants
+from services.auth.grants.owners import Owners
+from services.auth.grants.routes import ROUTER as GRANT_ROUTES
+from services.auth.grants.service import GrantService
+from services.auth.grants.sweep import GrantSweep
 from services.auth.integrations.messages import offer_integration_logins
-from services.auth.integrations.service import IntegrationLogins
+from services.auth.integrations.service import IntegrationLoginService
 from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.menus.routes import ROUTER as MENU_ROUTES
+from services.auth.menus.service import MenuService
 from services.auth.migrations import MIGRATIONS
-from services.auth.people import OPEN_PATHS as PEOPLE_OPEN_PATHS
-from services.auth.people import ROUTES as PEOPLE_ROUTES
-from services.auth.people import wire_people
-from services.auth.permissions import build_permissions
+from services.auth.passwords.hashing import PasswordHashes
+from services.auth.passwords.throttle import Throttle
 from services.auth.revocations.service import Revoker
 from services.auth.revocations.store import RevocationStore
+from services.auth.roles.routes import ROUTER as ROLE_ROUTES
+from services.auth.roles.service import RoleService
 from services.auth.settings import AuthSettings
+from services.auth.sign_in.applications import TokenService
+from services.auth.sign_in.console import sign_in
+from services.auth.sign_in.open_api import issue_token
+from services.auth.sign_in.people import SignIn
+from services.auth.sign_in.refused import RefusedSessions
+from services.auth.sign_in.schemas import ClientCredentials
 from services.auth.tenants.limits import TenantLimitsService
-from services.auth.tenants.store import TenantStore
-from services.auth.tenants.versions import TenantVersions
-from services.auth.tokens.routes import issue_token
-from services.auth.tokens.service import TokenService
-from services.auth.use.routes import ROUTES as USE_ROUTES
-from services.auth.use.service import UseService
+from services.auth.tenants.messages import offer_tenants
+from services.auth.tenants.routes import ROUTES as LIMIT_ROUTES
+from services.auth.tenants.seed import MENUS
+from services.auth.tenants.service import TenantService
+from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.writer import TokenWriter
+from services.auth.users.account import AccountService
+from services.auth.users.account_routes import ROUTER as ACCOUNT_ROUTES
+from services.auth.users.directory import UserDirectory
+from services.auth.users.messages import offer_users
+from services.auth.users.routes import ROUTER as USER_ROUTES
+from services.auth.users.service import UserService
 
 ID_BLOCK = 10
-"""Application ids are taken rarely, and a restart wastes at most this many."""
+"""Ids are taken rarely, and a restart wastes at most this many."""
+ROUTES: list[ControllerRouterHandler] = [
+    issue_token,
+    sign_in,
+    ACCOUNT_ROUTES,
+    USER_ROUTES,
+    ROLE_ROUTES,
+    MENU_ROUTES,
+    GRANT_ROUTES,
+    APPLICATION_ROUTES,
+    search_audit,
+    *LIMIT_ROUTES,
+]
+OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
 
 
 def build_app(
     settings: AuthSettings, mongo: Mongo, redis: Redis, bus: Bus, telemetry: Telemetry
 ) -> Litestar:
     """Put the service together on clients that are connected."""
+    database, client, outbox = mongo.database, RpcClient(bus), Outbox(mongo.database, bus)
+    accounts, audit, revocations = Accounts(mongo), AuditStore(database), RevocationStore(database)
+    applications, integrations = ApplicationStore(database), IntegrationLoginStore(database)
+    keys, copies = DeviceStore(mongo, revocations), DeviceCopies(redis)
+    versions = AccessVersions(redis)
     lives = {
         "access_life": settings.access_token_life,
         "refresh_life": settings.refresh_token_life,
     }
-    writer = TokenWriter(redis, **lives)
-    copies = DeviceCopies(redis)
-    outbox = Outbox(mongo.database, bus)
-    revocations = RevocationStore(mongo.database)
-    keys = DeviceStore(mongo, revocations)
-    applications = ApplicationStore(mongo.database)
-    integrations = IntegrationLoginStore(mongo.database)
-    client = RpcClient(bus)
+    tokens = TokenWriter(redis, **lives)
     connections = UserConnections(
         Admissions(redis),
         ConnectionsOverRpc(client),
-        Credentials(keys, applications, integrations),
+        Credentials(keys, applications, integrations).of,
     )
-    revoker = Revoker(writer, copies, connections)
-    versions = AccessVersions(redis)
-    changes = Changes(mongo, outbox, revocations, revoker, versions)
-    next_id = IdAllocator(mongo.database, "applications", ID_BLOCK).take
-    sessions = MqttSessions(
+    revoker = Revoker(tokens, copies, connections)
+    changes = Changes(mongo, audit, outbox, revocations, revoker, accounts.tenants, versions)
+
+    buckets = TokenBuckets(redis, "auth")
+    refused = RefusedSessions(changes, buckets)
+    hashes, throttle = PasswordHashes(), Throttle(buckets)
+    next_role = IdAllocator(database, "roles", ID_BLOCK).take
+    next_menu = IdAllocator(database, "menus", len(MENUS)).take
+
+    tenants = TenantService(changes, accounts, next_role, next_menu)
+    limits = TenantLimitsService(
+        changes, accounts.tenants, settings.default_limits, UseQuestions(bus)
+    )
+    users = UserService(changes, accounts, hashes, IdAllocator(database, "users", ID_BLOCK).take)
+    people = AccountService(changes, accounts, hashes, users, throttle)
+    roles, owners = RoleService(changes, accounts, next_role), Owners(client)
+    grants = GrantService(changes, roles, accounts, owners)
+    administration = ApplicationService(
+        applications,
+        changes,
+        accounts.tenants,
+        IdAllocator(database, "applications", ID_BLOCK).take,
+    )
+    entries = Entries(
         redis, keys, bus, settings.mqtt_url, settings.nats_user, settings.nats_password
     )
-    devices = DeviceService(keys, copies, revoker, sessions.release)
-
-    refused = RefusedSessions(changes, TokenBuckets(redis, "auth"))
-    administration = ApplicationService(applications, changes, TenantStore(mongo.database), next_id)
-
-    people = wire_people(settings, mongo, redis, bus, changes, refused)
-
-    rpc = RpcServer(bus, "auth")
-    people.offer(rpc)
-    tenants = TenantStore(mongo.database)
-    limits = TenantLimitsService(changes, tenants, settings.default_limits)
-    permissions = build_permissions(mongo, bus, rpc, changes, versions, limits)
-    offer_applications(rpc, administration)
-    offer_devices(rpc, devices)
-    offer_integration_logins(rpc, IntegrationLogins(integrations, changes))
-    callout = Callout(
-        bus,
-        Doorkeeper(
-            devices,
-            applications,
-            integrations,
-            sessions,
-            TokenBuckets(redis, "bus"),
-            refused.record,
-        ),
-        KeyPair.from_seed(settings.callout_seed),
+    devices = DeviceService(keys, copies, revoker, entries.release)
+    doorkeeper = Doorkeeper(
+        devices,
+        applications,
+        integrations,
+        entries,
         connections,
         KnownLimits(client),
+        refused.record,
     )
-    leaders = [
-        Leader(mongo.database, "outbox", outbox.sweep),
-        Leader(mongo.database, "consumers", EventConsumers(bus, applications).sweep),
-        Leader(mongo.database, "revocations", partial(revoker.sweep, revocations)),
-        Leader(mongo.database, "grants", permissions.sweep.run),
-        Leader(mongo.database, "access", partial(TenantVersions(mongo.database).sweep, versions)),
-    ]
+    callout = Callout(bus, doorkeeper, KeyPair.from_seed(settings.callout_seed))
+
+    rpc = RpcServer(bus, "auth")
+    offer_users(rpc, people)
+    offer_tenants(rpc, tenants, limits)
+    offer_access(rpc, AccessService(AccessSnapshots(accounts), versions.reach))
+    offer_grants(rpc, grants)
+    offer_applications(rpc, administration)
+    offer_devices(rpc, devices)
+    offer_integration_logins(rpc, IntegrationLoginService(integrations, changes))
+    jobs: dict[str, Callable[[], Awaitable[None]]] = {
+        "outbox": outbox.sweep,
+        "consumers": EventConsumers(bus, applications).sweep,
+        "revocations": partial(revoker.sweep, revocations),
+        "grants": GrantSweep(accounts.grants, owners, grants).run,
+        "access": partial(accounts.tenants.settle_versions, versions),
+    }
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        await keep_for(mongo.database, "audit", "at", settings.audit_retention_days)
-        await permissions.tenants.ensure_default()
-        jobs = (leader.run() for leader in leaders)
-        async with running(*jobs, refused.run(), permissions.deletions.run()):
+        await keep_for(database, "audit", "at", settings.audit_retention_days)
+        await tenants.ensure_default()
+        leaders = (Leader(database, name, job).run() for name, job in jobs.items())
+        deletions = consumer_of_deletions(bus, grants)
+        async with running(*leaders, refused.run(), deletions.run()):
             await rpc.start()
             await callout.start()
             yield
             await callout.stop()
-            await sessions.stop()
+            await entries.stop()
             await rpc.stop()
-        people.hashes.close()
+        hashes.close()
 
     return create_app(
         Service(
             name="auth",
             title="Thingway authentication",
-            routes=[
-                APPLICATION_ROUTES,
-                search_audit,
-                issue_token,
-                *PEOPLE_ROUTES,
-                *permissions.routes,
-                *USE_ROUTES,
-            ],
+            routes=ROUTES,
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "redis": partial(check_redis, redis), "nats": bus.check},
             dependencies={
-                **people.dependencies,
-                **permissions.dependencies,
+                "tokens": TokenService(applications, tokens, refused.record, **lives),
+                "sign_in": SignIn(
+                    ClientCredentials(settings.console_client_id, settings.console_client_secret),
+                    accounts,
+                    hashes,
+                    throttle,
+                    changes,
+                    TokenWriter(
+                        redis,
+                        access_life=settings.user_access_token_life,
+                        refresh_life=settings.user_refresh_token_life,
+                    ),
+                    refused.record,
+                    access_life=settings.user_access_token_life,
+                ),
+                "accounts": people,
+                "people": users,
+                "directory": UserDirectory(accounts, client),
+                "roles": roles,
+                "menus": MenuService(changes, accounts.menus, accounts.roles, next_menu),
+                "grants": grants,
+                "listings": Listings(roles, accounts, owners),
                 "applications": administration,
-                "use": UseService(limits, UseQuestions(bus)),
-                "audit": AuditService(AuditStore(mongo.database)),
-                "tokens": TokenService(applications, writer, refused.record, **lives),
+                "audit": audit,
+                "limits": limits,
             },
-            open_paths=frozenset({"/oauth/token"}) | PEOPLE_OPEN_PATHS,
+            open_paths=OPEN_PATHS,
             lifespan=lifespan,
         )
     )

@@ -18,12 +18,12 @@ from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
 from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
-from libs.common.store.mongo import Mongo, Session
+from libs.common.store.mongo import Document, Mongo, Session
+from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.audit.store import AuditStore
-from services.auth.revocations.service import Revocation, Revoker
-from services.auth.revocations.store import RevocationStore
-from services.auth.tenants.versions import TenantVersions
+from services.auth.revocations.service import Revoker
+from services.auth.revocations.store import Revocation, RevocationStore
 
 R = TypeVar("R")
 
@@ -82,18 +82,20 @@ class Changes:
     def __init__(
         self,
         mongo: Mongo,
+        audit: AuditStore,
         outbox: Outbox,
         revocations: RevocationStore,
         revoker: Revoker,
+        tenants: TenantStore,
         versions: AccessVersions,
     ) -> None:
         self._mongo = mongo
-        self._audit = AuditStore(mongo.database)
+        self._audit = audit
         self._outbox = outbox
         self._revocations = revocations
         self._revoker = revoker
+        self._tenants = tenants
         self._versions = versions
-        self._tenants = TenantVersions(mongo.database)
 
     async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
         """Run `work(change)` in the caller's tenant; it may run again after a conflict.
@@ -102,31 +104,29 @@ class Changes:
         """
         tenant = caller.principal.tenant
 
-        async def whole(
-            session: Session,
-        ) -> tuple[R, Change, int, list[dict[str, Any]]]:
+        async def whole(session: Session) -> tuple[R, Change, int, list[Document]]:
             change = Change(session)
             result = await work(change)
             for revocation in change.revocations:
                 await self._revocations.add(revocation, session)
-            version = await self._tenants.raised(tenant, session) if change.access_changed else 0
-            return result, change, version, await self._tell(caller, change)
+            raises = change.access_changed
+            version = await self._tenants.raise_version(tenant, session) if raises else 0
+            return result, change, version, await self._record(caller, change)
 
-        result, change, version, said = await self._mongo.transaction(whole)
+        result, change, version, outgoing = await self._mongo.transaction(whole)
         for revocation in change.revocations:
             await self._revoker.apply(revocation)
         if version:
             await self._versions.reach(tenant, version)
-        await self._outbox.relay(said)
+        await self._outbox.relay(outgoing)
         return result
 
-    async def _tell(self, caller: Caller, change: Change) -> list[dict[str, Any]]:
+    async def _record(self, caller: Caller, change: Change) -> list[Document]:
         events = [_event(caller, deed) for deed in change.deeds]
         await self._audit.add(events, change.session)
         entries = [
             OutboxEntry(
-                auth_event(event.tenant, f"{event.object.type}.{event.action}"),
-                fitted(event),
+                auth_event(event.tenant, f"{event.object.type}.{event.action}"), fitted(event)
             )
             for event in events
         ]

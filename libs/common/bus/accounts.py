@@ -13,3 +13,17 @@ APPLICATION_PREFIX = "app."
 def application_user(client_id: str) -> str:
     """The name of an application's connections; the dot keeps it apart from every SN."""
     return f"{APPLICATION_PREFIX}{client_id}"
+
+
+def inbox(user: str) -> str:
+    """Where a user of the bus hears answers: the prefix of their subjects."""
+    return f"_INBOX.{user}"
+
+
+def device_inbox(sn: str) -> str:
+    """The same of a device, below `sn.`.
+
+    An SN is chosen outside, and a device called `auth` must not hear the replies to the service
+    of that name.
+    """
+    return inbox(f"sn.{sn}")

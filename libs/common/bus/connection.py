@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
+from libs.common.bus.accounts import inbox
 from libs.common.bus.streams import FULL_SUBJECT, ensure_streams
 from libs.common.bus.wire import size_of
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
@@ -140,7 +141,7 @@ class Bus:
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
-            inboxes = f"_INBOX.{user}".encode()
+            inboxes = inbox(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
         client = _Persistent()
         deadline = asyncio.get_running_loop().time() + wait
@@ -228,6 +229,14 @@ class Bus:
             raise Unavailable(f"the bus does not take messages: {error!r}") from error
         finally:
             _forget(waiting)
+
+    async def publish_one(self, message: Outgoing) -> None:
+        """Publish one message to JetStream; raises as `publish` does."""
+        self.measure(message.subject, message.payload, message.all_headers())
+        try:
+            await self._publish(message)
+        except (NatsError, TimeoutError) as error:
+            raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
     async def _publish(self, message: Outgoing) -> None:
         """Publish one message; nats-py's own `publish_async` never ends when a stream refuses."""

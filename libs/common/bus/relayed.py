@@ -5,9 +5,16 @@ outside may ask JetStream or a service directly: `gateway-bus` hears the questio
 reply subject and asks it again, with the very same one, on a subject that only it may use.
 """
 
-from libs.common.contracts.integrations import OUTSIDE_MAY_TELL, announce_subject, tell_subject
+from libs.common.bus.accounts import application_user, device_inbox, inbox
+from libs.common.bus.streams import EVENTS
+from libs.common.contracts.integrations import (
+    OUTSIDE_MAY_TELL,
+    announce_subject,
+    login_of,
+    tell_subject,
+)
 
-STREAM = "EVENTS"
+STREAM = EVENTS
 """The stream that applications read."""
 _API = "$JS.API.CONSUMER"
 
@@ -21,7 +28,10 @@ TOLD = (announce_subject("*"), *(tell_subject("*", one) for one in OUTSIDE_MAY_T
 RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *TOLD)
 """All of it."""
 
-OUTSIDE_INBOXES = ("_INBOX.sn.*.>", "_INBOX.app.*.>", "_INBOX.integration.*.>")
+OUTSIDE_INBOXES = tuple(
+    f"{prefix}.>"
+    for prefix in (device_inbox("*"), inbox(application_user("*")), inbox(login_of("*")))
+)
 """Where devices, applications and integrations hear answers, each below its own name."""
 
 PULL_LIFE = 300

@@ -1,6 +1,15 @@
 """The subjects of the bus, in one place: nobody else writes one by hand."""
 
 
+def is_token(text: str) -> bool:
+    """Tell whether `text` is one plain token of a subject, and of an MQTT topic level.
+
+    Separators and wildcards of either protocol would widen a permission (`thing.*.up.>`),
+    blanks and control characters would break the wire protocol.
+    """
+    return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(" .*>/+#$")
+
+
 def up(sn: str, channel: str) -> str:
     """`thing.{sn}.up.{report|event|reply}`: a device speaks."""
     return f"thing.{sn}.up.{channel}"

@@ -47,13 +47,15 @@ def id_of(value: int | str) -> int:
     return int(value)
 
 
-def name_of(text: str) -> str:
+def name_of(text: str, field: str = "name", most: int | None = None) -> str:
     """A name without the blanks around it; raise `MalformedRequest` or `InvalidInput`."""
     name = text.strip()
     if not name:
-        raise MalformedRequest("name is empty", field="name")
+        raise MalformedRequest(f"{field} is empty", field=field)
+    if most is not None and len(name) > most:
+        raise InvalidInput(f"must have at most {most} characters", field=field)
     if not name.isprintable():
-        raise InvalidInput("must not have control characters", field="name")
+        raise InvalidInput("must not have control characters", field=field)
     return name
 
 

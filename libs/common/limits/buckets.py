@@ -5,7 +5,14 @@ from typing import cast
 
 from libs.common.store.redis import Redis
 
-_SCRIPT = (Path(__file__).parent / "token_bucket.lua").read_text()
+TAKE = (Path(__file__).parent / "token_bucket.lua").read_text()
+"""The beginning of a Lua script that takes permits, with whatever else it does."""
+_TAKE_ONLY = "return {take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))}"
+
+
+def bucket_key(owner: str, key: str) -> str:
+    """Where a bucket stands."""
+    return f"tw:limit:{owner}:{key}"
 
 
 class TokenBuckets:
@@ -17,7 +24,7 @@ class TokenBuckets:
     def __init__(self, redis: Redis, owner: str) -> None:
         self._redis = redis
         self._owner = owner
-        self._script = redis.register_script(_SCRIPT)
+        self._script = redis.register_script(TAKE + _TAKE_ONLY)
 
     async def take(
         self, key: str, *, rate: float, burst: int, wanted: int = 1
@@ -26,13 +33,11 @@ class TokenBuckets:
 
         `rate` is in permits per second. A negative `wanted` gives permits back.
         """
-        answer = await self._script(keys=[self._key(key)], args=[rate, burst, wanted])
+        keys = [bucket_key(self._owner, key)]
+        answer = await self._script(keys=keys, args=[rate, burst, wanted])
         granted, wait_ms = cast("list[int]", answer)
         return granted, wait_ms / 1000
 
     async def fill(self, key: str) -> None:
         """Make a bucket full again."""
-        await self._redis.delete(self._key(key))
-
-    def _key(self, key: str) -> str:
-        return f"tw:limit:{self._owner}:{key}"
+        await self._redis.delete(bucket_key(self._owner, key))

@@ -2,70 +2,30 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from libs.common.contracts.auth import ApplicationSecret
 from libs.common.errors import InvalidInput, NotFound
+from libs.common.http.console import name_of
 from libs.common.identity import Caller, Kind
 from libs.common.identity.networks import normalised
+from services.auth.accounts.tenants import TenantStore
 from services.auth.applications.schemas import (
     ApplicationSearch,
     ApplicationUpdate,
     NewApplication,
     StoredApplication,
 )
+from services.auth.applications.store import ApplicationStore
 from services.auth.audit.schemas import Deed
-from services.auth.changes import Change
-from services.auth.names import checked_name
+from services.auth.changes import Change, Changes
 from services.auth.secret_hash import new_secret, secret_hash
-
-R = TypeVar("R")
 
 MAX_NAME = 64
 """Most characters of an application's name."""
-
-
-class Changes(Protocol):
-    """Runs changes."""
-
-    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
-        """Run `work` as one transaction in the caller's tenant."""
-
-
-class Tenants(Protocol):
-    """Knows the tenants."""
-
-    async def exists(self, tenant: str) -> bool:
-        """Tell whether there is such a tenant."""
-
-
-class Store(Protocol):
-    """Where applications are kept."""
-
-    async def add(self, application: StoredApplication, change: Change) -> None:
-        """Add an application; raise `Conflict` when the tenant has one of that name."""
-
-    async def get(
-        self, application_id: int, tenant: str, change: Change | None = None
-    ) -> StoredApplication | None:
-        """One application of a tenant."""
-
-    async def search(
-        self, tenant: str, wanted: ApplicationSearch
-    ) -> tuple[list[StoredApplication], int]:
-        """The applications of a tenant that were asked for, and how many there are of them."""
-
-    async def all(self, tenant: str) -> Sequence[StoredApplication]:
-        """All applications of a tenant by name."""
-
-    async def replace(self, application: StoredApplication, change: Change) -> None:
-        """Write an application anew; raise `Conflict` when its name is taken."""
-
-    async def remove(self, application: StoredApplication, change: Change) -> None:
-        """Remove an application."""
 
 
 class ApplicationService:
@@ -73,9 +33,9 @@ class ApplicationService:
 
     def __init__(
         self,
-        store: Store,
+        store: ApplicationStore,
         changes: Changes,
-        tenants: Tenants,
+        tenants: TenantStore,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._store = store
@@ -89,7 +49,7 @@ class ApplicationService:
         Raises `InvalidInput`, `Conflict`, and `NotFound` when there is no such tenant.
         """
         tenant = caller.principal.tenant
-        name = checked_name(wanted.name, "name", MAX_NAME)
+        name = name_of(wanted.name, most=MAX_NAME)
         allowed = allow_list(wanted.allowed_addresses)
         if not await self._tenants.exists(tenant):
             raise NotFound(f"there is no tenant {tenant!r}", field="tenant")
@@ -107,7 +67,7 @@ class ApplicationService:
         )
 
         async def work(change: Change) -> None:
-            await self._store.add(application, change)
+            await self._store.add(application, change.session)
             change.record(
                 Deed(action="created", subject=application.subject, after=application.told)
             )
@@ -136,7 +96,7 @@ class ApplicationService:
         Without events its connections to the bus end. Raises `InvalidInput`, `NotFound`
         and `Conflict`.
         """
-        name = checked_name(wanted.name, "name", MAX_NAME)
+        name = name_of(wanted.name, most=MAX_NAME)
 
         def alter(before: StoredApplication) -> StoredApplication:
             events = before.events if wanted.events is None else wanted.events
@@ -173,9 +133,9 @@ class ApplicationService:
         """Remove an application; its tokens are dead when this returns."""
 
         async def work(change: Change) -> None:
-            found = await self._store.get(application_id, caller.principal.tenant, change)
+            found = await self._store.get(application_id, caller.principal.tenant, change.session)
             application = _found(found, application_id)
-            await self._store.remove(application, change)
+            await self._store.remove(application, change.session)
             change.record(
                 Deed(action="deleted", subject=application.subject, before=application.told)
             )
@@ -195,11 +155,11 @@ class ApplicationService:
         """Read, alter and write; what changes nothing is neither written nor told."""
 
         async def work(change: Change) -> StoredApplication:
-            found = await self._store.get(application_id, caller.principal.tenant, change)
+            found = await self._store.get(application_id, caller.principal.tenant, change.session)
             before = _found(found, application_id)
             after = alter(before)
             if after != before:
-                await self._store.replace(after, change)
+                await self._store.replace(after, change.session)
                 change.record(_deed(action, before, after))
             user = before.user if before.events else ""
             if after.generation > before.generation:

@@ -13,8 +13,6 @@ from libs.common.bus.nkeys import KeyPair
 from libs.common.contracts.auth import Connection
 from libs.common.errors import TooManyRequests
 from libs.common.jobs import Beside, Bounded
-from libs.common.limits.metrics import count_limited
-from libs.common.limits.tenants import KnownLimits
 from services.auth.callout.jwt import (
     AuthorizationRequest,
     InvalidRequestError,
@@ -23,8 +21,7 @@ from services.auth.callout.jwt import (
     refuse,
     user_jwt,
 )
-from services.auth.callout.service import Admission, Doorkeeper
-from services.auth.connections.service import UserConnections
+from services.auth.callout.service import Doorkeeper
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +39,10 @@ CONCURRENCY = 64
 class Callout:
     """The subscription; replicas share the requests as one queue group."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        doorkeeper: Doorkeeper,
-        key: KeyPair,
-        connections: UserConnections,
-        limits: KnownLimits,
-    ) -> None:
+    def __init__(self, bus: Bus, doorkeeper: Doorkeeper, key: KeyPair) -> None:
         self._bus = bus
         self._doorkeeper = doorkeeper
         self._key = key
-        self._connections = connections
-        self._limits = limits
         self._in_hand = Bounded(CONCURRENCY)
         self._held = Beside()
         self._subscription: Subscription | None = None
@@ -106,9 +94,9 @@ class Callout:
                 options.user,
                 options.password,
                 client.host,
+                Connection(request.server_id.id, client.id),
                 client.mqtt_id if client.type == MQTT else None,
             )
-            room = admission is None or await self._has_room(admission, request)
         except TooManyRequests:
             raise
         except Exception:
@@ -116,23 +104,7 @@ class Callout:
             return refuse(request, "the log-in cannot be checked at the moment", self._key)
         if admission is None:
             return refuse(request, "wrong credentials", self._key)
-        if not room:
-            raise TooManyRequests("too many connections", retry_after=HELD)
         user = user_jwt(
-            request,
-            name=admission.name,
-            permissions=admission.permissions,
-            key=self._key,
+            request, name=admission.name, permissions=admission.permissions, key=self._key
         )
         return accept(request, user, self._key)
-
-    async def _has_room(self, admission: Admission, request: AuthorizationRequest) -> bool:
-        """Note the connection; False when its principal has too many of them."""
-        connection = Connection(request.server_id.id, request.client_info.id)
-        most = self._limits.of(admission.tenant).each_connections
-        room = await self._connections.admit(
-            admission.name, admission.tenant, connection, admission.credential, most
-        )
-        if not room:
-            count_limited("eachConnections", admission.tenant)
-        return room

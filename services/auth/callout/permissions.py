@@ -4,14 +4,14 @@ Over MQTT devices stand in the account of JetStream: MQTT can set neither a repl
 header. Everybody else stands in `OUTSIDE`, where only `gateway-bus` hears what they say
 (docs/decisions/0020).
 
-Inboxes stand under `_INBOX.sn.`, `_INBOX.app.` and `_INBOX.integration.`, never directly under
-`_INBOX.`: an SN is chosen outside, and a device called `auth` must not hear the replies to the
-service of that name.
+Replies come to an inbox under a prefix of its own (`libs.common.bus.accounts.inbox`).
 """
 
 import msgspec
 
-from libs.common.bus.accounts import ACCOUNT, OUTSIDE
+from libs.common.bus import EVENTS
+from libs.common.bus.accounts import ACCOUNT, OUTSIDE, application_user, device_inbox, inbox
+from libs.common.bus.subjects import is_token, up
 from libs.common.contracts.integrations import (
     OUTSIDE_MAY_TELL,
     announce_subject,
@@ -19,7 +19,6 @@ from libs.common.contracts.integrations import (
     tell_subject,
 )
 
-EVENT_STREAM = "EVENTS"
 CHANNELS = ("report", "event", "reply")
 """What a device may say."""
 DEVICE_SUBSCRIPTIONS = 20
@@ -45,17 +44,19 @@ class Permissions(msgspec.Struct, frozen=True):
     """May answer each request that it receives once, within a minute."""
 
 
-def is_subject_token(text: str) -> bool:
-    """Tell whether `text` is one plain token of a subject, and of an MQTT topic level.
+class Admission(msgspec.Struct, frozen=True):
+    """A connection that may come in, by the name that others see, and what it may do."""
 
-    Separators and wildcards of either protocol would widen the permission (`thing.*.up.>`),
-    blanks and control characters would break the wire protocol.
-    """
-    return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(" .*>/+#$")
+    name: str
+    permissions: Permissions
+    credential: str
+    """Which key or secret it came with."""
+    tenant: str = ""
+    """Whose it is; empty for an integration, which serves all."""
 
 
 def _token(text: str, name: str) -> str:
-    if not is_subject_token(text):
+    if not is_token(text):
         raise InvalidIdentityError(f"{name} {text!r} cannot be a token of a NATS subject")
     return text
 
@@ -68,15 +69,14 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. Its last token
       is random and is made by the server, so it cannot be narrowed. An MQTT client cannot subscribe
       to it itself; a client of plain NATS could, and would hear every QoS 1 command there is.
-    - `_INBOX.sn.{sn}.>`, over NATS only: a device that wants its JetStream publish acknowledged
-      sets `_INBOX.sn.{sn}` as its inbox prefix.
+    - Its inbox, over NATS only, for a device that wants its JetStream publish acknowledged.
 
     Raises `InvalidIdentityError` when `sn` is not one plain token.
     """
     sn = _token(sn, "the SN")
-    answers = "$MQTT.sub.>" if mqtt else f"_INBOX.sn.{sn}.>"
+    answers = "$MQTT.sub.>" if mqtt else f"{device_inbox(sn)}.>"
     return Permissions(
-        publish=tuple(f"thing.{sn}.up.{channel}" for channel in CHANNELS),
+        publish=tuple(up(sn, channel) for channel in CHANNELS),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
         subscriptions=DEVICE_SUBSCRIPTIONS,
         account=ACCOUNT if mqtt else OUTSIDE,
@@ -90,14 +90,13 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
     exactly like the client id, with exactly one filter. The filter is part of the API subject of
     its creation and nats-server refuses a request whose body says otherwise; the older
     creation subjects (`…CONSUMER.DURABLE.CREATE.…`, and `…CREATE.…` without the filter) are not
-    granted, for they would let the body choose the filter. Replies come to an inbox under the
-    prefix `_INBOX.app.{client_id}`.
+    granted, for they would let the body choose the filter.
 
     Raises `InvalidIdentityError` when an argument is not one plain token.
     """
     client_id = _token(client_id, "the client id")
     tenant = _token(tenant, "the tenant")
-    consumer = f"{EVENT_STREAM}.{client_id}"
+    consumer = f"{EVENTS}.{client_id}"
     return Permissions(
         publish=(
             f"$JS.API.CONSUMER.CREATE.{consumer}.event.{tenant}.>",
@@ -106,7 +105,7 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.API.CONSUMER.MSG.NEXT.{consumer}",
             f"$JS.ACK.{consumer}.>",
         ),
-        subscribe=(f"event.{tenant}.>", f"_INBOX.app.{client_id}.>"),
+        subscribe=(f"event.{tenant}.>", f"{inbox(application_user(client_id))}.>"),
         subscriptions=OTHER_SUBSCRIPTIONS,
     )
 
@@ -114,8 +113,7 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
 def integration_permissions(integration: str) -> Permissions:
     """Return what the process that is `integration` may do: be asked, announce, tell of its own.
 
-    Every subject ends with its id, so it speaks for no other one. Replies come to an inbox under
-    the prefix `_INBOX.{its user}`.
+    Every subject ends with its id, so it speaks for no other one.
 
     Raises `InvalidIdentityError` when the id is not one plain token.
     """
@@ -125,7 +123,7 @@ def integration_permissions(integration: str) -> Permissions:
             announce_subject(integration),
             *(tell_subject(integration, operation) for operation in OUTSIDE_MAY_TELL),
         ),
-        subscribe=(f"rpc.integration.{integration}.>", f"_INBOX.{login_of(integration)}.>"),
+        subscribe=(f"rpc.integration.{integration}.>", f"{inbox(login_of(integration))}.>"),
         subscriptions=OTHER_SUBSCRIPTIONS,
         answers=True,
     )

@@ -1,77 +1,33 @@
 """Decides who comes in to the bus: devices by their key, applications, integrations by secret."""
 
 from collections.abc import Callable
-from typing import Protocol
 from uuid import UUID
 
-import msgspec
-
+from libs.common.contracts.auth import Connection
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
-from libs.common.identity.device_keys import DeviceKeyCopy
+from libs.common.limits.metrics import count_limited
+from libs.common.limits.tenants import KnownLimits
 from services.auth.applications.schemas import StoredApplication
+from services.auth.applications.store import ApplicationStore
+from services.auth.callout.credentials import application_credential, credential
+from services.auth.callout.entries import Entries
 from services.auth.callout.permissions import (
+    Admission,
     InvalidIdentityError,
-    Permissions,
     application_permissions,
     device_permissions,
     integration_permissions,
 )
-from services.auth.connections.credentials import application_credential, credential
-from services.auth.metrics import count_login
+from services.auth.connections.service import UserConnections
+from services.auth.devices.service import DeviceService
+from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.metrics import Door, count_login
 from services.auth.secret_hash import secret_matches
 
-LOG_IN_RATE = 1.0
-"""Log-ins per second of one device, application or integration."""
-LOG_IN_BURST = 60
-"""Log-ins that it may make at once."""
-
-
-class Admission(msgspec.Struct, frozen=True):
-    """A connection that may come in, by the name that others see, and what it may do."""
-
-    name: str
-    permissions: Permissions
-    credential: str
-    """Which key or secret it came with."""
-    tenant: str = ""
-    """Whose it is; empty for an integration, which serves all."""
-
-
-class Devices(Protocol):
-    """Checks device keys."""
-
-    async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
-        """The credentials that `key` opens."""
-
-
-class ClientIds(Protocol):
-    """Knows whose an MQTT client id is."""
-
-    async def claim(self, sn: str, client_id: str) -> bool:
-        """Tell whether the device `sn` may come with `client_id`."""
-
-
-class LogIns(Protocol):
-    """Bounds log-ins (`libs.common.limits.TokenBuckets`)."""
-
-    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
-        """Take a permit; return how many were granted, and seconds until the next."""
-
-
-class Applications(Protocol):
-    """Finds applications."""
-
-    async def by_client_id(self, client_id: str) -> StoredApplication | None:
-        """The application that logs in with `client_id`."""
-
-
-class Integrations(Protocol):
-    """Finds the logins of external integrations."""
-
-    async def secret_hash(self, integration: str) -> str | None:
-        """The hash of its secret; None without a login."""
+LATER = 1.5
+"""Seconds after which somebody with too many connections may try again."""
 
 
 class Doorkeeper:
@@ -82,68 +38,77 @@ class Doorkeeper:
 
     def __init__(
         self,
-        devices: Devices,
-        applications: Applications,
-        integrations: Integrations,
-        client_ids: ClientIds,
-        log_ins: LogIns,
+        devices: DeviceService,
+        applications: ApplicationStore,
+        integrations: IntegrationLoginStore,
+        entries: Entries,
+        connections: UserConnections,
+        limits: KnownLimits,
         refused: Callable[[Caller, str], None],
     ) -> None:
         self._devices = devices
         self._applications = applications
         self._integrations = integrations
-        self._client_ids = client_ids
-        self._log_ins = log_ins
+        self._entries = entries
+        self._connections = connections
+        self._limits = limits
         self._refused = refused
 
     async def admit(
-        self, user: str, password: str, address: str, mqtt_id: str | None = None
+        self,
+        user: str,
+        password: str,
+        address: str,
+        connection: Connection,
+        mqtt_id: str | None = None,
     ) -> Admission | None:
         """Admit a device (SN in any case, key), an application (client id, secret) or an
         integration (`integration.` and its id, secret).
 
         `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices come in, each
-        with an id that is no other's. Nobody comes more often than `LOG_IN_RATE`: each log-in makes
-        nats-server and the watch of connections work.
+        with an id that is no other's. Nobody comes more often than `entries.LOG_IN_RATE`, as each
+        log-in makes nats-server and the watch of connections work, and has more connections than
+        its tenant's limit.
 
         An application comes in only from an `address` that it may call from. A user name in
         the form of a UUID is an application's when there is such an application; anything
         else is an SN. Raises `TooManyRequests`.
         """
-        admission = await self._known(user, password, address, mqtt_id)
-        if admission is None:
+        if not user or not password:
             return None
-        granted, wait = await self._log_ins.take(
-            f"log-in:{admission.name.upper()}", rate=LOG_IN_RATE, burst=LOG_IN_BURST
-        )
-        if not granted:
-            raise TooManyRequests("too many log-ins", retry_after=wait)
+        door, admission = await self._known(user, password, address, mqtt_id)
+        entry = None
+        if admission is not None:
+            entry = await self._entries.enter(admission, connection, mqtt_id)
+        count_login(door, ok=entry is not None)
+        if admission is None or entry is None:
+            return None
+        if entry.wait:
+            raise TooManyRequests("too many log-ins", retry_after=entry.wait)
+        most = self._limits.of(admission.tenant).each_connections
+        if not await self._connections.has_room(admission.name, connection, entry.kept, most):
+            count_limited("eachConnections", admission.tenant)
+            raise TooManyRequests("too many connections", retry_after=LATER)
         return admission
 
     async def _known(
         self, user: str, password: str, address: str, mqtt_id: str | None
-    ) -> Admission | None:
-        if not user or not password:
-            return None
-        if mqtt_id is not None:
-            return await self._device(user, password, mqtt_id)
-        if user.startswith(LOGIN_PREFIX):
-            return await self._integration(user, password)
-        if _is_uuid(user):
-            application = await self._applications.by_client_id(user)
+    ) -> tuple[Door, Admission | None]:
+        if mqtt_id is None:
+            if user.startswith(LOGIN_PREFIX):
+                return "nats_integration", await self._integration(user, password)
+            application = await self._applications.by_client_id(user) if _is_uuid(user) else None
             if application is not None:
-                return self._application(application, password, address)
-        return await self._device(user, password, None)
+                return "nats_application", self._application(application, password, address)
+        return "nats_device", await self._device(user, password, mqtt=mqtt_id is not None)
 
     def _application(
         self, application: StoredApplication, secret: str, address: str
     ) -> Admission | None:
-        allowed = secret_matches(secret, application.secret_hash) and application.events
-        if allowed and not application.may_call_from(address):
+        if not secret_matches(secret, application.secret_hash) or not application.events:
+            return None
+        if not application.may_call_from(address):
             self._refused(Caller(application.principal, address), "address")
-            allowed = False
-        count_login("nats_application", ok=allowed)
-        if not allowed:
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(
@@ -153,27 +118,19 @@ class Doorkeeper:
     async def _integration(self, user: str, secret: str) -> Admission | None:
         integration = user.removeprefix(LOGIN_PREFIX)
         stored = await self._integrations.secret_hash(integration)
-        allowed = secret_matches(secret, stored)
-        count_login("nats_integration", ok=allowed)
-        if stored is None or not allowed:
+        if not secret_matches(secret, stored) or stored is None:
             return None
         return Admission(user, integration_permissions(integration), credential(stored))
 
-    async def _device(self, sn: str, key: str, mqtt_id: str | None) -> Admission | None:
+    async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         found = await self._devices.log_in(sn, key)
-        admission = None
-        if found is not None and (
-            mqtt_id is None or await self._client_ids.claim(found.sn, mqtt_id)
-        ):
-            try:
-                permissions = device_permissions(found.sn, mqtt=mqtt_id is not None)
-                admission = Admission(
-                    found.sn, permissions, credential(found.key_hash), found.tenant
-                )
-            except InvalidIdentityError:
-                admission = None
-        count_login("nats_device", ok=admission is not None)
-        return admission
+        if found is None:
+            return None
+        try:
+            permissions = device_permissions(found.sn, mqtt=mqtt)
+        except InvalidIdentityError:
+            return None
+        return Admission(found.sn, permissions, credential(found.key_hash), found.tenant)
 
 
 def _is_uuid(text: str) -> bool:

@@ -1,12 +1,16 @@
-"""Admits connections to the bus up to a number, and closes those of credentials that have ended."""
+"""Counts the connections to the bus of each user, and closes those of credentials that have ended.
+
+Users of the bus are devices, applications and integrations.
+"""
 
 import logging
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.errors import ThingwayError
-from services.auth.connections.admitted import Admissions
+from libs.common.identity.connections import ConnectionsOverRpc
+from services.auth.connections.admissions import Admissions
 
 log = logging.getLogger(__name__)
 
@@ -14,40 +18,29 @@ UNTOLD = 5_000
 """Milliseconds in which `device` may not have heard yet of a connection that was admitted."""
 
 
-class Live(Protocol):
-    """Finds and closes connections."""
-
-    async def find(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
-        """The open connections of a user."""
-
-    async def close(self, connections: list[Connection]) -> None:
-        """Close connections."""
-
-
-class Current(Protocol):
-    """Knows which credentials are good."""
-
-    async def of(self, user: str) -> str | None:
-        """The credential of a user of the bus; None when it has none."""
-
-
 class UserConnections:
-    """The connections of users of the bus: devices, applications and integrations."""
+    """The connections of users of the bus.
 
-    def __init__(self, admissions: Admissions, live: Live, current: Current) -> None:
+    `current` tells the credential of a user that is good now, None when it has none.
+    """
+
+    def __init__(
+        self,
+        admissions: Admissions,
+        live: ConnectionsOverRpc,
+        current: Callable[[str], Awaitable[str | None]],
+    ) -> None:
         self._admissions = admissions
         self._live = live
         self._current = current
 
-    async def admit(
-        self, user: str, tenant: str, connection: Connection, credential: str, most: int
-    ) -> bool:
-        """Note that a connection is let in; False when the user has `most` open ones already.
+    async def has_room(self, user: str, connection: Connection, kept: int, most: int) -> bool:
+        """Tell whether a connection that was just admitted is one of `most` open ones at most.
 
-        Who has not come more often lately costs one look into Redis. While `device` is away
-        nobody can tell how many are open, and everybody is let in.
+        `kept` admissions of the user are known. Who has not come more often lately costs nothing
+        more. While `device` is away nobody can tell how many are open, and everybody is let in.
         """
-        if await self._admissions.add(user, tenant, connection, credential) <= most:
+        if kept <= most:
             return True
         try:
             found = set(await self._live.find(user))
@@ -68,7 +61,7 @@ class UserConnections:
         if not found:
             return
         admitted = await self._admissions.of(user)
-        credential = await self._current.of(user)
+        credential = await self._current(user)
         kept = {one.connection for one in admitted if one.credential == credential}
         old = [one for one in found if one not in kept]
         if old:

@@ -2,8 +2,8 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
+from libs.common.bus.subjects import is_token
 from libs.common.contracts.auth import (
     DeviceCredentials,
     DeviceIdentity,
@@ -12,11 +12,11 @@ from libs.common.contracts.auth import (
     Done,
 )
 from libs.common.errors import InvalidInput, Unauthenticated
-from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
-from services.auth.callout.permissions import is_subject_token
+from services.auth.devices.store import DeviceStore, revocation_of
 from services.auth.metrics import count_login
-from services.auth.revocations.service import Revocation, Revoker
+from services.auth.revocations.service import Revoker
+from services.auth.tokens.device_keys import DeviceCopies
 
 MAX_SN = 128
 """Most characters of an SN."""
@@ -24,47 +24,13 @@ WRONG_LOGIN = "the SN or the device key is wrong"
 """One answer for an unknown device and for a wrong key."""
 
 
-class Store(Protocol):
-    """Where device credentials are kept, by SN without case."""
-
-    async def put(self, credentials: DeviceKeyCopy) -> str | None:
-        """Set the credentials of an SN; return how it was registered, None when it was not.
-
-        Raises `Conflict` when another tenant has the SN.
-        """
-
-    async def remove(self, device: DeviceRef) -> str | None:
-        """Remove the credentials of this very device; return how it was registered."""
-
-    async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """The credentials of an SN."""
-
-
-class Copies(Protocol):
-    """The copies in Redis."""
-
-    async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """The copy of an SN."""
-
-    async def begin_restore(self, sn: str) -> str:
-        """Announce that MongoDB is about to be read."""
-
-    async def finish_restore(self, copy: DeviceKeyCopy, announced: str) -> None:
-        """Keep what was read, unless the credentials have changed since it was announced."""
-
-
-def revocation_of(sn: str, registered: str | None) -> Revocation:
-    """Forget what Redis knows of an SN; end its connections, when it was registered, as what."""
-    return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
-
-
 class DeviceService:
     """The operations on device credentials."""
 
     def __init__(
         self,
-        store: Store,
-        copies: Copies,
+        store: DeviceStore,
+        copies: DeviceCopies,
         revoker: Revoker,
         release: Callable[[str], Awaitable[None]],
     ) -> None:
@@ -76,7 +42,7 @@ class DeviceService:
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
-        if len(device.sn) > MAX_SN or not is_subject_token(device.sn):
+        if len(device.sn) > MAX_SN or not is_token(device.sn):
             raise InvalidInput(
                 "must be plain characters without blanks and any of . * > / + # $", field="sn"
             )

@@ -1,13 +1,16 @@
 """Device credentials in MongoDB, by SN in capitals; a change intends its revocation."""
 
-from typing import Any
-
 from libs.common.contracts.auth import DeviceRef
 from libs.common.errors import Conflict
+from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy
-from libs.common.store.mongo import DuplicateKey, Mongo, Session
-from services.auth.devices.service import revocation_of
-from services.auth.revocations.store import RevocationStore
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
+from services.auth.revocations.store import Revocation, RevocationStore
+
+
+def revocation_of(sn: str, registered: str | None) -> Revocation:
+    """Forget what Redis knows of an SN; end its connections, when it was registered, as what."""
+    return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
 
 
 class DeviceStore:
@@ -62,7 +65,7 @@ class DeviceStore:
 
         return await self._mongo.transaction(work)
 
-    async def _revoke(self, before: dict[str, Any] | None, session: Session) -> str | None:
+    async def _revoke(self, before: Document | None, session: Session) -> str | None:
         if before is None:
             return None
         sn: str = before["sn"]
@@ -71,7 +74,7 @@ class DeviceStore:
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """The credentials of an SN."""
-        found: dict[str, Any] | None = await self._credentials.find_one({"_id": sn.upper()})
+        found = await self._credentials.find_one({"_id": sn.upper()})
         if found is None:
             return None
         return DeviceKeyCopy(found["sn"], found["deviceId"], found["tenant"], found["keyHash"])

@@ -1,32 +1,82 @@
-"""Tells the gateway and the services what a user may do and see."""
+"""What a user may do and see, as the gateway and the services ask for it.
+
+A snapshot session reads everything at one point in time that is committed by a majority, so the
+version belongs to exactly the content it is read with, and what was answered to a caller is in
+it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
+"""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
 from libs.common.errors import Conflict, Unauthenticated
 from libs.common.identity.functions import Function
-from services.auth.grants.snapshot import HeldAccess, HeldGrants
+from services.auth.accounts import Accounts
+from services.auth.accounts.roles import SUPER_ADMIN
 
 MOST_GRANTS = 50_000
 """Most grants of one answer: of the longest ids as many fit into a message of the bus."""
 _FUNCTIONS = frozenset(Function)
 
 
-class Snapshots(Protocol):
+@dataclass(frozen=True, slots=True)
+class HeldAccess:
+    """A user's functions at a version."""
+
+    version: int
+    super_admin: bool
+    codes: frozenset[str]
+    """Of the FUNCTION menus of its roles."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGrants:
+    """A user's grants at a version, the union over its roles."""
+
+    version: int
+    ids: dict[ResourceType, frozenset[Any]]
+
+
+class AccessSnapshots:
     """Reads what a user holds, all of one moment; None when it is gone or disabled."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
 
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do."""
+        stores = self._accounts
+        async with stores.client.start_session(snapshot=True) as session:
+            ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
+            if ids is None:
+                return None
+            roles = (await stores.roles.of_ids(tenant, ids, session)).values()
+            held = {menu for role in roles for menu in role.menus}
+            return HeldAccess(
+                version=await stores.tenants.version(tenant, session),
+                super_admin=any(role.name == SUPER_ADMIN for role in roles),
+                codes=await stores.menus.codes(tenant, held, session),
+            )
 
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted."""
+        stores = self._accounts
+        async with stores.client.start_session(snapshot=True) as session:
+            ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
+            if ids is None:
+                return None
+            roles = await stores.roles.of_ids(tenant, ids, session)
+            granted = await stores.grants.of_roles(tenant, list(roles), session)
+            return HeldGrants(await stores.tenants.version(tenant, session), granted)
 
 
 class AccessService:
     """Answers `get_access` and `get_grants`."""
 
-    def __init__(self, snapshots: Snapshots, reach: Callable[[str, int], Awaitable[None]]) -> None:
+    def __init__(
+        self, snapshots: AccessSnapshots, reach: Callable[[str, int], Awaitable[None]]
+    ) -> None:
         self._snapshots = snapshots
         self._reach = reach
 

@@ -3,19 +3,21 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import (
     HIDDEN_INTEGRATION,
     DescribedDashboard,
     DescribedDevice,
-    DescribedDevices,
     DescribeDevices,
     DescribedIntegration,
 )
 from libs.common.identity import Caller
-from services.auth.roles.schemas import Person, Search
+from services.auth.accounts import Accounts
+from services.auth.accounts.users import Person
+from services.auth.grants.owners import Owners
+from services.auth.roles.schemas import Search
 from services.auth.roles.service import RoleService
 
 T = TypeVar("T")
@@ -44,37 +46,6 @@ _DASHBOARD_COLUMNS = {
 _BY_NAME = (("name", 1),)
 
 
-class Store(Protocol):
-    """Where grants are kept."""
-
-    async def of_role(self, tenant: str, role_id: int, kind: ResourceType) -> list[Any]:
-        """The ids of one type that a role is granted, in order."""
-
-
-class Owners(Protocol):
-    """Who knows what resources are called; each call raises `Unavailable` when it is late."""
-
-    async def devices(self, wanted: DescribeDevices) -> DescribedDevices:
-        """As many devices as are wanted, however many that are; 0 means all."""
-
-    async def integrations(
-        self, tenant: str, ids: Sequence[str] | None = None, keyword: str = ""
-    ) -> list[DescribedIntegration]:
-        """Integrations by name."""
-
-    async def dashboards(
-        self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
-    ) -> list[DescribedDashboard]:
-        """Dashboards by name."""
-
-
-class People(Protocol):
-    """Where users are kept."""
-
-    async def of_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Person]:
-        """Users of a tenant by id."""
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
     """A device of a list."""
@@ -90,11 +61,11 @@ class DeviceRow:
 class Listings:
     """Resources of the roles of the caller's tenant; each raises `NotFound` without the role."""
 
-    def __init__(self, roles: RoleService, store: Store, owners: Owners, people: People) -> None:
+    def __init__(self, roles: RoleService, accounts: Accounts, owners: Owners) -> None:
         self._roles = roles
-        self._store = store
+        self._grants = accounts.grants
+        self._users = accounts.users
         self._owners = owners
-        self._people = people
 
     async def integrations(
         self, caller: Caller, role_id: int, wanted: Search
@@ -167,7 +138,7 @@ class Listings:
 
     async def _granted(self, caller: Caller, role_id: int, kind: ResourceType) -> list[Any]:
         await self._roles.get(caller, role_id)
-        return await self._store.of_role(caller.principal.tenant, role_id, kind)
+        return await self._grants.of_role(caller.principal.tenant, role_id, kind)
 
     async def _request(self, caller: Caller, wanted: Search) -> DescribeDevices:
         tenant, keyword = caller.principal.tenant, wanted.keyword or ""
@@ -205,7 +176,7 @@ class Listings:
         self, caller: Caller, found: Iterable[DescribedDevice | DescribedDashboard]
     ) -> dict[int, Person]:
         ids = {each.user_id for each in found if each.user_id is not None}
-        return await self._people.of_ids(caller.principal.tenant, sorted(ids)) if ids else {}
+        return await self._users.people(caller.principal.tenant, sorted(ids)) if ids else {}
 
 
 def _ordered(found: Sequence[T], order: Sequence[tuple[str, int]]) -> list[T]:

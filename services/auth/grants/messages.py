@@ -11,8 +11,8 @@ from libs.common.contracts.access import (
     ShareWithRoles,
     UserRef,
 )
+from services.auth.accounts.grants import Resource
 from services.auth.grants.access import AccessService
-from services.auth.grants.schemas import Resource
 from services.auth.grants.service import GrantService
 
 DURABLE = "auth"

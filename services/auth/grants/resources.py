@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.console import MAX_ID
-from services.auth.grants.schemas import Resource, SentResource
+from services.auth.accounts.grants import Resource
+from services.auth.grants.schemas import SentResource
 
 MAX_INTEGRATION = 127
 """Most characters of an integration's id."""

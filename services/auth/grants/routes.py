@@ -12,6 +12,7 @@ from libs.common.http import HttpRequest
 from libs.common.http.console import Answer, Page, PathId, answer, post
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
+from services.auth.accounts.users import Person
 from services.auth.grants.listings import DeviceRow, Listings
 from services.auth.grants.resources import resources_of
 from services.auth.grants.schemas import (
@@ -26,7 +27,7 @@ from services.auth.grants.schemas import (
 )
 from services.auth.grants.service import GrantService
 from services.auth.roles.routes import SearchBody
-from services.auth.roles.schemas import Person, Search
+from services.auth.roles.schemas import Search
 
 Grants = NamedDependency[GrantService]
 Lists = NamedDependency[Listings]

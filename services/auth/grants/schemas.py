@@ -1,4 +1,4 @@
-"""Resources of roles, on the wire and inside (specification, "Resource reference")."""
+"""Resources of roles on the wire (specification, "Resource reference")."""
 
 from typing import Annotated
 
@@ -6,13 +6,6 @@ import msgspec
 
 from libs.common.contracts.access import ResourceType
 from libs.common.http.console import LARGEST_PAGE, PageRequest, Shown
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """One resource: integrations have names for ids, all others numbers."""
-
-    type: ResourceType
-    id: int | str
 
 
 class SentResource(msgspec.Struct):

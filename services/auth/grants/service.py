@@ -1,17 +1,19 @@
 """Grants resources to roles and takes them back."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from libs.common.contracts.access import ForgetResources, ShareWithRoles
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Caller, Kind, Principal
+from libs.common.store.mongo import Session
+from services.auth.accounts import Accounts
+from services.auth.accounts.grants import Resource
 from services.auth.audit.schemas import Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.grants.existing import Existing
+from services.auth.grants.owners import Owners
 from services.auth.grants.resources import resources_of, shown_ids
-from services.auth.grants.schemas import Resource, ResourceSearch
+from services.auth.grants.schemas import ResourceSearch
 from services.auth.roles.service import RoleService, listed
 
 MAX_GRANTS = 20_000
@@ -19,59 +21,25 @@ MAX_GRANTS = 20_000
 that shows more is granted the integration."""
 
 
-class Store(Protocol):
-    """Where grants are kept."""
-
-    async def search(
-        self, tenant: str, role_id: int, wanted: ResourceSearch
-    ) -> tuple[list[Resource], int]:
-        """The page of a role's resources, and how many there are."""
-
-    async def count(self, tenant: str, role_id: int, change: Change) -> int:
-        """How many resources a role is granted."""
-
-    async def add(
-        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
-    ) -> list[Resource]:
-        """Grant resources to a role; return those that it had not."""
-
-    async def remove(
-        self, tenant: str, role_id: int, resources: Sequence[Resource], change: Change
-    ) -> list[Resource]:
-        """Take resources from a role; return those that it had."""
-
-    async def forget(
-        self, tenant: str, resources: Sequence[Resource], change: Change
-    ) -> dict[int, list[Resource]]:
-        """Take resources, devices with their entities, from every role of a tenant.
-
-        Returns which roles had which.
-        """
-
-    async def granted(self, tenant: str, resources: Sequence[Resource]) -> bool:
-        """Tell whether any of `resources`, or an entity of one, is granted to any role."""
-
-    async def roles_of(self, tenant: str, user_id: int, change: Change) -> list[int]:
-        """The ids of a user's roles; none for an unknown user."""
-
-
 class GrantService:
     """The grants of the roles of a tenant."""
 
     def __init__(
-        self, changes: Changes, roles: RoleService, store: Store, existing: Existing
+        self, changes: Changes, roles: RoleService, accounts: Accounts, owners: Owners
     ) -> None:
         self._changes = changes
         self._roles = roles
-        self._store = store
-        self._existing = existing
+        self._store = accounts.grants
+        self._users = accounts.users
+        self._owners = owners
 
     async def search(
         self, caller: Caller, role_id: int, wanted: ResourceSearch
     ) -> tuple[list[Resource], int]:
         """The page of a role's resources, and how many match; raise `NotFound`."""
         await self._roles.get(caller, role_id)
-        return await self._store.search(caller.principal.tenant, role_id, wanted)
+        tenant, kind = caller.principal.tenant, wanted.resource_type
+        return await self._store.search(tenant, role_id, kind, wanted)
 
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
         """Grant resources; raise `NotFound`, or `Conflict` when they are too many.
@@ -83,16 +51,16 @@ class GrantService:
         await self._roles.get(caller, role_id)
         if len(resources) > MAX_GRANTS:
             raise _too_many()
-        missing = await self._existing.missing(tenant, resources)
+        missing = await self._owners.missing(tenant, resources)
         if missing:
             raise InvalidInput(f"there is no {shown_ids(missing)[0]}", field="resources")
 
         async def work(change: Change) -> None:
-            role = await self._roles.get(caller, role_id, change)
-            added = await self._store.add(tenant, role_id, resources, change)
+            role = await self._roles.get(caller, role_id, change.session)
+            added = await self._store.add(tenant, role_id, resources, change.session)
             if not added:
                 return
-            await self._bound(tenant, role_id, change)
+            await self._bound(tenant, role_id, change.session)
             told = {"resources": listed(shown_ids(added))}
             change.record_access("resources_added", role.subject, after=told)
 
@@ -103,8 +71,8 @@ class GrantService:
         tenant = caller.principal.tenant
 
         async def work(change: Change) -> None:
-            role = await self._roles.get(caller, role_id, change)
-            removed = await self._store.remove(tenant, role_id, resources, change)
+            role = await self._roles.get(caller, role_id, change.session)
+            removed = await self._store.remove(tenant, role_id, resources, change.session)
             if removed:
                 told = {"resources": listed(shown_ids(removed))}
                 change.record_access("resources_removed", role.subject, before=told)
@@ -121,9 +89,10 @@ class GrantService:
         user = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id))
 
         async def work(change: Change) -> None:
-            for role_id in await self._store.roles_of(wanted.tenant, wanted.user_id, change):
-                added = await self._store.add(wanted.tenant, role_id, resources, change)
-                await self._bound(wanted.tenant, role_id, change)
+            tenant, session = wanted.tenant, change.session
+            for role_id in await self._users.roles_of(tenant, wanted.user_id, session) or ():
+                added = await self._store.add(tenant, role_id, resources, session)
+                await self._bound(tenant, role_id, session)
                 _record(change, "resources_added", role_id, after=added)
 
         await self._changes.run(Caller(user), work)
@@ -143,15 +112,15 @@ class GrantService:
             return
 
         async def work(change: Change) -> None:
-            forgotten = await self._store.forget(tenant, resources, change)
+            forgotten = await self._store.forget(tenant, resources, change.session)
             for role_id, removed in forgotten.items():
                 _record(change, "resources_removed", role_id, before=removed)
 
         await self._changes.run(operator(tenant), work)
 
-    async def _bound(self, tenant: str, role_id: int, change: Change) -> None:
+    async def _bound(self, tenant: str, role_id: int, session: Session) -> None:
         """Raise `Conflict` when a role has more resources than it may."""
-        if await self._store.count(tenant, role_id, change) > MAX_GRANTS:
+        if await self._store.count(tenant, role_id, session) > MAX_GRANTS:
             raise _too_many()
 
 

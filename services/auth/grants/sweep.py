@@ -8,10 +8,9 @@ from typing import Any
 
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import StoreError
-from services.auth.grants.existing import Existing
-from services.auth.grants.schemas import Resource
+from services.auth.accounts.grants import GrantStore, Resource
+from services.auth.grants.owners import Owners
 from services.auth.grants.service import GrantService
-from services.auth.grants.store import GrantStore
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +25,9 @@ FRESH = timedelta(hours=1)
 class GrantSweep:
     """Walks through all grants, page by page."""
 
-    def __init__(self, store: GrantStore, existing: Existing, grants: GrantService) -> None:
+    def __init__(self, store: GrantStore, owners: Owners, grants: GrantService) -> None:
         self._store = store
-        self._existing = existing
+        self._owners = owners
         self._grants = grants
 
     async def run(self) -> None:
@@ -49,7 +48,7 @@ class GrantSweep:
             for _, tenant, resource in page:
                 tenants[tenant].append(resource)
             for tenant, resources in tenants.items():
-                gone = await self._existing.missing(tenant, list(dict.fromkeys(resources)))
+                gone = await self._owners.missing(tenant, list(dict.fromkeys(resources)))
                 if gone:
                     log.info("%d grants in %s are of what is gone", len(gone), tenant)
                     await self._grants.forget_all(tenant, gone)

@@ -1,100 +1,78 @@
-"""Makes, lists and ends the logins of external integrations, for the operator."""
+"""Makes, lists and ends the logins of external integrations, for the operator.
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+What is done is kept in the audit log of the default tenant.
+"""
 
-from libs.common.contracts.auth import IntegrationSecret
+from libs.common.contracts.auth import (
+    Done,
+    IntegrationLogins,
+    IntegrationRef,
+    IntegrationSecret,
+    ListIntegrationLogins,
+)
 from libs.common.contracts.integrations import BUILT_IN, login_of
 from libs.common.errors import Conflict, NotFound
-from libs.common.identity import Caller
+from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.audit.schemas import Deed, Subject
-from services.auth.changes import Change
-from services.auth.integrations.schemas import StoredLogin
+from services.auth.changes import Change, Changes, operator
+from services.auth.integrations.store import IntegrationLoginStore
 from services.auth.secret_hash import new_secret, secret_hash
 
-R = TypeVar("R")
 
+class IntegrationLoginService:
+    """The operations on logins."""
 
-class Changes(Protocol):
-    """Runs changes."""
-
-    async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
-        """Run `work` as one transaction in the caller's tenant."""
-
-
-class Store(Protocol):
-    """Where logins are kept."""
-
-    async def add(self, login: StoredLogin, change: Change) -> None:
-        """Add a login; raise `Conflict` when the integration has one."""
-
-    async def all(self) -> Sequence[StoredLogin]:
-        """All logins by integration."""
-
-    async def set_secret(self, integration: str, secret_hash: str, change: Change) -> bool:
-        """Set another secret; tell whether there is such a login."""
-
-    async def remove(self, integration: str, change: Change) -> bool:
-        """Remove a login; tell whether there was one."""
-
-
-class IntegrationLogins:
-    """The operations on logins; an integration is one for all tenants."""
-
-    def __init__(self, store: Store, changes: Changes) -> None:
+    def __init__(self, store: IntegrationLoginStore, changes: Changes) -> None:
         self._store = store
         self._changes = changes
 
-    async def create(self, caller: Caller, integration: str) -> IntegrationSecret:
+    async def create(self, wanted: IntegrationRef) -> IntegrationSecret:
         """Make a login; the secret is shown once. Raises `Conflict`."""
+        integration, secret = wanted.integration, new_secret()
         if integration in BUILT_IN:
             raise Conflict(f"integration {integration} is built in", field="integration")
-        secret = new_secret()
-        login = StoredLogin(
-            integration=integration,
-            secret_hash=secret_hash(secret),
-            created_at=datetime.now(UTC),
-        )
 
         async def work(change: Change) -> None:
-            await self._store.add(login, change)
-            change.record(Deed(action="created", subject=_subject(integration)))
+            await self._store.add(integration, secret_hash(secret), change.session)
+            change.record(_deed("created", integration))
 
-        await self._changes.run(caller, work)
+        await self._changes.run(operator(DEFAULT_TENANT), work)
         return IntegrationSecret(integration, login_of(integration), secret)
 
-    async def all(self) -> Sequence[StoredLogin]:
+    async def all(self, _: ListIntegrationLogins) -> IntegrationLogins:
         """All logins by integration."""
-        return await self._store.all()
+        return IntegrationLogins(await self._store.all())
 
-    async def rotate(self, caller: Caller, integration: str) -> IntegrationSecret:
+    async def rotate(self, wanted: IntegrationRef) -> IntegrationSecret:
         """Make a new secret; the old one is dead and its connections end. Raises `NotFound`."""
-        secret = new_secret()
+        integration, secret = wanted.integration, new_secret()
 
         async def work(change: Change) -> None:
-            if not await self._store.set_secret(integration, secret_hash(secret), change):
+            if not await self._store.set_secret(integration, secret_hash(secret), change.session):
                 raise _unknown(integration)
-            change.record(Deed(action="rotated", subject=_subject(integration)))
+            change.record(_deed("rotated", integration))
             change.disconnect(login_of(integration))
 
-        await self._changes.run(caller, work)
+        await self._changes.run(operator(DEFAULT_TENANT), work)
         return IntegrationSecret(integration, login_of(integration), secret)
 
-    async def delete(self, caller: Caller, integration: str) -> None:
+    async def delete(self, wanted: IntegrationRef) -> Done:
         """End a login and its connections. Raises `NotFound`."""
+        integration = wanted.integration
 
         async def work(change: Change) -> None:
-            if not await self._store.remove(integration, change):
+            if not await self._store.remove(integration, change.session):
                 raise _unknown(integration)
-            change.record(Deed(action="deleted", subject=_subject(integration)))
+            change.record(_deed("deleted", integration))
             change.disconnect(login_of(integration))
 
-        await self._changes.run(caller, work)
+        await self._changes.run(operator(DEFAULT_TENANT), work)
+        return Done()
 
 
-def _subject(integration: str) -> Subject:
-    return Subject("integration_login", integration, integration)
+def _deed(action: str, integration: str) -> Deed:
+    subject = Subject("integration_login", integration, integration)
+    return Deed(action=action, subject=subject)
 
 
 def _unknown(integration: str) -> NotFound:

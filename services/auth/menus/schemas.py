@@ -1,33 +1,9 @@
-"""Menu entries, on the wire and inside (specification, "Menu"; notes, section 3.4)."""
-
-from enum import StrEnum
+"""Menu entries on the wire (specification, "Menu"; notes, section 3.4)."""
 
 import msgspec
 
 from libs.common.http.console import Id, Shown
-from services.auth.audit.schemas import Subject
-
-
-class MenuType(StrEnum):
-    """A page, or what may be done on one."""
-
-    MENU = "MENU"
-    FUNCTION = "FUNCTION"
-
-
-class Menu(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as it is stored."""
-
-    id: int
-    code: str
-    name: str
-    type: MenuType
-    parent_id: int | None = None
-
-    @property
-    def subject(self) -> Subject:
-        """The entry in the audit log."""
-        return Subject("menu", str(self.id), self.name)
+from services.auth.accounts.menus import MenuType
 
 
 class NewMenu(msgspec.Struct, kw_only=True):

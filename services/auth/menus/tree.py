@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from services.auth.menus.schemas import Menu, MenuNode, ShownMenu
+from services.auth.accounts.menus import Menu
+from services.auth.menus.schemas import MenuNode, ShownMenu
 
 
 def flat(menus: Iterable[Menu]) -> list[ShownMenu]:

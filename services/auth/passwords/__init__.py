@@ -1,1 +1,1 @@
-"""Passwords of people: the rule they obey, and how they are kept."""
+"""Passwords of people: the rule they obey, how they are kept, how guessing is slowed down."""

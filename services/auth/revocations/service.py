@@ -10,12 +10,13 @@ next log-in, and connections of the current credential stay.
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from libs.common.errors import ThingwayError
 from libs.common.identity import Kind
+from services.auth.connections.service import UserConnections
+from services.auth.revocations.store import Revocation, RevocationStore
+from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.writer import TokenWriter
 
 log = logging.getLogger(__name__)
 
@@ -26,56 +27,12 @@ PAUSE = 2.0
 """Seconds between two sweeps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revocation:
-    """Everything older than `generation` of an application, or the key of a device."""
-
-    kind: Kind | None
-    """None: there is nothing but connections."""
-    subject: str
-    generation: int = 0
-    user: str = ""
-    """The user of the bus whose connections of an earlier credential end; empty: nobody's."""
-
-
-class Tokens(Protocol):
-    """The token state, as far as it is needed here."""
-
-    async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
-        """Revoke all tokens of a subject that are older than `generation`."""
-
-
-class Copies(Protocol):
-    """The device keys in Redis, as far as they are needed here."""
-
-    async def drop(self, sn: str) -> None:
-        """Forget the copy of a device's credentials."""
-
-
-class UserConnections(Protocol):
-    """The connections to the bus, as far as they are needed here."""
-
-    async def close(self, user: str, *, ask_servers: bool = False) -> None:
-        """Close those that the current credential has not made; raise when that is not sure."""
-
-
-class Intents(Protocol):
-    """The revocations that were written."""
-
-    async def older_than(self, seconds: float) -> Sequence[tuple[object, Revocation]]:
-        """Revocations of that age with the ids they are removed by."""
-
-    async def remove(self, ids: Sequence[object]) -> None:
-        """Forget revocations that are true for good."""
-
-    async def postpone(self, identity: object) -> None:
-        """Let a revocation be as if it were written now."""
-
-
 class Revoker:
     """Makes revocations true."""
 
-    def __init__(self, tokens: Tokens, copies: Copies, connections: UserConnections) -> None:
+    def __init__(
+        self, tokens: TokenWriter, copies: DeviceCopies, connections: UserConnections
+    ) -> None:
         self._tokens = tokens
         self._copies = copies
         self._connections = connections
@@ -92,7 +49,7 @@ class Revoker:
             except ThingwayError as error:
                 log.info("connections of %s are closed later: %s", revocation.user, error)
 
-    async def settle(self, intents: Intents) -> int:
+    async def settle(self, intents: RevocationStore) -> int:
         """Apply once more what is old enough, forget it, and return how many there were.
 
         The first whose connections cannot be closed ends it, and goes to the end of the queue.
@@ -113,7 +70,7 @@ class Revoker:
         await intents.remove(settled)
         return len(settled)
 
-    async def sweep(self, intents: Intents) -> None:
+    async def sweep(self, intents: RevocationStore) -> None:
         """Settle for ever; run by the lease holder."""
         while True:
             try:

@@ -1,13 +1,28 @@
-"""Revocations in MongoDB, from the transaction that decides them until they have settled."""
+"""Revocations in MongoDB, from the transaction that decides them until they have settled.
+
+`revocations`: `{_id, kind | null, subject, generation, user, at}`.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from libs.common.identity import Kind
 from libs.common.store.mongo import Database, Session
-from services.auth.revocations.service import Revocation
 
 CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Everything older than `generation` of an application or user, or the key of a device."""
+
+    kind: Kind | None
+    """None: there is nothing but connections."""
+    subject: str
+    generation: int = 0
+    user: str = ""
+    """The user of the bus whose connections of an earlier credential end; empty: nobody's."""
 
 
 class RevocationStore:
@@ -49,6 +64,6 @@ class RevocationStore:
         await self._revocations.update_one({"_id": identity}, {"$set": {"at": datetime.now(UTC)}})
 
     async def remove(self, ids: Sequence[object]) -> None:
-        """Remove revocations."""
+        """Remove revocations that are true for good."""
         if ids:
             await self._revocations.delete_many({"_id": {"$in": list(ids)}})

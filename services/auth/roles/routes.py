@@ -22,13 +22,11 @@ from libs.common.http.console import (
 )
 from libs.common.http.guards import super_admins
 from libs.common.http.request import caller_of
+from services.auth.accounts.roles import Role
 from services.auth.menus.schemas import ShownMenu
 from services.auth.menus.tree import flat
-from services.auth.roles.members import MemberService
 from services.auth.roles.schemas import (
     MenuIds,
-    Person,
-    Role,
     RoleBody,
     RoleCounts,
     RoleMade,
@@ -41,7 +39,6 @@ from services.auth.roles.schemas import (
 from services.auth.roles.service import RoleService
 
 Roles = NamedDependency[RoleService]
-Members = NamedDependency[MemberService]
 SearchBody = JSONBody[Search | None]
 """Searches for everything come without a body as well."""
 
@@ -81,9 +78,7 @@ async def search_roles(
     request: HttpRequest, roles: Roles, data: SearchBody = None
 ) -> Answer[list[ShownRole] | Page[ShownRole]]:
     """Search roles by part of their name."""
-    wanted = data or Search()
-    found, total = await roles.search(caller_of(request), wanted)
-    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
+    return await _search(request, roles, data or Search())
 
 
 @get("/search")
@@ -96,8 +91,7 @@ async def search_roles_by_get(
 ) -> Answer[list[ShownRole] | Page[ShownRole]]:
     """The same search, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    found, total = await roles.search(caller_of(request), wanted)
-    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
+    return await _search(request, roles, wanted)
 
 
 @get("/{role_id:str}/menus")
@@ -119,18 +113,16 @@ async def set_role_menus(
 
 @post("/{role_id:str}/members")
 async def list_role_members(
-    request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
+    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownMember] | Page[ShownMember]]:
     """The users of a role, searched by part of their e-mail or nickname."""
-    wanted = data or Search()
-    found, total = await members.members(caller_of(request), role_id, wanted)
-    return answer(request, wanted.listed(_shown_members(role_id, found), total))
+    return await _members(request, roles, role_id, data or Search())
 
 
 @get("/{role_id:str}/members")
 async def list_role_members_by_get(
     request: HttpRequest,
-    members: Members,
+    roles: Roles,
     role_id: PathId,
     keyword: Keyword = None,
     page_size: PageSize = None,
@@ -138,17 +130,16 @@ async def list_role_members_by_get(
 ) -> Answer[list[ShownMember] | Page[ShownMember]]:
     """The same list, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
-    found, total = await members.members(caller_of(request), role_id, wanted)
-    return answer(request, wanted.listed(_shown_members(role_id, found), total))
+    return await _members(request, roles, role_id, wanted)
 
 
 @post("/{role_id:str}/undistributed-users")
 async def list_candidates(
-    request: HttpRequest, members: Members, role_id: PathId, data: SearchBody = None
+    request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownCandidate] | Page[ShownCandidate]]:
     """The users who do not have a role."""
     wanted = data or Search()
-    found, total = await members.candidates(caller_of(request), role_id, wanted)
+    found, total = await roles.members(caller_of(request), role_id, wanted, having=False)
     shown = [
         ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
@@ -158,20 +149,27 @@ async def list_candidates(
 
 @post("/{role_id:str}/associate-user")
 async def add_members(
-    request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
     """Give a role to users."""
-    await members.add(caller_of(request), role_id, ids_of(data.user_ids))
+    await roles.add_members(caller_of(request), role_id, ids_of(data.user_ids))
     return answer(request, {})
 
 
 @post("/{role_id:str}/disassociate-user")
 async def remove_members(
-    request: HttpRequest, members: Members, role_id: PathId, data: JSONBody[UserIds]
+    request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
     """Take a role from users."""
-    await members.remove(caller_of(request), role_id, ids_of(data.user_ids))
+    await roles.remove_members(caller_of(request), role_id, ids_of(data.user_ids))
     return answer(request, {})
+
+
+async def _search(
+    request: HttpRequest, roles: RoleService, wanted: Search
+) -> Answer[list[ShownRole] | Page[ShownRole]]:
+    found, total = await roles.search(caller_of(request), wanted)
+    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
 
 
 def _shown(role: Role, counts: RoleCounts) -> ShownRole:
@@ -185,8 +183,11 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
     )
 
 
-def _shown_members(role_id: int, found: list[Person]) -> list[ShownMember]:
-    return [
+async def _members(
+    request: HttpRequest, roles: RoleService, role_id: int, wanted: Search
+) -> Answer[list[ShownMember] | Page[ShownMember]]:
+    found, total = await roles.members(caller_of(request), role_id, wanted)
+    shown = [
         ShownMember(
             role_id=str(role_id),
             user_id=str(person.id),
@@ -195,6 +196,7 @@ def _shown_members(role_id: int, found: list[Person]) -> list[ShownMember]:
         )
         for person in found
     ]
+    return answer(request, wanted.listed(shown, total))
 
 
 ROUTER = Router(

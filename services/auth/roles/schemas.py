@@ -1,30 +1,13 @@
-"""Roles, on the wire and inside (specification, "Role"; notes, section 3.3)."""
+"""Roles on the wire (specification, "Role"; notes, section 3.3)."""
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from libs.common.http.console import Ids, PageRequest, Shown
-from services.auth.audit.schemas import Subject
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 """Part of a name, in any case."""
-
-
-class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """A role as it is stored."""
-
-    id: int
-    name: str
-    description: str
-    menus: tuple[int, ...] = ()
-    created_at: datetime
-
-    @property
-    def subject(self) -> Subject:
-        """The role in the audit log."""
-        return Subject("role", str(self.id), self.name)
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
@@ -77,14 +60,6 @@ class ShownRole(Shown):
     created_at: str
     user_role_count: str
     role_integration_count: str
-
-
-class Person(msgspec.Struct, frozen=True):
-    """A user, as far as roles show it."""
-
-    id: int
-    email: str
-    nickname: str
 
 
 class ShownMember(Shown):

@@ -1,18 +1,21 @@
-"""Creates, changes, finds and deletes roles, and sets what they let their users do."""
+"""Creates, changes, finds and deletes roles: what they let their users do, and who has them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from libs.common.errors import Conflict, InvalidInput, MalformedRequest, NotFound
+from libs.common.http.console import name_of
 from libs.common.identity import Caller
+from libs.common.store.mongo import Session
+from services.auth.accounts import Accounts
+from services.auth.accounts.menus import Menu
+from services.auth.accounts.roles import SUPER_ADMIN, Role
+from services.auth.accounts.users import Person
 from services.auth.changes import Change, Changes
-from services.auth.menus.schemas import Menu
-from services.auth.names import checked_name
-from services.auth.roles.schemas import Role, RoleBody, RoleCounts, Search
-from services.auth.tenants.seed import SUPER_ADMIN
+from services.auth.roles.schemas import RoleBody, RoleCounts, Search
 
 MAX_NAME = 127
 """Most characters of a role's name."""
@@ -21,53 +24,17 @@ LISTED = 1000
 """Most ids that an audit entry lists; events have to fit into a message of the bus."""
 
 
-class Store(Protocol):
-    """Where roles are kept."""
-
-    async def get(self, tenant: str, role_id: int, change: Change | None = None) -> Role | None:
-        """One role of a tenant."""
-
-    async def search(self, tenant: str, wanted: Search) -> tuple[list[Role], int]:
-        """The page of the roles whose name contains the keyword, and how many there are."""
-
-    async def counts(self, tenant: str, ids: Sequence[int]) -> dict[int, RoleCounts]:
-        """Users and granted integrations of roles."""
-
-    async def has_users(self, tenant: str, role_id: int, change: Change) -> bool:
-        """Tell whether any user has the role."""
-
-    async def insert(self, tenant: str, role: Role, change: Change) -> None:
-        """Add a role; raise `Conflict` when the tenant has one of that name."""
-
-    async def update(self, tenant: str, role: Role, change: Change) -> None:
-        """Set name, description and menus; raise `Conflict` when another one has the name."""
-
-    async def delete(self, tenant: str, role_id: int, change: Change) -> None:
-        """Remove a role with its grants."""
-
-
-class Menus(Protocol):
-    """Where menus are kept."""
-
-    async def of_ids(
-        self, tenant: str, ids: Sequence[int], change: Change | None = None
-    ) -> list[Menu]:
-        """The entries of a tenant that have one of `ids`, by rising id."""
-
-
 class RoleService:
-    """The roles of the caller's tenant."""
+    """The roles of the caller's tenant; what names a role raises `NotFound` without it."""
 
     def __init__(
-        self,
-        changes: Changes,
-        store: Store,
-        menus: Menus,
-        next_id: Callable[[], Awaitable[int]],
+        self, changes: Changes, accounts: Accounts, next_id: Callable[[], Awaitable[int]]
     ) -> None:
         self._changes = changes
-        self._store = store
-        self._menus = menus
+        self._roles = accounts.roles
+        self._users = accounts.users
+        self._menus = accounts.menus
+        self._grants = accounts.grants
         self._next_id = next_id
 
     async def search(
@@ -75,13 +42,18 @@ class RoleService:
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
         """The page that is wanted, with counts, and how many roles match in all."""
         tenant = caller.principal.tenant
-        roles, total = await self._store.search(tenant, wanted)
-        counts = await self._store.counts(tenant, [role.id for role in roles])
-        return [(role, counts[role.id]) for role in roles], total
+        roles, total = await self._roles.search(tenant, wanted.keyword or "", wanted)
+        ids = [role.id for role in roles]
+        users = await self._users.count_by_role(tenant, ids)
+        integrations = await self._grants.count_integrations(tenant, ids)
+        return [
+            (role, RoleCounts(users.get(role.id, 0), integrations.get(role.id, 0)))
+            for role in roles
+        ], total
 
-    async def get(self, caller: Caller, role_id: int, change: Change | None = None) -> Role:
-        """One role; raise `NotFound`."""
-        role = await self._store.get(caller.principal.tenant, role_id, change)
+    async def get(self, caller: Caller, role_id: int, session: Session | None = None) -> Role:
+        """One role."""
+        role = await self._roles.get(caller.principal.tenant, role_id, session)
         if role is None:
             raise NotFound(
                 f"there is no role {role_id}", field="role_id", code="role_does_not_exit"
@@ -92,25 +64,25 @@ class RoleService:
         """Add a role without users, menus and grants; raise `InvalidInput` or `Conflict`."""
         role = Role(
             id=await self._next_id(),
-            name=checked_name(wanted.name, "name", MAX_NAME),
+            name=name_of(wanted.name, most=MAX_NAME),
             description=_description(wanted.description or ""),
             created_at=datetime.now(UTC),
         )
 
         async def work(change: Change) -> None:
-            await self._store.insert(caller.principal.tenant, role, change)
+            await self._roles.insert(caller.principal.tenant, role, change.session)
             change.record_access("created", role.subject, after=_told(role))
 
         await self._changes.run(caller, work)
         return role.id
 
     async def update(self, caller: Caller, role_id: int, wanted: RoleBody) -> None:
-        """Rename or describe a role; raise `InvalidInput`, `NotFound` or `Conflict`."""
-        name = checked_name(wanted.name, "name", MAX_NAME)
+        """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
+        name = name_of(wanted.name, most=MAX_NAME)
         description = None if wanted.description is None else _description(wanted.description)
 
         async def work(change: Change) -> None:
-            before = await self.get(caller, role_id, change)
+            before = await self.get(caller, role_id, change.session)
             if before.name == SUPER_ADMIN != name:
                 raise MalformedRequest("super admin not allowed to rename", field="name")
             after = msgspec.structs.replace(
@@ -118,48 +90,91 @@ class RoleService:
                 name=name,
                 description=before.description if description is None else description,
             )
-            await self._store.update(caller.principal.tenant, after, change)
+            await self._roles.update(caller.principal.tenant, after, change.session)
             change.record_access("updated", after.subject, _told(before), _told(after))
 
         await self._changes.run(caller, work)
 
     async def delete(self, caller: Caller, role_id: int) -> None:
-        """Remove a role with its grants; raise `NotFound`, or `Conflict` while it has users."""
+        """Remove a role with its grants; raise `Conflict` while it has users."""
         tenant = caller.principal.tenant
 
         async def work(change: Change) -> None:
-            role = await self.get(caller, role_id, change)
+            role = await self.get(caller, role_id, change.session)
             if role.name == SUPER_ADMIN:
                 raise MalformedRequest("super admin not allowed to delete", field="role_id")
-            if await self._store.has_users(tenant, role_id, change):
+            if await self._users.anybody_has(tenant, role_id, change.session):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
-            await self._store.delete(tenant, role_id, change)
+            await self._roles.delete(tenant, role_id, change.session)
+            await self._grants.delete_role(tenant, role_id, change.session)
             change.record_access("deleted", role.subject, before=_told(role))
 
         await self._changes.run(caller, work)
 
     async def menus(self, caller: Caller, role_id: int) -> list[Menu]:
-        """The menus that are stored with a role, by rising id; raise `NotFound`."""
+        """The menus that are stored with a role, by rising id."""
         role = await self.get(caller, role_id)
         return await self._menus.of_ids(caller.principal.tenant, role.menus)
 
     async def set_menus(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Replace the menus of a role by those of `ids` that there are; raise `NotFound`."""
+        """Replace the menus of a role by those of `ids` that there are."""
         tenant = caller.principal.tenant
 
         async def work(change: Change) -> None:
-            before = await self.get(caller, role_id, change)
-            known = await self._menus.of_ids(tenant, ids, change)
+            before = await self.get(caller, role_id, change.session)
+            known = await self._menus.of_ids(tenant, ids, change.session)
             after = msgspec.structs.replace(before, menus=tuple(menu.id for menu in known))
-            await self._store.update(tenant, after, change)
+            await self._roles.update(tenant, after, change.session)
             change.record_access(
                 "menus_set",
                 after.subject,
                 {"menuIds": listed(before.menus)},
                 {"menuIds": listed(after.menus)},
             )
+
+        await self._changes.run(caller, work)
+
+    async def members(
+        self, caller: Caller, role_id: int, wanted: Search, *, having: bool = True
+    ) -> tuple[list[Person], int]:
+        """The page of the users who have a role, or could get it, and how many match in all."""
+        await self.get(caller, role_id)
+        tenant, keyword = caller.principal.tenant, wanted.keyword or ""
+        return await self._users.search_people(tenant, role_id, keyword, wanted, having=having)
+
+    async def add_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
+        """Give a role to users; those who have it or do not exist are passed over."""
+        tenant = caller.principal.tenant
+
+        async def work(change: Change) -> None:
+            role = await self.get(caller, role_id, change.session)
+            added = await self._users.add_role(tenant, role_id, ids, change.session)
+            if added:
+                told = {"userIds": listed(added)}
+                change.record_access("members_added", role.subject, after=told)
+
+        await self._changes.run(caller, work)
+
+    async def remove_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
+        """Take a role from users; those who do not have it are passed over.
+
+        Raises `Conflict` when nobody would be left who can administer the tenant.
+        """
+        tenant = caller.principal.tenant
+
+        async def work(change: Change) -> None:
+            role = await self.get(caller, role_id, change.session)
+            removed = await self._users.remove_role(tenant, role_id, ids, change.session)
+            if not removed:
+                return
+            if role.name == SUPER_ADMIN and not await self._users.anybody_has(
+                tenant, role_id, change.session, enabled=True
+            ):
+                raise Conflict("the last super-admin cannot be taken out", field="user_ids")
+            told = {"userIds": listed(removed)}
+            change.record_access("members_removed", role.subject, before=told)
 
         await self._changes.run(caller, work)
 

@@ -1,28 +1,58 @@
-"""`POST /oauth2/token` on the wire (specification, "Authentication"; Decision 3)."""
+"""Both token endpoints on the wire (device open API, "Token_Details"; "Authentication")."""
 
 import msgspec
 
 
-class ConsoleCredentials(msgspec.Struct, frozen=True):
-    """Which console asks."""
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request comes from, and which tenant it names."""
+
+    address: str
+    """Empty when the gateway did not say it."""
+    request_id: str = ""
+    tenant: str | None = None
+    """The header `TENANT_ID`; of people only."""
+
+
+class ClientCredentials(msgspec.Struct, frozen=True):
+    """The grant `client_credentials`."""
 
     client_id: str
     client_secret: str
 
 
+class RefreshToken(msgspec.Struct, frozen=True):
+    """The grant `refresh_token` of applications; a client id that comes along must be theirs."""
+
+    refresh_token: str
+    client_id: str | None = None
+
+
+TokenRequest = ClientCredentials | RefreshToken
+
+
+class TokenDetails(msgspec.Struct, frozen=True):
+    """The tokens of an application, and the whole seconds that are left to them."""
+
+    access_token: str
+    refresh_token: str
+    expires_in: int
+    refresh_token_expires_in: int
+
+
 class PasswordGrant(msgspec.Struct, frozen=True):
     """The grant `password`."""
 
-    client: ConsoleCredentials
+    client: ClientCredentials
+    """Which console asks."""
     username: str
     """The e-mail address."""
     password: str
 
 
 class RefreshGrant(msgspec.Struct, frozen=True):
-    """The grant `refresh_token`."""
+    """The grant `refresh_token` of people."""
 
-    client: ConsoleCredentials
+    client: ClientCredentials
     refresh_token: str
 
 
@@ -47,13 +77,4 @@ class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
     expires_in: int
     data: ConsoleTokens
     status: str = "Success"
-    request_id: str
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a request comes from and which tenant it names."""
-
-    tenant: str | None
-    """The header `TENANT_ID`."""
-    address: str
     request_id: str

@@ -1,14 +1,17 @@
-"""What each tenant may use: the platform's defaults, and what the operator set otherwise."""
+"""What each tenant may use, and what it uses: the defaults, and what the operator set otherwise."""
 
 from typing import Any
 
 import msgspec
 
-from libs.common.contracts.limits import GetLimits, Limits, SetLimits, TenantLimits
+from libs.common.contracts.limits import AskUse, GetLimits, Limits, SetLimits, TenantLimits
 from libs.common.errors import InvalidInput, NotFound
+from libs.common.identity import Principal
+from libs.common.limits.use import UseQuestions
+from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes, operator
-from services.auth.tenants.store import TenantStore
+from services.auth.tenants.schemas import LimitUse, TenantUse
 
 NAMES = Limits.__struct_encode_fields__
 """The limits as they are called on the wire, in camelCase."""
@@ -17,10 +20,13 @@ NAMES = Limits.__struct_encode_fields__
 class TenantLimitsService:
     """Tells and changes the limits of tenants."""
 
-    def __init__(self, changes: Changes, store: TenantStore, defaults: Limits) -> None:
+    def __init__(
+        self, changes: Changes, store: TenantStore, defaults: Limits, questions: UseQuestions
+    ) -> None:
         self._changes = changes
         self._store = store
         self._defaults = defaults
+        self._questions = questions
 
     async def get(self, wanted: GetLimits) -> TenantLimits:
         """The limits of a tenant; of one that does not exist the defaults."""
@@ -44,6 +50,19 @@ class TenantLimitsService:
             return after
 
         return self._together(await self._changes.run(operator(wanted.tenant), work))
+
+    async def use(self, caller: Principal) -> TenantUse:
+        """The limits of a caller and its tenant, with use; raise as `UseQuestions.ask` does."""
+        used = await self._questions.ask(AskUse(caller.tenant, caller.kind, caller.subject))
+        known = await self.get(GetLimits(caller.tenant))
+        limits: dict[str, int] = msgspec.to_builtins(known.limits)
+        return TenantUse(
+            caller.tenant,
+            [
+                LimitUse(name, most, own=name in known.own, used=used.get(name))
+                for name, most in limits.items()
+            ],
+        )
 
     def _together(self, stored: dict[str, int]) -> TenantLimits:
         own: dict[str, Any] = {name: stored[name] for name in NAMES if name in stored}

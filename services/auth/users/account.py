@@ -1,8 +1,6 @@
 """How a tenant gets its first users, and what people do with their own account."""
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
 
 import msgspec
 
@@ -15,46 +13,15 @@ from libs.common.contracts.users import (
 )
 from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenticated
 from libs.common.identity import Caller
+from services.auth.accounts import Accounts
+from services.auth.accounts.users import StoredUser
 from services.auth.changes import Change, Changes, operator
+from services.auth.passwords.hashing import PasswordHashes
 from services.auth.passwords.rule import checked_password, new_password
+from services.auth.passwords.throttle import Throttle
 from services.auth.users.rules import checked_email
-from services.auth.users.schemas import RegisterUser, StoredUser
-from services.auth.users.service import Hashes, Store, UserService, created, replace_password
-
-
-class Accounts(Store, Protocol):
-    """Where users are kept, as far as it is needed here."""
-
-    async def by_email(self, tenant: str, email: str, session: Any = None) -> StoredUser | None:
-        """The user with an e-mail address, in any case."""
-
-    async def any(self, tenant: str, session: Any = None) -> bool:
-        """Tell whether a tenant has a user."""
-
-    async def super_admin_role(self, tenant: str, session: Any = None) -> int | None:
-        """The id of a tenant's role `super_admin`."""
-
-
-class CheckedHashes(Hashes, Protocol):
-    """Makes and checks hashes of passwords."""
-
-    async def matches(self, password: str, stored: str | None) -> bool:
-        """Tell whether a password has a hash."""
-
-
-class Attempt(Protocol):
-    """An attempt in the making."""
-
-    right: bool
-
-
-class Throttle(Protocol):
-    """Slows down whoever guesses a user's password."""
-
-    def attempt(
-        self, tenant: str, email: str, address: str
-    ) -> AbstractAsyncContextManager[Attempt]:
-        """Make an attempt inside the block; raise `TooManyRequests` or `Unavailable`."""
+from services.auth.users.schemas import RegisterUser
+from services.auth.users.service import UserService, created, replace_password
 
 
 class AccountService:
@@ -63,21 +30,22 @@ class AccountService:
     def __init__(
         self,
         changes: Changes,
-        store: Accounts,
-        hashes: CheckedHashes,
+        accounts: Accounts,
+        hashes: PasswordHashes,
         users: UserService,
         throttle: Throttle,
     ) -> None:
         self._changes = changes
-        self._store = store
+        self._store = accounts.users
+        self._roles = accounts.roles
         self._hashes = hashes
         self._users = users
         self._throttle = throttle
 
     async def describe(self, wanted: DescribeUsers) -> DescribedUsers:
         """Answer services, which show people by their nicknames."""
-        found = await self._store.some(wanted.tenant, wanted.ids, None)
-        return DescribedUsers({str(user.id): user.nickname for user in found})
+        found = await self._store.people(wanted.tenant, wanted.ids)
+        return DescribedUsers({str(user.id): user.nickname for user in found.values()})
 
     async def has_users(self, tenant: str) -> bool:
         """Tell whether a tenant's registration is closed; raise `NotFound` without the tenant."""
@@ -168,7 +136,7 @@ class AccountService:
         change.changes_access()
 
     async def _super_admins(self, tenant: str) -> Sequence[int]:
-        role = await self._store.super_admin_role(tenant)
+        role = await self._roles.super_admin(tenant)
         if role is None:
             raise NotFound(f"there is no tenant {tenant}", field="TENANT_ID")
         return [role]

@@ -16,9 +16,8 @@ from libs.common.http.request import (
     principal_of,
     request_id_of,
 )
-from services.auth.sign_in.routes import tenant_parameter
-from services.auth.sign_in.tenants import named_tenant
-from services.auth.tenants.seed import DEFAULT_TENANT
+from services.auth.accounts.tenants import DEFAULT_TENANT
+from services.auth.tenants.header import named_tenant, tenant_parameter
 from services.auth.users.account import AccountService
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (

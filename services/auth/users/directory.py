@@ -1,76 +1,58 @@
 """Questions about users that change nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from libs.common.bus import RpcClient
+from libs.common.clock import to_ms
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.names import DEVICES, DescribedDevices, DescribeDevices
 from libs.common.errors import Unauthenticated
+from libs.common.http.console import MAX_ID
 from libs.common.identity import Principal
-from services.auth.menus.schemas import Menu
-from services.auth.menus.store import MenuStore
-from services.auth.menus.tree import tree
-from services.auth.users.permissions import Permissions
-from services.auth.users.schemas import (
-    AskPermission,
-    Profile,
-    ShownUser,
-    StoredUser,
-    UserSearch,
-)
+from services.auth.accounts import Accounts
+from services.auth.accounts.menus import Menu
+from services.auth.accounts.roles import SUPER_ADMIN, Role
+from services.auth.accounts.users import StoredUser
+from services.auth.menus.tree import tree, with_ancestors
+from services.auth.users.schemas import AskPermission, Profile, ShownRole, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
-from services.auth.users.store import UserStore
-from services.auth.users.views import (
-    HeldRoles,
-    is_super_admin,
-    milliseconds,
-    open_menus,
-    shown_roles,
-    shown_user,
-)
 
-SORTS = {
-    "user_id": "_id",
-    "id": "_id",
-    "email": "emailKey",
-    "nickname": "nickname",
-    "created_at": "createdAt",
-    "enabled": "enabled",
-}
+Roles = Mapping[int, Role]
+"""Roles by id; a user may have an id whose role was deleted a moment ago."""
 
 
 class UserDirectory:
     """Users as others see them, and as they see themselves."""
 
-    def __init__(
-        self, store: UserStore, roles: HeldRoles, menus: MenuStore, permissions: Permissions
-    ) -> None:
-        self._store = store
-        self._roles = roles
-        self._menus = menus
-        self._permissions = permissions
+    def __init__(self, accounts: Accounts, rpc: RpcClient) -> None:
+        """`rpc` asks `device` where a device belongs."""
+        self._users = accounts.users
+        self._roles = accounts.roles
+        self._menus = accounts.menus
+        self._grants = accounts.grants
+        self._rpc = rpc
 
     async def search(self, tenant: str, wanted: UserSearch) -> tuple[list[ShownUser], int]:
         """Users of a tenant, and how many there are on all pages."""
-        users, total = await self._store.search(
-            tenant, wanted.keyword or "", wanted.order(SORTS), wanted.skip, wanted.limit
-        )
-        roles = await self._roles.of(tenant, users)
-        return [shown_user(user, roles) for user in users], total
+        users, total = await self._users.search(tenant, wanted.keyword or "", wanted)
+        roles = await self._roles_of(tenant, users)
+        return [_shown_user(user, roles) for user in users], total
 
     async def profile(self, principal: Principal) -> Profile:
         """The user who asks; raise `Unauthenticated` when it is gone."""
-        user = await self._store.get(principal.tenant, principal.user_id)
+        user = await self._users.get(principal.tenant, principal.user_id)
         if user is None:
             raise Unauthenticated("the user is gone")
-        roles = await self._roles.of(user.tenant, [user])
-        menus = open_menus(user, roles, await self._menus.all(user.tenant))
-        super_admin = is_super_admin(user, roles)
+        roles = await self._roles_of(user.tenant, [user])
+        super_admin = _is_super_admin(user, roles)
         return Profile(
             tenant_id=user.tenant,
             user_id=str(user.id),
             nickname=user.nickname,
             email=user.email,
-            created_at=milliseconds(user),
-            roles=shown_roles(user, roles),
-            menus=tree(menus),
+            created_at=str(to_ms(user.created_at)),
+            roles=_shown_roles(user, roles),
+            menus=tree(await self._open_menus(user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
         )
@@ -78,19 +60,69 @@ class UserDirectory:
     async def menus(self, tenant: str, user_id: int) -> Sequence[Menu]:
         """The menus that are open to a user, with their parents; raise `NotFound`."""
         user = await self._known(tenant, user_id)
-        roles = await self._roles.of(tenant, [user])
-        return open_menus(user, roles, await self._menus.all(tenant))
+        return await self._open_menus(user, await self._roles_of(tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
-        """Tell whether a user has a resource; raise `NotFound`."""
+        """Tell whether a user has a resource, a device also by its integration (notes, 3.2, 3.5).
+
+        Raises `NotFound`, and `Unavailable` when `device` is needed and silent.
+        """
         user = await self._known(tenant, user_id)
-        roles = await self._roles.of(tenant, [user])
-        return is_super_admin(user, roles) or await self._permissions.held(
-            tenant, user.roles, asked.resource_type, str(asked.resource_id)
+        if _is_super_admin(user, await self._roles_of(tenant, [user])):
+            return True
+        kind, text = asked.resource_type, str(asked.resource_id)
+        if kind is ResourceType.INTEGRATION:
+            return await self._grants.held(tenant, user.roles, kind, text)
+        number = int(text) if text.isascii() and text.isdigit() else 0
+        if not 0 < number <= MAX_ID:
+            return False
+        if await self._grants.held(tenant, user.roles, kind, number):
+            return True
+        if kind is not ResourceType.DEVICE or not user.roles:
+            return False
+        wanted = DescribeDevices(tenant, ids=[number])
+        found = await self._rpc.call(DEVICES, wanted, DescribedDevices)
+        integrations = [device.integration for device in found.devices[:1]]
+        return bool(integrations) and await self._grants.held(
+            tenant, user.roles, ResourceType.INTEGRATION, integrations[0]
         )
 
     async def _known(self, tenant: str, user_id: int) -> StoredUser:
-        user = await self._store.get(tenant, user_id)
+        user = await self._users.get(tenant, user_id)
         if user is None:
             raise unknown_user(user_id)
         return user
+
+    async def _roles_of(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
+        return await self._roles.of_ids(tenant, {role for user in users for role in user.roles})
+
+    async def _open_menus(self, user: StoredUser, roles: Roles) -> Sequence[Menu]:
+        """What a user's roles open, with the pages that lead there; all for a super-admin."""
+        menus = await self._menus.all(user.tenant)
+        if _is_super_admin(user, roles):
+            return menus
+        return with_ancestors(menus, [menu for role in _held(user, roles) for menu in role.menus])
+
+
+def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
+    return ShownUser(
+        tenant_id=user.tenant,
+        user_id=str(user.id),
+        nickname=user.nickname,
+        email=user.email,
+        created_at=str(to_ms(user.created_at)),
+        enabled=user.enabled,
+        roles=_shown_roles(user, roles) or None,
+    )
+
+
+def _shown_roles(user: StoredUser, roles: Roles) -> list[ShownRole]:
+    return [ShownRole(str(role.id), role.name) for role in _held(user, roles)]
+
+
+def _is_super_admin(user: StoredUser, roles: Roles) -> bool:
+    return any(role.name == SUPER_ADMIN for role in _held(user, roles))
+
+
+def _held(user: StoredUser, roles: Roles) -> list[Role]:
+    return [roles[role] for role in user.roles if role in roles]

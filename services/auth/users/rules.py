@@ -3,7 +3,7 @@
 import re
 
 from libs.common.errors import InvalidInput, MalformedRequest
-from services.auth.names import checked_name
+from libs.common.http.console import name_of
 
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 LONGEST_NICKNAME = 127
@@ -27,11 +27,6 @@ def checked_email(text: str) -> str:
     return email
 
 
-def email_key(email: str) -> str:
-    """What two spellings of an address have in common: its case does not matter."""
-    return email.strip().lower()
-
-
 def checked_nickname(text: str) -> str:
     """The nickname without space around it; raise `InvalidInput` that names `nickname`."""
-    return checked_name(text, "nickname", LONGEST_NICKNAME)
+    return name_of(text, "nickname", LONGEST_NICKNAME)

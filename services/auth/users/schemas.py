@@ -1,43 +1,14 @@
-"""A user as this service keeps it, and users on the wire of the management API."""
+"""Users on the wire of the management API."""
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from libs.common.contracts.access import ResourceType
 from libs.common.http.console import Answer, Ids, PageRequest, Shown
-from libs.common.identity import Kind, Principal
-from services.auth.audit.schemas import Subject
 from services.auth.menus.schemas import MenuNode
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
-
-
-class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user with the hash of its password."""
-
-    id: int
-    tenant: str
-    email: str
-    nickname: str
-    password_hash: str
-    generation: int
-    """Counts what ended the user's tokens; tokens of an earlier one are void."""
-    enabled: bool = True
-    roles: tuple[int, ...] = ()
-    created_at: datetime
-    updated_at: datetime
-
-    @property
-    def principal(self) -> Principal:
-        """The principal that its tokens stand for; what it may do is added to each request."""
-        return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
-
-    @property
-    def subject(self) -> Subject:
-        """The user in the audit log."""
-        return Subject("user", str(self.id), self.email)
 
 
 class RegisterUser(msgspec.Struct, kw_only=True):

@@ -3,55 +3,22 @@
 Whatever shuts a user out or changes its password ends its tokens before the caller is answered.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from libs.common.errors import MalformedRequest, NotFound
 from libs.common.identity import Caller, Kind
+from services.auth.accounts import Accounts
+from services.auth.accounts.users import StoredUser, UserStore
 from services.auth.audit.schemas import Deed
 from services.auth.changes import Change, Changes
+from services.auth.passwords.hashing import PasswordHashes
 from services.auth.passwords.rule import checked_password
 from services.auth.users.rules import checked_email, checked_nickname
-from services.auth.users.schemas import EditUser, RegisterUser, StoredUser
-
-
-class Store(Protocol):
-    """Where users are kept; a session is that of the change."""
-
-    async def get(self, tenant: str, user_id: int, session: Any = None) -> StoredUser | None:
-        """One user of a tenant."""
-
-    async def some(self, tenant: str, ids: Sequence[int], session: Any) -> list[StoredUser]:
-        """Those of `ids` that are users of the tenant."""
-
-    async def insert(self, user: StoredUser, session: Any) -> None:
-        """Add a user; raise `Conflict` when the tenant has one with its address."""
-
-    async def update(
-        self,
-        user: StoredUser,
-        session: Any,
-        changes: Mapping[str, Any],
-        *,
-        ends_tokens: bool = False,
-    ) -> StoredUser:
-        """Change fields; raise `Conflict` when another user has the address."""
-
-    async def delete(self, tenant: str, ids: Sequence[int], session: Any) -> None:
-        """Remove users."""
-
-    async def has_super_admin(self, tenant: str, session: Any) -> bool:
-        """Tell whether a tenant has an enabled super-admin."""
-
-
-class Hashes(Protocol):
-    """Makes hashes of passwords."""
-
-    async def hash(self, password: str) -> str:
-        """Make a hash; raise `Unavailable` when too many wait."""
+from services.auth.users.schemas import EditUser, RegisterUser
 
 
 class UserService:
@@ -60,12 +27,13 @@ class UserService:
     def __init__(
         self,
         changes: Changes,
-        store: Store,
-        hashes: Hashes,
+        accounts: Accounts,
+        hashes: PasswordHashes,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
         self._changes = changes
-        self._store = store
+        self._store = accounts.users
+        self._roles = accounts.roles
         self._hashes = hashes
         self._next_id = next_id
 
@@ -154,7 +122,7 @@ class UserService:
         tenant = caller.principal.tenant
 
         async def work(change: Change) -> int:
-            users = await self._store.some(tenant, ids, change.session)
+            users = await self._store.of_ids(tenant, ids, change.session)
             if not users:
                 return 0
             await self._store.delete(tenant, [user.id for user in users], change.session)
@@ -174,7 +142,9 @@ class UserService:
         change.changes_access()
         for user in users:
             change.revoke(Kind.USER, str(user.id), user.generation)
-        if not await self._store.has_super_admin(users[0].tenant, change.session):
+        tenant, session = users[0].tenant, change.session
+        role = await self._roles.super_admin(tenant, session)
+        if not await self._store.anybody_has(tenant, role, session, enabled=True):
             raise MalformedRequest("the last super-admin must stay", field=field)
 
     async def _found(self, caller: Caller, user_id: int, change: Change) -> StoredUser:
@@ -199,7 +169,7 @@ def raised(user: StoredUser) -> StoredUser:
     return msgspec.structs.replace(user, generation=user.generation + 1)
 
 
-async def replace_password(store: Store, change: Change, user: StoredUser, hashed: str) -> None:
+async def replace_password(store: UserStore, change: Change, user: StoredUser, hashed: str) -> None:
     """Keep the hash of a new password and end every token of the user."""
     after = await store.update(user, change.session, {"password_hash": hashed}, ends_tokens=True)
     change.revoke(Kind.USER, str(user.id), after.generation)

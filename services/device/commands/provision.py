@@ -10,6 +10,7 @@ from services.device.commands.model import Draft
 from services.device.commands.schemas import Config
 from services.device.commands.service import CommandService
 from services.device.things import ThingDirectory
+from services.device.things.model import Device
 
 
 class CommandProvisioner:
@@ -19,21 +20,18 @@ class CommandProvisioner:
         self._things = things
         self._commands = commands
 
-    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
         """Raise `InvalidInput` when the device's TSL does not accept `config`."""
         await self._draft(device, config)
 
-    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
         """Write the task for a device that has just been added."""
-        application = device["application"]
         principal = Principal(
-            kind=Kind.APPLICATION,
-            tenant=device["tenant"],
-            subject=str(application["applicationId"]),
+            kind=Kind.APPLICATION, tenant=device.tenant, subject=str(device.application_id)
         )
         await self._commands.issue(principal, [await self._draft(device, config)])
 
-    async def _draft(self, device: dict[str, Any], config: dict[str, Any]) -> Draft:
+    async def _draft(self, device: Device, config: dict[str, Any]) -> Draft:
         try:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:

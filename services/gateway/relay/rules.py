@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from libs.common.bus.accounts import application_user
+from libs.common.bus.accounts import application_user, device_inbox, inbox
 from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, REPORTS, STREAM, TOLD
 from libs.common.contracts.integrations import login_of
 
@@ -44,12 +44,12 @@ def speaker_of(pattern: str, subject: str) -> Speaker:
     """Whose a `subject` is that came by the subscription to `pattern` of `relayed.RELAYED`."""
     parts = subject.split(".")
     if pattern == REPORTS:
-        return Speaker(parts[1], f"_INBOX.sn.{parts[1]}.")
+        return Speaker(parts[1], f"{device_inbox(parts[1])}.")
     if pattern in TOLD:
         user = login_of(parts[-1])
-        return Speaker(user, f"_INBOX.{user}.")
-    client_id = parts[parts.index(STREAM) + 1]
-    return Speaker(application_user(client_id), f"_INBOX.app.{client_id}.")
+    else:
+        user = application_user(parts[parts.index(STREAM) + 1])
+    return Speaker(user, f"{inbox(user)}.")
 
 
 def checked_reply(speaker: Speaker, reply: str) -> str:

@@ -1,5 +1,7 @@
 """Users, roles and grants as tests of permissions make them."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.contracts.access import Access, GrantedResources, UserRef
@@ -28,6 +30,17 @@ async def store_user(
     }
     await auth.mongo.database["users"].insert_one({**document, **more})
     return str(user_id)
+
+
+async def store_role(
+    auth: Any, role_id: int, name: str, menus: Sequence[int] = (), tenant: str = "default"
+) -> int:
+    """A role that is there already."""
+    now = datetime.now(UTC)
+    document = {"_id": role_id, "tenant": tenant, "name": name, "description": ""}
+    times = {"createdAt": now, "updatedAt": now}
+    await auth.mongo.database["roles"].insert_one({**document, "menus": list(menus), **times})
+    return role_id
 
 
 async def create_role(auth: Any, name: str = "operators", **more: Any) -> str:

@@ -7,6 +7,7 @@ import pytest
 from libs.common.contracts.access import Access, GrantedResources, UserRef
 from libs.common.errors import Unauthenticated
 from libs.common.identity.access import access_key
+from tests.integration.auth import rights
 
 
 async def store_user(auth: Any, user_id: int, roles: list[int], **more: Any) -> int:
@@ -22,10 +23,7 @@ async def store_user(auth: Any, user_id: int, roles: list[int], **more: Any) -> 
 
 
 async def store_role(auth: Any, role_id: int, menus: list[int], tenant: str = "default") -> int:
-    await auth.mongo.database["roles"].insert_one(
-        {"_id": role_id, "tenant": tenant, "name": f"role {role_id}", "menus": menus}
-    )
-    return role_id
+    return await rights.store_role(auth, role_id, f"role {role_id}", menus, tenant)
 
 
 async def store_grants(auth: Any, role: int, *grants: tuple[str, Any]) -> None:

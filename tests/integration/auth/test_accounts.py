@@ -13,7 +13,7 @@ from libs.common.contracts.users import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.passwords.hashing import PasswordHashes
-from services.auth.sign_in.throttle import ATTEMPTS
+from services.auth.passwords.throttle import ATTEMPTS
 from services.auth.tenants.seed import MENUS
 from tests.integration.auth.people import (
     FIRST,
@@ -27,6 +27,7 @@ from tests.integration.auth.people import (
     sign_in,
     signed_in,
 )
+from tests.integration.auth.rights import store_role
 
 
 async def status(auth, tenant: str = "") -> bool:
@@ -162,9 +163,7 @@ async def test_a_users_tree_has_the_pages_that_lead_to_its_functions(auth):
     """Consoles open a page only when its menu is there."""
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
-    await auth.mongo.database["roles"].insert_one(
-        {"_id": 77, "tenant": "default", "name": "reader", "menus": [3001, 2001]}
-    )
+    await store_role(auth, 77, "reader", [3001, 2001])
     await auth.mongo.database["users"].update_one({"_id": user_id}, {"$set": {"roles": [77]}})
     user = await caller(auth, await signed_in(auth, "second@example.com"))
 

@@ -14,8 +14,9 @@ from libs.common.identity.access import access_key
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
+from services.auth.accounts import Accounts
 from services.auth.app import build_app
-from services.auth.grants.snapshot import AccessSnapshots
+from services.auth.grants.access import AccessSnapshots
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.rights import access_of, create_role, grants_of, store_user
 from tests.lifespan import running
@@ -129,7 +130,7 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     """
     role_id = await create_role(auth)
     user_id = int(await store_user(auth, 7, int(role_id)))
-    snapshots = AccessSnapshots(auth.mongo)
+    snapshots = AccessSnapshots(Accounts(auth.mongo))
     first = (await snapshots.grants("default", user_id)).version
     done = asyncio.Event()
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from libs.common.bus import Outbox, RpcServer
-from libs.common.contracts.limits import Limits
+from libs.common.bus import Outbox, RpcClient, RpcServer
 from libs.common.contracts.names import (
     DescribeDashboards,
     DescribedDashboard,
@@ -24,17 +23,20 @@ from libs.common.contracts.names import (
 from libs.common.errors import Unavailable
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.connections import ConnectionsOverRpc
-from libs.common.identity.tokens import TokenWriter
+from services.auth.accounts import Accounts
+from services.auth.accounts import grants as accounts_grants
+from services.auth.audit.store import AuditStore
 from services.auth.changes import Changes
-from services.auth.connections.admitted import Admissions
+from services.auth.connections.admissions import Admissions
 from services.auth.connections.service import UserConnections
-from services.auth.devices.copies import DeviceCopies
-from services.auth.grants import store, sweep
-from services.auth.permissions import build_permissions
+from services.auth.grants import sweep
+from services.auth.grants.owners import Owners as Names
+from services.auth.grants.service import GrantService
 from services.auth.revocations.service import Revoker
 from services.auth.revocations.store import RevocationStore
-from services.auth.tenants.limits import TenantLimitsService
-from services.auth.tenants.store import TenantStore
+from services.auth.roles.service import RoleService
+from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.writer import TokenWriter
 from tests.integration.auth.rights import create_role, store_user
 
 DEVICES = [
@@ -344,17 +346,19 @@ async def test_what_there_is_not_cannot_be_granted(auth, owners):
     await auth.done("POST", f"{role}/associate-resource", {"resources": [there, flow]})
 
 
-class Nobody:
+async def no_credential(user: str) -> str | None:
     """No user of the bus has a credential."""
 
-    async def of(self, user: str) -> str | None:
-        return None
+
+async def no_id() -> int:
+    """Nothing is made here."""
+    raise NotImplementedError
 
 
 async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
     """As soon as its owner is there to say so; young grants are left alone."""
     monkeypatch.setattr(sweep, "PAUSE", 0)
-    monkeypatch.setattr(store, "PAGE", 2)
+    monkeypatch.setattr(accounts_grants, "PAGE", 2)
     role = await role_with(auth, ("DEVICE", DEVICES[0].id), ("DASHBOARD", "8"), ("WORKFLOW", "7"))
     grants = auth.mongo.database["grants"]
     old = {"at": datetime.now(UTC) - timedelta(hours=2)}
@@ -368,13 +372,21 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
     revoker = Revoker(
         TokenWriter(auth.redis, access_life=1, refresh_life=1),
         DeviceCopies(auth.redis),
-        UserConnections(Admissions(auth.redis), ConnectionsOverRpc(auth.rpc), Nobody()),
+        UserConnections(Admissions(auth.redis), ConnectionsOverRpc(auth.rpc), no_credential),
     )
-    outbox = Outbox(database, auth.bus)
-    changes = Changes(auth.mongo, outbox, RevocationStore(database), revoker, versions)
-    rpc = RpcServer(auth.bus, "sweeping")
-    limits = TenantLimitsService(changes, TenantStore(database), Limits())
-    await build_permissions(auth.mongo, auth.bus, rpc, changes, versions, limits).sweep.once()
+    accounts, known = Accounts(auth.mongo), Names(RpcClient(auth.bus))
+    changes = Changes(
+        auth.mongo,
+        AuditStore(database),
+        Outbox(database, auth.bus),
+        RevocationStore(database),
+        revoker,
+        accounts.tenants,
+        versions,
+    )
+    roles = RoleService(changes, accounts, no_id)
+    service = GrantService(changes, roles, accounts, known)
+    await sweep.GrantSweep(accounts.grants, known, service).once()
 
     left = await auth.done("POST", f"{role}/resources", {"sorts": [{"property": "resource_id"}]})
     assert [each["resource_id"] for each in left] == ["5", "7", "8", "74"]

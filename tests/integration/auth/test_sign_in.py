@@ -6,7 +6,7 @@ from argon2 import PasswordHasher
 
 from libs.common.identity import Kind
 from services.auth.passwords.hashing import PasswordHashes
-from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
+from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
 from tests.integration.auth.people import (
     CLIENT,
     FIRST,

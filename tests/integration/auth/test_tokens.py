@@ -8,7 +8,8 @@ import pytest
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
-from libs.common.identity.tokens import CoalescingTokenReader, Refusal, TokenReader, TokenWriter
+from libs.common.identity.tokens import TokenReader
+from services.auth.tokens.writer import Refusal, TokenWriter
 
 
 async def test_credentials_give_the_documented_answer(auth):
@@ -214,22 +215,9 @@ async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):
     assert await auth.principal(new.access)
 
 
-async def test_revoking_a_family_leaves_the_others(auth):
-    """Only the tokens that come from one another die."""
-    writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
-    caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
-    one, two = await writer.issue(caller, 1), await writer.issue(caller, 1)
-
-    await writer.revoke_family(await auth.principal(one.access))
-
-    assert await auth.principal(one.access) is None
-    assert await writer.holder(one.refresh) is None
-    assert await auth.principal(two.access)
-
-
 async def test_the_oldest_family_gives_way_beyond_the_limit(auth, monkeypatch):
     """A client that logs in without end cannot fill Redis."""
-    monkeypatch.setattr("libs.common.identity.tokens.MAX_FAMILIES", 3)
+    monkeypatch.setattr("services.auth.tokens.writer.MAX_FAMILIES", 3)
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
     caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
 
@@ -275,7 +263,7 @@ async def test_look_ups_of_one_turn_make_one_round_trip(auth):
     """Many requests at once are one MGET, each with its own answer."""
     application = await auth.application()
     tokens = [(await auth.log_in(application))["access_token"] for _ in range(3)]
-    reader = CoalescingTokenReader(TokenReader(auth.redis))
+    reader = TokenReader(auth.redis)
     before = (await auth.redis.info("commandstats")).get("cmdstat_mget", {}).get("calls", 0)
 
     found = await asyncio.gather(*(reader.principal(token) for token in [*tokens, "unknown"]))

@@ -20,6 +20,7 @@ from tests.integration.auth.people import (
     sign_in,
     signed_in,
 )
+from tests.integration.auth.rights import store_role
 
 SECOND = {"email": "second@example.com", "nickname": "Second"}
 UNKNOWN = 4_000_000_000
@@ -350,9 +351,7 @@ async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
     admin = await first_user(auth)
     user_id = await add_user(auth, admin)
     database = auth.mongo.database
-    await database["roles"].insert_one(
-        {"_id": 77, "tenant": "default", "name": "reader", "menus": []}
-    )
+    await store_role(auth, 77, "reader")
     await database["users"].update_one({"_id": user_id}, {"$set": {"roles": [77]}})
     grants = [("DASHBOARD", 5), ("INTEGRATION", "ping"), ("DEVICE", 7)]
     await database["grants"].insert_many(

@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.errors import TooManyRequests
 from libs.common.limits import TokenBuckets, counted_address
-from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, Throttle
+from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, Throttle
 from services.gateway.limits import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from libs.common.identity.tokens import Refusal, TokenPair
 from services.auth.applications.schemas import StoredApplication
 from services.auth.changes import Change
 from services.auth.secret_hash import secret_hash
+from services.auth.tokens.writer import Refusal, TokenPair
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
 SECRET = "s3cret"

@@ -8,8 +8,7 @@ import pytest
 
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
 from libs.common.errors import Conflict, Unauthenticated
-from services.auth.grants.access import MOST_GRANTS, AccessService
-from services.auth.grants.snapshot import HeldAccess, HeldGrants
+from services.auth.grants.access import MOST_GRANTS, AccessService, HeldAccess, HeldGrants
 
 USER = UserRef("acme", 7)
 MESSAGE = 1024 * 1024

@@ -5,8 +5,8 @@ import pytest
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
-from services.auth.connections.admitted import Admitted
-from services.auth.connections.credentials import Credentials, application_credential, credential
+from services.auth.callout.credentials import Credentials, application_credential, credential
+from services.auth.connections.admissions import Admitted
 from services.auth.connections.service import UNTOLD, UserConnections
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
 
@@ -65,10 +65,14 @@ class World:
     def __init__(self) -> None:
         self.admissions, self.current = Admissions(), Current()
         self.live = Live(self.admissions)
-        self.connections = UserConnections(self.admissions, self.live, self.current)
+        self.connections = UserConnections(self.admissions, self.live, self.current.of)
+
+    async def enter(self, connection: Connection, name: str, most: int) -> bool:
+        kept = await self.admissions.add("SN1", "t1", connection, name)
+        return await self.connections.has_room("SN1", connection, kept, most)
 
     async def admit(self, connection: Connection, name: str = "new", most: int = 2) -> bool:
-        admitted = await self.connections.admit("SN1", "t1", connection, name, most)
+        admitted = await self.enter(connection, name, most)
         if admitted:
             self.live.open.add(connection)
         return admitted
@@ -125,9 +129,7 @@ async def test_a_user_has_so_many_connections_and_no_more():
 async def test_those_that_nobody_has_heard_of_yet_count():
     """Many log-ins at the same time do not get by."""
     world = World()
-    found = [
-        await world.connections.admit("SN1", "t1", Connection("S", n), "k", 2) for n in range(5)
-    ]
+    found = [await world.enter(Connection("S", n), "k", 2) for n in range(5)]
     assert found == [True, True, False, False, False]
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from libs.common.errors import ThingwayError, Unauthenticated
 from services.auth.sign_in.form import read_grant
-from services.auth.sign_in.schemas import ConsoleCredentials, PasswordGrant, RefreshGrant
+from services.auth.sign_in.schemas import ClientCredentials, PasswordGrant, RefreshGrant
 
 FORM = "application/x-www-form-urlencoded"
-CLIENT = ConsoleCredentials("iab", "milesight*iab")
+CLIENT = ClientCredentials("iab", "milesight*iab")
 
 
 def test_both_grants_are_read_from_forms_and_json():

@@ -4,16 +4,20 @@ import collections
 
 import pytest
 
+from libs.common.contracts.auth import Connection
+from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from services.auth.callout.credentials import application_credential, credential
+from services.auth.callout.entries import Entry
 from services.auth.callout.permissions import (
+    Admission,
     application_permissions,
     device_permissions,
     integration_permissions,
 )
-from services.auth.callout.service import Admission, Doorkeeper
-from services.auth.connections.credentials import application_credential, credential
+from services.auth.callout.service import Doorkeeper
 from services.auth.secret_hash import secret_hash
 from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, application
 
@@ -42,36 +46,58 @@ class FakeIntegrations:
         return secret_hash(SECRET) if integration == "lamps" else None
 
 
-class FakeClientIds:
-    """`taken` is another device's."""
-
-    async def claim(self, sn: str, client_id: str) -> bool:
-        return client_id != "taken"
-
-
-class FakeLogIns:
-    """So many log-ins of each principal."""
+class FakeEntries:
+    """So many log-ins of each principal; the client id `taken` is another device's."""
 
     def __init__(self, most: int) -> None:
         self.left = collections.defaultdict(lambda: most)
 
-    async def take(self, key: str, *, rate: float, burst: int) -> tuple[int, float]:
-        self.left[key] -= 1
-        return int(self.left[key] >= 0), 1.0
+    async def enter(self, admission, connection, client_id) -> Entry | None:
+        if client_id == "taken":
+            return None
+        self.left[admission.name] -= 1
+        return Entry(kept=1) if self.left[admission.name] >= 0 else Entry(wait=1.0)
 
 
-def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> Doorkeeper:
+class FakeConnections:
+    """There is room for everybody."""
+
+    async def has_room(self, user, connection, kept, most) -> bool:
+        return True
+
+
+class FakeLimits:
+    """The platform's limits."""
+
+    def of(self, tenant: str) -> Limits:
+        return Limits()
+
+
+class Door:
+    """The doorkeeper, asked about one connection after another."""
+
+    def __init__(self, keeper: Doorkeeper) -> None:
+        self._keeper = keeper
+
+    async def admit(self, user, password, address, mqtt_id=None) -> Admission | None:
+        return await self._keeper.admit(user, password, address, Connection("S", 1), mqtt_id)
+
+
+def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> Door:
     def refused(claimed: Caller, reason: str) -> None:
         if told is not None:
             told.append((claimed.address, reason))
 
-    return Doorkeeper(
-        FakeDevices("Ab1", UUID_SN, "a.b", "integration.doors"),
-        FakeApplications(*applications),
-        FakeIntegrations(),
-        FakeClientIds(),
-        FakeLogIns(log_ins),
-        refused,
+    return Door(
+        Doorkeeper(
+            FakeDevices("Ab1", UUID_SN, "a.b", "integration.doors"),
+            FakeApplications(*applications),
+            FakeIntegrations(),
+            FakeEntries(log_ins),
+            FakeConnections(),
+            FakeLimits(),
+            refused,
+        )
     )
 
 

@@ -1,7 +1,7 @@
 """Menus as flat lists and trees."""
 
 from libs.common.identity.functions import Function
-from services.auth.menus.schemas import Menu, MenuType
+from services.auth.accounts.menus import Menu, MenuType
 from services.auth.menus.tree import flat, tree, with_ancestors
 from services.auth.tenants.seed import MENUS
 
@@ -57,7 +57,7 @@ def test_every_function_is_seeded_once() -> None:
     """A function that no menu has could not be granted; parents stand before children."""
     seen: set[int] = set()
     for seed in MENUS:
-        assert seed.parent is None or seed.parent in seen
+        assert seed.parent_id is None or seed.parent_id in seen
         seen.add(seed.id)
 
     assert len(seen) == len({seed.code for seed in MENUS}) == len(MENUS)

@@ -6,8 +6,8 @@ import contextlib
 import pytest
 
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.audit.refused import WAITING, RefusedSessions
 from services.auth.audit.schemas import Deed, Subject
+from services.auth.sign_in.refused import WAITING, RefusedSessions
 from tests.unit.auth.fakes import FakeChanges
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from libs.common.errors import TooManyRequests, Unavailable
-from services.auth.sign_in.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, Throttle
+from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING, Throttle
 
 
 class Buckets:

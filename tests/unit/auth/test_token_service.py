@@ -4,8 +4,8 @@ import pytest
 
 from libs.common.errors import Forbidden, Unauthenticated
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.tokens.schemas import Client, ClientCredentials, RefreshToken, TokenDetails
-from services.auth.tokens.service import WRONG_CREDENTIALS, TokenService
+from services.auth.sign_in.applications import WRONG_CREDENTIALS, TokenService
+from services.auth.sign_in.schemas import ClientCredentials, Origin, RefreshToken, TokenDetails
 from tests.unit.auth.fakes import (
     CLIENT_ID,
     REUSED,
@@ -16,7 +16,7 @@ from tests.unit.auth.fakes import (
     application,
 )
 
-HOST = Client("192.0.2.1", "r1")
+HOST = Origin("192.0.2.1", "r1")
 RIGHT = ClientCredentials(CLIENT_ID, SECRET)
 HOLDER = Principal(
     kind=Kind.APPLICATION, tenant="t1", subject="1000000", name="old name", family="f"
@@ -110,7 +110,7 @@ async def test_from_elsewhere_even_the_right_credentials_are_403(request_, addre
     known = application(allowed_addresses=("192.0.2.0/24", "2001:db8::/32"))
 
     with pytest.raises(Forbidden):
-        await service(tokens, known, told=told).grant(request_, Client(address, "r1"))
+        await service(tokens, known, told=told).grant(request_, Origin(address, "r1"))
 
     assert tokens.asked == []
     assert told == [(Caller(known.principal, address, "r1"), "address")]
@@ -122,7 +122,7 @@ async def test_only_who_has_the_secret_learns_of_the_allow_list():
 
     with pytest.raises(Unauthenticated):
         await service(FakeTokens(), known, told=told).grant(
-            ClientCredentials(CLIENT_ID, "wrong"), Client("10.0.0.1")
+            ClientCredentials(CLIENT_ID, "wrong"), Origin("10.0.0.1")
         )
 
     assert told == []

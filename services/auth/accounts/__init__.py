@@ -1,0 +1,28 @@
+"""What belongs to a tenant: its users, roles, menus, grants and console clients, as stored.
+
+One module for each collection: its struct and its store. The rooms of the operations (`users`,
+`roles`, `menus`, `grants`, `tenants`) stand above, because most of them touch several collections.
+Every query names the tenant; writes take part in the transaction of their session.
+"""
+
+from libs.common.store.mongo import Mongo
+from services.auth.accounts.clients import ConsoleClients
+from services.auth.accounts.grants import GrantStore
+from services.auth.accounts.menus import MenuStore
+from services.auth.accounts.roles import RoleStore
+from services.auth.accounts.tenants import TenantStore
+from services.auth.accounts.users import UserStore
+
+
+class Accounts:
+    """The stores of one process."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        database = mongo.database
+        self.client = mongo.client
+        self.tenants = TenantStore(database)
+        self.users = UserStore(database)
+        self.roles = RoleStore(database)
+        self.menus = MenuStore(database)
+        self.grants = GrantStore(database)
+        self.console_clients = ConsoleClients(database)

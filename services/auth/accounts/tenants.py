@@ -1,0 +1,103 @@
+"""Tenants in MongoDB, and the version of what their users may do.
+
+`tenants`: `{_id: name, access, accessChangedAt, createdAt, limits?}`; `access` is the version of
+its users, roles, menus and grants, `limits` has the limits of its own by name.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from pymongo import ReturnDocument
+
+from libs.common.clock import to_ms
+from libs.common.contracts.tenants import Tenant
+from libs.common.errors import Conflict, NotFound
+from libs.common.identity.access import AccessVersions
+from libs.common.store.mongo import Database, DuplicateKey, Session
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TENANT = "default"
+"""The tenant that is there from the first start on."""
+TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""A tenant is one token of a bus subject."""
+TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
+SETTLE = 2.0
+"""Seconds between sweeps of the versions."""
+RECENT = timedelta(seconds=30)
+"""How far back a sweep looks: longer than a crash and a take-over last."""
+
+
+class TenantStore:
+    """The collection `tenants`."""
+
+    def __init__(self, database: Database) -> None:
+        self._tenants = database["tenants"]
+
+    async def exists(self, tenant: str) -> bool:
+        """Tell whether there is such a tenant."""
+        return await self._tenants.find_one({"_id": tenant}, {"_id": 1}) is not None
+
+    async def insert(self, tenant: str, session: Session) -> None:
+        """Add a tenant; raise `Conflict` when it is there."""
+        now = datetime.now(UTC)
+        document = {"_id": tenant, "access": 0, "accessChangedAt": now, "createdAt": now}
+        try:
+            await self._tenants.insert_one(document, session=session)
+        except DuplicateKey as error:
+            raise Conflict(f"there is a tenant {tenant} already", field="name") from error
+
+    async def all(self, users: Mapping[str, int]) -> list[Tenant]:
+        """Every tenant by name, with how many `users` it has."""
+        return [
+            Tenant(
+                name=document["_id"],
+                created_at=to_ms(document["createdAt"]),
+                users=users.get(document["_id"], 0),
+            )
+            async for document in self._tenants.find().sort("_id", 1)
+        ]
+
+    async def own_limits(
+        self, tenant: str, session: Session | None = None
+    ) -> dict[str, int] | None:
+        """The limits that are the tenant's own, None when there is no such tenant."""
+        found = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
+        return None if found is None else found.get("limits", {})
+
+    async def set_limits(self, tenant: str, limits: dict[str, int], session: Session) -> None:
+        """Set the limits that are the tenant's own."""
+        await self._tenants.update_one(
+            {"_id": tenant}, {"$set": {"limits": limits}}, session=session
+        )
+
+    async def version(self, tenant: str, session: Session) -> int:
+        """The version of the tenant's access, 0 when there is no such tenant."""
+        found = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
+        return int(found["access"]) if found else 0
+
+    async def raise_version(self, tenant: str, session: Session) -> int:
+        """Raise the version in the caller's transaction; raise `NotFound` without the tenant."""
+        document = await self._tenants.find_one_and_update(
+            {"_id": tenant},
+            {"$inc": {"access": 1}, "$set": {"accessChangedAt": datetime.now(UTC)}},
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        if document is None:
+            raise NotFound(f"there is no tenant {tenant}", field="tenant")
+        return int(document["access"])
+
+    async def settle_versions(self, versions: AccessVersions) -> None:
+        """Make good, for ever, what a crash left out between MongoDB and Redis."""
+        while True:
+            try:
+                recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - RECENT}}
+                async for document in self._tenants.find(recent, {"access": 1}):
+                    await versions.reach(document["_id"], document["access"])
+            except Exception:
+                log.exception("access versions could not be settled; they are tried again")
+            await asyncio.sleep(SETTLE)

@@ -1,0 +1,278 @@
+"""Users in MongoDB; `users.roles` holds the ids of a user's roles."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pymongo import ReturnDocument
+
+from libs.common.errors import Conflict
+from libs.common.http.console import PageRequest
+from libs.common.identity import Kind, Principal
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    DuplicateKey,
+    Session,
+    containing,
+    present,
+)
+from services.auth.audit.schemas import Subject
+
+EMAIL_EXISTS = "user_register_email_exist"
+_NAMES = {
+    "id": "_id",
+    "tenant": "tenant",
+    "email": "email",
+    "nickname": "nickname",
+    "password_hash": "passwordHash",
+    "generation": "generation",
+    "enabled": "enabled",
+    "roles": "roles",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+_COLUMNS = {
+    "user_id": "_id",
+    "id": "_id",
+    "email": "emailKey",
+    "nickname": "nickname",
+    "created_at": "createdAt",
+    "enabled": "enabled",
+}
+"""What lists of users may be sorted by."""
+_PEOPLE_COLUMNS = {
+    "id": "_id",
+    "user_id": "_id",
+    "email": "email",
+    "user_email": "email",
+    "nickname": "nickname",
+    "user_nickname": "nickname",
+    "created_at": "createdAt",
+}
+"""What lists of the users of roles may be sorted by."""
+_PERSON = {"email": 1, "nickname": 1}
+
+
+class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user with the hash of its password."""
+
+    id: int
+    tenant: str
+    email: str
+    nickname: str
+    password_hash: str
+    generation: int
+    """Counts what ended the user's tokens; tokens of an earlier one are void."""
+    enabled: bool = True
+    roles: tuple[int, ...] = ()
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def principal(self) -> Principal:
+        """The principal that its tokens stand for; what it may do is added to each request."""
+        return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
+
+    @property
+    def subject(self) -> Subject:
+        """The user in the audit log."""
+        return Subject("user", str(self.id), self.email)
+
+
+class Person(msgspec.Struct, frozen=True):
+    """A user, as far as roles and grants show it."""
+
+    id: int
+    email: str
+    nickname: str
+
+
+def email_key(email: str) -> str:
+    """What two spellings of an address have in common: its case does not matter."""
+    return email.strip().lower()
+
+
+class UserStore:
+    """The collection `users`."""
+
+    def __init__(self, database: Database) -> None:
+        self._users = database["users"]
+
+    async def get(
+        self, tenant: str, user_id: int, session: Session | None = None
+    ) -> StoredUser | None:
+        """One user of a tenant."""
+        found = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
+        return None if found is None else _user(found)
+
+    async def by_email(
+        self, tenant: str, email: str, session: Session | None = None
+    ) -> StoredUser | None:
+        """The user with an e-mail address, in any case."""
+        query = {"tenant": tenant, "emailKey": email_key(email)}
+        found = await self._users.find_one(query, session=session)
+        return None if found is None else _user(found)
+
+    async def of_ids(
+        self, tenant: str, ids: Iterable[int], session: Session | None = None
+    ) -> list[StoredUser]:
+        """Those of `ids` that are users of the tenant."""
+        query = {"tenant": tenant, "_id": {"$in": list(ids)}}
+        return [_user(found) async for found in self._users.find(query, session=session)]
+
+    async def people(self, tenant: str, ids: Iterable[int]) -> dict[int, Person]:
+        """Those of `ids` that are users of the tenant, by id."""
+        query = {"tenant": tenant, "_id": {"$in": list(ids)}}
+        return {found["_id"]: _person(found) async for found in self._users.find(query, _PERSON)}
+
+    async def roles_of(
+        self, tenant: str, user_id: int, session: Session, *, enabled: bool = False
+    ) -> list[int] | None:
+        """The ids of a user's roles, None without the user; `enabled`: nor when it is disabled."""
+        query = {"_id": user_id, "tenant": tenant, **({"enabled": True} if enabled else {})}
+        user = await self._users.find_one(query, {"roles": 1}, session=session)
+        return None if user is None else user["roles"]
+
+    async def search(
+        self, tenant: str, keyword: str, wanted: PageRequest
+    ) -> tuple[list[StoredUser], int]:
+        """Users whose nickname or address contains `keyword`, and how many there are in all."""
+        found, total = await self._page({"tenant": tenant}, keyword, wanted, _COLUMNS, None)
+        return list(map(_user, found)), total
+
+    async def search_people(
+        self, tenant: str, role_id: int, keyword: str, wanted: PageRequest, *, having: bool
+    ) -> tuple[list[Person], int]:
+        """The page of the users who have a role, or have it not, and how many there are."""
+        query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
+        found, total = await self._page(query, keyword, wanted, _PEOPLE_COLUMNS, _PERSON)
+        return list(map(_person, found)), total
+
+    async def any(self, tenant: str, session: Session | None = None) -> bool:
+        """Tell whether a tenant has a user."""
+        found = await self._users.find_one({"tenant": tenant}, {"_id": 1}, session=session)
+        return found is not None
+
+    async def anybody_has(
+        self, tenant: str, role_id: int | None, session: Session, *, enabled: bool = False
+    ) -> bool:
+        """Tell whether any user, or any that is not disabled, has a role."""
+        query = {"tenant": tenant, "roles": role_id, **({"enabled": True} if enabled else {})}
+        return await self._users.find_one(query, {"_id": 1}, session=session) is not None
+
+    async def count_by_tenant(self) -> dict[str, int]:
+        """How many users each tenant has."""
+        return await self._counted({"$group": {"_id": "$tenant", "count": {"$sum": 1}}})
+
+    async def count_by_role(self, tenant: str, roles: Sequence[int]) -> dict[int, int]:
+        """How many users have each of `roles`."""
+        return await self._counted(
+            {"$match": {"tenant": tenant, "roles": {"$in": list(roles)}}},
+            {"$unwind": "$roles"},
+            {"$group": {"_id": "$roles", "count": {"$sum": 1}}},
+        )
+
+    async def insert(self, user: StoredUser, session: Session) -> None:
+        """Add a user; raise `Conflict` when the tenant has one with its address."""
+        document = {stored: getattr(user, name) for name, stored in _NAMES.items()}
+        document["emailKey"] = email_key(user.email)
+        try:
+            await self._users.insert_one(document, session=session)
+        except DuplicateKey as error:
+            raise _email_exists() from error
+
+    async def update(
+        self,
+        user: StoredUser,
+        session: Session,
+        changes: Mapping[str, Any],
+        *,
+        ends_tokens: bool = False,
+    ) -> StoredUser:
+        """Change fields of a user, with `ends_tokens` into a new generation; return it after.
+
+        Raises `Conflict` when another has its address.
+        """
+        fields = {_NAMES[name]: value for name, value in changes.items()}
+        if "email" in changes:
+            fields["emailKey"] = email_key(changes["email"])
+        fields["updatedAt"] = datetime.now(UTC)
+        try:
+            document = await self._users.find_one_and_update(
+                {"_id": user.id, "tenant": user.tenant},
+                {"$set": fields, "$inc": {"generation": int(ends_tokens)}},
+                return_document=ReturnDocument.AFTER,
+                session=session,
+            )
+        except DuplicateKey as error:
+            raise _email_exists() from error
+        return _user(present(document))
+
+    async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
+        """Keep another hash of the same password, unless the password has changed since."""
+        query = {"_id": user.id, "tenant": user.tenant, "passwordHash": user.password_hash}
+        await self._users.update_one(query, {"$set": {"passwordHash": hashed}}, session=session)
+
+    async def delete(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+        """Remove users; their roles are in them."""
+        query = {"tenant": tenant, "_id": {"$in": list(ids)}}
+        await self._users.delete_many(query, session=session)
+
+    async def add_role(
+        self, tenant: str, role_id: int, ids: Sequence[int], session: Session
+    ) -> list[int]:
+        """Give a role to users; return those of `ids` who had it not and have it now."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant, "roles": {"$ne": role_id}}
+        return await self._set_roles(query, {"$addToSet": {"roles": role_id}}, session)
+
+    async def remove_role(
+        self, tenant: str, role_id: int, ids: Sequence[int], session: Session
+    ) -> list[int]:
+        """Take a role from users; return those of `ids` who had it."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant, "roles": role_id}
+        return await self._set_roles(query, {"$pull": {"roles": role_id}}, session)
+
+    async def _set_roles(self, query: Document, update: Document, session: Session) -> list[int]:
+        found = self._users.find(query, {"_id": 1}, session=session).sort("_id", 1)
+        ids = [int(document["_id"]) async for document in found]
+        if ids:
+            query = {"_id": {"$in": ids}, "tenant": query["tenant"]}
+            await self._users.update_many(query, update, session=session)
+        return ids
+
+    async def _page(
+        self,
+        query: Document,
+        keyword: str,
+        wanted: PageRequest,
+        columns: Mapping[str, str],
+        fields: Mapping[str, int] | None,
+    ) -> tuple[list[Document], int]:
+        if keyword:
+            part = containing(keyword)
+            query["$or"] = [{"nickname": part}, {"email": part}]
+        page = self._users.find(
+            query, fields, sort=wanted.order(columns), skip=wanted.skip, limit=wanted.limit
+        )
+        found, total = await asyncio.gather(page.to_list(None), self._users.count_documents(query))
+        return found, total
+
+    async def _counted(self, *stages: Document) -> dict[Any, int]:
+        rows = await self._users.aggregate(list(stages))
+        return {row["_id"]: row["count"] async for row in rows}
+
+
+def _user(document: Document) -> StoredUser:
+    fields = {name: document[stored] for name, stored in _NAMES.items()}
+    return StoredUser(**(fields | {"roles": tuple(fields["roles"])}))
+
+
+def _person(document: Document) -> Person:
+    return Person(document["_id"], document["email"], document["nickname"])
+
+
+def _email_exists() -> Conflict:
+    return Conflict("another user has this e-mail address", field="email", code=EMAIL_EXISTS)

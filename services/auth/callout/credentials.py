@@ -1,0 +1,50 @@
+"""What the credential of a connection is called: a short hash that tells it from others."""
+
+import hashlib
+
+from libs.common.bus.accounts import APPLICATION_PREFIX
+from libs.common.contracts.integrations import LOGIN_PREFIX
+from services.auth.applications.schemas import StoredApplication
+from services.auth.applications.store import ApplicationStore
+from services.auth.devices.store import DeviceStore
+from services.auth.integrations.store import IntegrationLoginStore
+
+LENGTH = 16
+
+
+class Credentials:
+    """The credentials that are good now, as MongoDB has them."""
+
+    def __init__(
+        self,
+        devices: DeviceStore,
+        applications: ApplicationStore,
+        integrations: IntegrationLoginStore,
+    ) -> None:
+        self._devices = devices
+        self._applications = applications
+        self._integrations = integrations
+
+    async def of(self, user: str) -> str | None:
+        """The credential of a user of the bus; None when it has none."""
+        if user.startswith(APPLICATION_PREFIX):
+            client_id = user.removeprefix(APPLICATION_PREFIX)
+            application = await self._applications.by_client_id(client_id)
+            if application is None or not application.events:
+                return None
+            return application_credential(application)
+        if user.startswith(LOGIN_PREFIX):
+            stored = await self._integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
+            return None if stored is None else credential(stored)
+        device = await self._devices.get(user)
+        return None if device is None else credential(device.key_hash)
+
+
+def credential(secret_hash: str) -> str:
+    """The credential that the hash of a secret stands for."""
+    return hashlib.sha256(secret_hash.encode()).hexdigest()[:LENGTH]
+
+
+def application_credential(application: StoredApplication) -> str:
+    """An application's: another one with each generation, which its allow-list changes too."""
+    return credential(f"{application.secret_hash}:{application.generation}")

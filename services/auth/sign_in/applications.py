@@ -1,0 +1,126 @@
+"""Both grants of `POST /oauth/token`: an application's credentials, and its refresh token."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from libs.common.errors import Forbidden, Unauthenticated
+from libs.common.identity import Caller, Kind
+from services.auth.applications.schemas import StoredApplication
+from services.auth.applications.store import ApplicationStore
+from services.auth.metrics import Door, count_login, count_tokens
+from services.auth.secret_hash import secret_matches
+from services.auth.sign_in.schemas import (
+    ClientCredentials,
+    Origin,
+    RefreshToken,
+    TokenDetails,
+    TokenRequest,
+)
+from services.auth.tokens.writer import Refusal, TokenPair, TokenWriter
+
+log = logging.getLogger(__name__)
+
+WRONG_CREDENTIALS = "client_id or client_secret is wrong"
+"""One answer for an unknown client and for a wrong secret."""
+WRONG_REFRESH = "refresh_token is not valid, or no longer"
+
+
+class TokenService:
+    """Gives tokens for credentials and for refresh tokens.
+
+    `refused` is told of applications that come from where they may not, and lives are in
+    seconds.
+    """
+
+    def __init__(
+        self,
+        applications: ApplicationStore,
+        tokens: TokenWriter,
+        refused: Callable[[Caller, str], None],
+        *,
+        access_life: int,
+        refresh_life: int,
+    ) -> None:
+        self._applications = applications
+        self._tokens = tokens
+        self._refused = refused
+        self._access_life = access_life
+        self._refresh_life = refresh_life
+
+    async def grant(self, request: TokenRequest, origin: Origin) -> TokenDetails:
+        """Answer either grant; raise `Unauthenticated` or `Forbidden`."""
+        if isinstance(request, ClientCredentials):
+            return await self._log_in(request, origin)
+        return await self._refresh(request, origin)
+
+    async def _log_in(self, credentials: ClientCredentials, origin: Origin) -> TokenDetails:
+        """Issue tokens for an application's credentials.
+
+        Raises `Unauthenticated`, and `Forbidden` when they are right and the address is not.
+        """
+        application = await self._applications.by_client_id(credentials.client_id)
+        stored = application.secret_hash if application else None
+        outcome: TokenPair | Refusal | None = None
+        if secret_matches(credentials.client_secret, stored) and application:
+            self._check_address(application, origin, "client_credentials")
+            outcome = await self._tokens.issue(application.principal, application.generation)
+        granted = isinstance(outcome, TokenPair)
+        count_login("client_credentials", ok=granted)
+        return self._details(outcome, WRONG_CREDENTIALS)
+
+    async def _refresh(self, request: RefreshToken, origin: Origin) -> TokenDetails:
+        """Issue the next tokens of a family; raise `Unauthenticated` or `Forbidden`.
+
+        The application is read anew: its name may have changed, and its generation is
+        what keeps a token that Redis should have forgotten from being of use.
+        """
+        outcome = await self._rotate(request, origin)
+        granted = isinstance(outcome, TokenPair)
+        count_login("refresh_token", ok=granted)
+        return self._details(outcome, WRONG_REFRESH)
+
+    async def _rotate(self, request: RefreshToken, origin: Origin) -> TokenPair | Refusal:
+        holder = await self._tokens.holder(request.refresh_token)
+        if holder is None or holder.kind is not Kind.APPLICATION:
+            return Refusal.UNKNOWN
+        application = await self._applications.by_id(holder.application_id)
+        if application is None:
+            return Refusal.STALE
+        if request.client_id is not None and request.client_id != application.client_id:
+            return Refusal.UNKNOWN
+        self._check_address(application, origin, "refresh_token")
+        principal = msgspec.structs.replace(application.principal, family=holder.family)
+        outcome = await self._tokens.rotate(
+            request.refresh_token, principal, application.generation
+        )
+        if outcome is Refusal.REUSED:
+            log.warning(
+                "application %d used a refresh token twice; its family is revoked", application.id
+            )
+        return outcome
+
+    def _check_address(self, application: StoredApplication, origin: Origin, door: Door) -> None:
+        """Raise `Forbidden` unless the application may call from there."""
+        if application.may_call_from(origin.address):
+            return
+        count_login(door, ok=False)
+        self._refused(Caller(application.principal, origin.address, origin.request_id), "address")
+        raise Forbidden(f"application may not call from {origin.address or 'an unknown address'}")
+
+    def _details(self, outcome: TokenPair | Refusal | None, otherwise: str) -> TokenDetails:
+        if not isinstance(outcome, TokenPair):
+            raise Unauthenticated(otherwise)
+        count_tokens()
+        return TokenDetails(
+            access_token=outcome.access,
+            refresh_token=outcome.refresh,
+            expires_in=remaining(self._access_life),
+            refresh_token_expires_in=remaining(self._refresh_life),
+        )
+
+
+def remaining(life: int) -> int:
+    """The whole seconds that are surely left when the answer arrives, as samples show them."""
+    return max(0, life - 1)

@@ -1,0 +1,71 @@
+"""`POST /oauth2/token`: people sign in at the console and stay signed in."""
+
+from dataclasses import dataclass
+
+from litestar import post
+from litestar.datastructures import ResponseHeader
+from litestar.di import NamedDependency
+from litestar.openapi.spec import Operation
+
+from libs.common.http import HttpRequest
+from libs.common.http.console import CONSOLE_REFUSALS
+from libs.common.http.request import address_of, request_id_of
+from services.auth.sign_in.form import grant, read_grant, request_body
+from services.auth.sign_in.people import SignIn
+from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
+from services.auth.tenants.header import named_tenant, tenant_parameter
+
+_CLIENT = {
+    "client_id": "The console's client id",
+    "client_secret": "The console's client secret",
+}
+
+
+@dataclass
+class SignInOperation(Operation):
+    """The operation with its body and header: the handler reads them itself."""
+
+    def __post_init__(self) -> None:
+        self.request_body = request_body(
+            grant(
+                "password",
+                {"username": "The e-mail address", "password": "The password", **_CLIENT},
+            ),
+            grant(
+                "refresh_token",
+                {"refresh_token": "The latest refresh token; it is used up", **_CLIENT},
+            ),
+            grant_type="password",
+            username="admin@example.com",
+            password="…",  # noqa: S106 - an example
+            client_id="…",
+            client_secret="…",  # noqa: S106 - an example
+        )
+        self.parameters = [tenant_parameter()]
+
+
+@post(
+    "/oauth2/token",
+    status_code=200,
+    operation_class=SignInOperation,
+    responses={
+        status: CONSOLE_REFUSALS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)
+    },
+    response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    summary="Sign in, or refresh an access token",
+    tags=["Authentication and current user"],
+    security=[{}],
+)
+async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
+    """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
+    origin = Origin(address_of(request), request_id_of(request), named_tenant(request))
+    content_type = request.headers.get("content-type")
+    tokens = await sign_in.grant(read_grant(content_type, await request.body()), origin)
+    return ConsoleTokenAnswer(
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token,
+        token_type=tokens.token_type,
+        expires_in=tokens.expires_in,
+        data=tokens,
+        request_id=origin.request_id,
+    )

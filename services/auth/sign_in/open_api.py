@@ -1,0 +1,61 @@
+"""`POST /oauth/token`: applications get their tokens."""
+
+from dataclasses import dataclass
+
+from litestar import post
+from litestar.datastructures import ResponseHeader
+from litestar.di import NamedDependency
+from litestar.openapi.spec import Operation
+
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, HttpRequest, ok
+from libs.common.http.request import address_of, request_id_of
+from services.auth.sign_in.applications import TokenService
+from services.auth.sign_in.form import grant, read_token_request, request_body
+from services.auth.sign_in.schemas import Origin, TokenDetails
+
+
+@dataclass
+class TokenOperation(Operation):
+    """The operation with its body: the handler reads it itself, so Litestar cannot tell."""
+
+    def __post_init__(self) -> None:
+        self.request_body = request_body(
+            grant(
+                "client_credentials",
+                {
+                    "client_id": "The application's client id",
+                    "client_secret": "The application's secret",
+                },
+            ),
+            grant(
+                "refresh_token",
+                {"refresh_token": "The latest refresh token; it is used up"},
+                client_id="When it is sent, it must be the token's application",
+            ),
+            grant_type="client_credentials",
+            client_id="…",
+            client_secret="…",  # noqa: S106 - an example
+        )
+
+
+@post(
+    "/oauth/token",
+    status_code=200,
+    operation_class=TokenOperation,
+    responses={
+        status: REFUSALS[status] for status in (400, 401, 403, 405, 413, 415, 429, 500, 503)
+    },
+    response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    summary="Get or refresh an access token",
+    tags=["Authentication"],
+    security=[{}],
+)
+async def issue_token(
+    request: HttpRequest, tokens: NamedDependency[TokenService]
+) -> Success[TokenDetails]:
+    """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
+    content_type = request.headers.get("content-type")
+    wanted = read_token_request(content_type, await request.body())
+    details = await tokens.grant(wanted, Origin(address_of(request), request_id_of(request)))
+    return ok(request, details)

@@ -1,0 +1,88 @@
+"""Refused log-ins in the audit log: `session.refused`, of accounts that exist.
+
+Names that nobody has are not recorded, because mistyped passwords land in them. Neither a
+storm nor the work of recording is felt at the door: a refusal is put into a short queue and
+recorded later, a few for each account and each tenant in an hour; the rest is only counted.
+"""
+
+import asyncio
+import logging
+
+from opentelemetry import metrics
+
+from libs.common.identity import Caller
+from libs.common.limits import TokenBuckets
+from services.auth.audit.schemas import Deed, Subject
+from services.auth.changes import Change, Changes
+
+log = logging.getLogger(__name__)
+
+HOUR = 3600.0
+OF_ACCOUNT = 6
+"""Most refusals of one account that are recorded in an hour."""
+OF_TENANT = 120
+"""The same of a tenant: less than half a gigabyte in a year of storm."""
+WAITING = 256
+"""Refusals that wait to be recorded; those beyond are not."""
+
+_left_out = metrics.get_meter("thingway").create_counter(
+    "thingway_refusals_not_recorded", description="Refused log-ins that the audit log lacks"
+)
+
+
+class RefusedSessions:
+    """Records refused log-ins; best effort, a crash loses those that wait."""
+
+    def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:
+        self._changes = changes
+        self._buckets = buckets
+        self._waiting: asyncio.Queue[tuple[Caller, str]] = asyncio.Queue(WAITING)
+
+    def record(self, claimed: Caller, reason: str) -> None:
+        """Have it recorded that a log-in as `claimed`, who exists, was refused; never waits.
+
+        `reason` is a code: `wrong_password`, `disabled`, `address`.
+        """
+        try:
+            self._waiting.put_nowait((claimed, reason))
+        except asyncio.QueueFull:
+            _left_out.add(1)
+
+    async def run(self) -> None:
+        """Record what waits, for ever."""
+        while True:
+            claimed, reason = await self._waiting.get()
+            try:
+                await self._record(claimed, reason)
+            except Exception:
+                log.exception("a refused log-in could not be recorded")
+            finally:
+                self._waiting.task_done()
+
+    async def settle(self) -> None:
+        """Wait until nothing waits to be recorded."""
+        await self._waiting.join()
+
+    async def _record(self, claimed: Caller, reason: str) -> None:
+        if not await self._may(claimed):
+            _left_out.add(1)
+            return
+        principal = claimed.principal
+
+        async def work(change: Change) -> None:
+            subject = Subject("session", principal.subject, principal.name)
+            change.record(Deed(action="refused", subject=subject, after={"reason": reason}))
+
+        await self._changes.run(claimed, work)
+
+    async def _may(self, claimed: Caller) -> bool:
+        """The account is asked first: what it is refused takes nothing from its tenant."""
+        principal = claimed.principal
+        for key, most in (
+            (f"refused:{principal.kind}:{principal.subject}", OF_ACCOUNT),
+            (f"refused:{principal.tenant}", OF_TENANT),
+        ):
+            granted, _ = await self._buckets.take(key, rate=most / HOUR, burst=most)
+            if not granted:
+                return False
+        return True

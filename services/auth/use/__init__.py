@@ -1,1 +1,0 @@
-"""What callers use of what they may use."""
