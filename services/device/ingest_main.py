@@ -11,8 +11,7 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.stored_shapes import delete_unused_shapes
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
@@ -46,7 +45,7 @@ def build_ingest(base: Base, store: ReportStore) -> Ingest:
         store=store,
         latest=base.latest,
         facts=Facts(base.devices, base.latest),
-        shapes=ShapeKeeper(base.mongo.database, base.devices, base.limits),
+        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.devices, base.limits),
         close=replies.handle,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
@@ -87,7 +86,7 @@ async def main() -> None:
             days=days,
         )
         uplink = UplinkMetrics(base.bus, ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database, base.devices)
+        unused = partial(ShapeStore(base.mongo.database).sweep, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:

@@ -14,9 +14,7 @@ from libs.common.identity.grants import GrantReader
 from services.device.devices.bringing import FIELD, Brought, DeviceBringer
 from services.device.devices.parameters import Parameters
 from services.device.devices.schemas import CreateDevice
-from services.device.integrations.calls import IntegrationCallsOverRpc
-from services.device.integrations.known import IntegrationsOverRpc
-from services.device.integrations.store import tsl_of
+from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
 
 
 class DeviceAdder:
@@ -25,13 +23,13 @@ class DeviceAdder:
     def __init__(
         self,
         *,
-        integrations: IntegrationsOverRpc,
-        calls: IntegrationCallsOverRpc,
+        integrations: Integrations,
+        client: IntegrationClient,
         bringer: DeviceBringer,
         grants: GrantReader,
     ) -> None:
         self._integrations = integrations
-        self._calls = calls
+        self._client = client
         self._bringer = bringer
         self._grants = grants
 
@@ -82,7 +80,7 @@ class DeviceAdder:
 
     async def _ask(self, integration: str, wanted: AddDevice, parameters: Parameters) -> NewDevice:
         try:
-            return await self._calls.add_device(integration, wanted)
+            return await self._client.add_device(integration, wanted)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not parameters.has(name):

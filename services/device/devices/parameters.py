@@ -7,8 +7,8 @@ from libs.common.contracts.integrations import Manifest
 from libs.common.errors import InvalidInput
 from libs.common.things import integration_key, member_key
 from libs.common.tsl import InvalidValues, TslDocument, compile_tsl
-from services.device.entities.members import Member, MemberSet, marks_of, members_of
-from services.device.entity_values.checking import ValueFault, check_value, missing, refuse
+from services.device.members.member import Member, MemberSet, marks_of, members_of
+from services.device.members.values import put, read_value, refusal, value_faults
 
 FIELD = "param_entities"
 
@@ -21,7 +21,7 @@ class Parameters:
         self._service = service
         self._thing = integration_key(manifest.id)
         numbers = {mark: at for at, mark in enumerate(marks_of(document), 1)}
-        members = members_of(document, numbers)
+        self._members = members = members_of(document, numbers)
         self._owner = next(
             member
             for member in members.members
@@ -45,7 +45,6 @@ class Parameters:
         names = {member_key(self._thing, one.path): name for name, one in self._inputs.items()}
         own = member_key(self._thing, self._owner.path)
         values: dict[str, Any] = {}
-        faults: list[ValueFault] = []
         for key, value in given.items():
             name = names.get(key)
             if name is None:
@@ -53,40 +52,14 @@ class Parameters:
                     continue
                 raise InvalidInput("is no parameter of it", field=f"{FIELD}.{key[:512]}")
             member = self._inputs[name]
-            if value == "" and member.attribute.get("optional"):
-                continue
-            read, wrong = check_value(key, member, value)
-            if wrong is not None:
-                faults.append(wrong)
-            elif read is not None:
-                values[name] = read
-        for name, member in self._inputs.items():
-            key = member_key(self._thing, member.path)
-            if key not in given and "." not in name and not member.attribute.get("optional"):
-                faults.append(missing(key, member))
-        if faults:
-            raise refuse(faults, f"{FIELD}.{faults[0].args['entity_key']}")
-        return self._checked(_nested(values))
-
-    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
+            if value not in ("", None) or not member.attribute.get("optional"):
+                put(values, name.split("."), read_value(member.value_type, value))
         try:
             return compile_tsl(self._document).check_service_inputs(self._service, values)
         except InvalidValues as error:
-            path = error.faults[0].path.removeprefix("inputs.")
-            raise InvalidInput(error.faults[0].reason, field=self.key(path)) from error
+            faults = value_faults(self._thing, self._members, self._owner.path, error.faults)
+            raise refusal(FIELD, faults) from error
 
 
 def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
     return {one.path.removeprefix(f"{owner.path}."): one for one in members.children(owner.path)}
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted names as objects in one another."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        at = found
-        *above, last = name.split(".")
-        for part in above:
-            at = at.setdefault(part, {})
-        at[last] = value
-    return found

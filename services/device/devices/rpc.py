@@ -16,7 +16,7 @@ from libs.common.contracts.names import (
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
-from services.device.entities.models import Models
+from services.device.members.models import Models
 from services.device.things.store import Condition, DeviceStore, Query
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}

@@ -15,16 +15,16 @@ from services.device.devices.keys import CredentialsOverRpc, delete_with_key, is
 from services.device.devices.schemas import (
     DeleteDevices,
     DeviceDetail,
+    DeviceEntity,
     FindDevices,
     RenameDevice,
     ShownDevice,
 )
 from services.device.devices.search import granted_query
-from services.device.entities.service import EntityService
-from services.device.integrations.calls import IntegrationCallsOverRpc
-from services.device.integrations.known import IntegrationsOverRpc
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
 from services.device.things.grants import GrantsOverRpc
-from services.device.things.integrations import Integration
+from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.model import Device, DeviceChanges
 from services.device.things.store import DeviceStore
 
@@ -37,9 +37,9 @@ class UserDevices:
         *,
         store: DeviceStore,
         grants: GrantReader,
-        entities: EntityService,
-        integrations: IntegrationsOverRpc,
-        calls: IntegrationCallsOverRpc,
+        entities: EntityDirectory,
+        integrations: Integrations,
+        client: IntegrationClient,
         credentials: CredentialsOverRpc,
         forgetting: GrantsOverRpc,
     ) -> None:
@@ -47,7 +47,7 @@ class UserDevices:
         self._grants = grants
         self._entities = entities
         self._integrations = integrations
-        self._calls = calls
+        self._client = client
         self._credentials = credentials
         self._forgetting = forgetting
 
@@ -63,9 +63,10 @@ class UserDevices:
     async def get(self, principal: Principal, device_id: int) -> DeviceDetail:
         """A device with its entities."""
         device = await self._find(principal, device_id)
-        entities = await self._entities.of_device(device)
+        (thing,) = await self._entities.of_devices(device.tenant, [device])
+        entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
         fields = _fields(device, await self._integrations.known())
-        return DeviceDetail(**fields, entities=list(entities))
+        return DeviceDetail(**fields, entities=entities)
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
@@ -120,7 +121,7 @@ class UserDevices:
     async def _delete(self, device: Device, *, asks: bool) -> None:
         if asks:
             try:
-                await self._calls.delete_device(device.integration, ref_of(device))
+                await self._client.delete_device(device.integration, ref_of(device))
             except ThingwayError as error:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
@@ -146,7 +147,20 @@ def _not_found(device_id: int) -> NotFound:
     return NotFound(f"device {device_id} not found", field="device_id")
 
 
-def _fields(device: Device, integrations: Mapping[str, Integration]) -> dict[str, Any]:
+def _shown(entity: Entity) -> DeviceEntity:
+    member = entity.member
+    return DeviceEntity(
+        id=str(entity.id),
+        key=entity.key,
+        name=member.name,
+        type=member.type,
+        value_attribute=member.attribute,
+        value_type=member.value_type,
+        description=member.description,
+    )
+
+
+def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dict[str, Any]:
     """The fields of `ShownDevice`."""
     integration = integrations.get(device.integration)
     return {

@@ -10,7 +10,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
-from services.device.entities.members import marks_of
+from services.device.members.member import marks_of
 from services.device.products.errors import built_in, product_not_found
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.store import ProductStore, Wanted

@@ -12,7 +12,7 @@ from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
-from services.device.entities.registry import MemberRegistry, owner_of
+from services.device.members.registry import MemberRegistry, owner_of
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,
@@ -42,7 +42,7 @@ class Wanted:
     tsl: StoredTsl
     history_days: int | None
     marks: list[str]
-    """What its members are numbered by (`services.device.entities.registry`)."""
+    """What its members are numbered by (`services.device.members.registry`)."""
 
 
 class ProductStore:

@@ -116,6 +116,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         facts=facts_of(device),
         loaded=time.monotonic(),
         integration=device.integration,
+        additional=device.additional,
     )
 
 

@@ -152,6 +152,14 @@ class DeviceStore:
             {"tenant": tenant, "integration": integration, "identifier": identifier}
         )
 
+    async def with_identifiers(
+        self, tenant: str, integration: str, identifiers: Iterable[str]
+    ) -> list[Device]:
+        """Devices by what their integration calls them."""
+        some = {"$in": list(identifiers)}
+        query = {"tenant": tenant, "integration": integration, "identifier": some}
+        return await self._read(self._devices.find(query))
+
     async def of_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Devices of an integration in all tenants, by id, behind `after`."""
         query = {"integration": integration, "_id": {"$gt": after}}

@@ -29,7 +29,7 @@ from libs.common.telemetry import Telemetry
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.entities.migrations import MIGRATIONS as ENTITIES
+from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTES as RPS_ROUTES

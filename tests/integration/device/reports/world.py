@@ -22,7 +22,7 @@ from libs.common.tsl import parse_document
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
-from services.device.entities.keeper import ShapeKeeper
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS, Partitions
@@ -135,7 +135,7 @@ class World:
             store=store,
             latest=self.latest,
             facts=Facts(devices, self.latest),
-            shapes=ShapeKeeper(self.database, devices, known),
+            shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),

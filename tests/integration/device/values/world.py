@@ -38,7 +38,6 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import build_app
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.integrations import known
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
@@ -47,6 +46,7 @@ from services.device.reports.history.partitions import Partitions, history_key, 
 from services.device.reports.ledger import Ledger
 from services.device.reports.store import ReportStore
 from services.device.settings import DeviceSettings
+from services.device.things import integrations as known
 from services.device.wiring import Base, base_of
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
