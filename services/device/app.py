@@ -48,6 +48,7 @@ from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
+from services.device.members.registry import MemberRegistry
 from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
 from services.device.products.rps.service import RpsService
@@ -112,7 +113,7 @@ def share(base: Base) -> Shared:
     settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
-    things, models = Things(base.devices, base.things), Models(database)
+    things, models = Things(base.devices, base.things), Models(database, base.tsls)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     carrier = CommandCarrier(base.devices, integrations, client, base.commands)
@@ -126,10 +127,10 @@ def share(base: Base) -> Shared:
         products=products,
         things=things,
         models=models,
-        directory=EntityDirectory(database, base.devices, base.things, models),
+        directory=EntityDirectory(base.devices, base.things, models),
         integrations=integrations,
         client=client,
-        maker=ThingMaker(integrations, database, ids),
+        maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
         carrier=carrier,
         commands=CommandService(
             things=things,
@@ -188,7 +189,9 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
         rpc=base.rpc,
         flow_seconds=seconds,
     )
-    custom_store = CustomEntityStore(base.mongo, base.limits, shared.ids)
+    custom_store = CustomEntityStore(
+        base.mongo, base.things.own, base.latest, base.limits, shared.ids
+    )
     custom = CustomEntities(custom_store, service, directory, shared.forgetting)
     values = ValueStore(base.mongo)
     history = EntityHistory(service, values, base.retention, base.settings.retention_days)

@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
-from pymongo import ReturnDocument
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, DuplicateKey, present
+from libs.common.store.mongo import Document, DuplicateKey
 from services.device.members.entity import tsl_fields
 from services.device.members.member import marks_of, members_of
 from services.device.members.registry import MemberRegistry
 from services.device.things.integrations import Integrations, tsl_of
+from services.device.things.own import OwnThings
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +34,16 @@ class ThingMaker:
     One per process; what `complete` made with a manifest it does not look at again.
     """
 
-    def __init__(self, integrations: Integrations, database: Database, ids: IdAllocator) -> None:
+    def __init__(
+        self,
+        integrations: Integrations,
+        own: OwnThings,
+        registry: MemberRegistry,
+        ids: IdAllocator,
+    ) -> None:
         self._integrations = integrations
-        self._things = database["things"]
-        self._registry = MemberRegistry(database)
+        self._own = own
+        self._registry = registry
         self._ids = ids
         self._made: OrderedDict[str, dict[str, Manifest]] = OrderedDict()
 
@@ -71,23 +77,17 @@ class ThingMaker:
         document = tsl_of(manifest)
         fields = tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
-        known = await self._things.find_one(key)
+        known = await self._own.find_one(key)
         if known is not None and known.get("hash") == fields["hash"]:
             return known
         numbers = await self._registry.numbers({"integration": manifest.id}, marks_of(document))
         members = members_of(document, numbers).members
-        now = datetime.now(UTC)
-        fields |= {"members": msgspec.to_builtins(members), "updatedAt": now}
+        fields |= {"members": msgspec.to_builtins(members), "updatedAt": datetime.now(UTC)}
         try:
-            return await self._write(key, fields, now)
+            return await self._put(key, fields)
         except DuplicateKey:  # another process made it this moment
-            return await self._write(key, fields, now)
+            return await self._put(key, fields)
 
-    async def _write(self, key: Document, fields: Document, now: datetime) -> Document:
-        written = await self._things.find_one_and_update(
-            key,
-            {"$set": fields, "$setOnInsert": {"_id": await self._ids.take(), "createdAt": now}},
-            upsert=True,
-            return_document=ReturnDocument.AFTER,
-        )
-        return present(written)
+    async def _put(self, key: Document, fields: Document) -> Document:
+        first = {"_id": await self._ids.take(), "createdAt": fields["updatedAt"]}
+        return await self._own.put(key, fields, first)

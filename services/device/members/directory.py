@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from libs.common.store.mongo import Database, Document
-from libs.common.things import SYSTEM, KeyParts, number_of, own_sn, split_key, thing_of
+from libs.common.store.mongo import Document
+from libs.common.things import SYSTEM, KeyParts, number_of, split_key, thing_of
 from services.device.members.entity import Entity, EntityThing, of_device, of_thing
 from services.device.members.models import Models
 from services.device.things import Thing, ThingDirectory
@@ -18,10 +18,7 @@ Things = dict[tuple[str, str], EntityThing]
 class EntityDirectory:
     """Entities of a tenant; looks at no grants."""
 
-    def __init__(
-        self, database: Database, devices: DeviceStore, things: ThingDirectory, models: Models
-    ) -> None:
-        self._own = database["things"]
+    def __init__(self, devices: DeviceStore, things: ThingDirectory, models: Models) -> None:
         self._devices = devices
         self._things = things
         self._models = models
@@ -72,14 +69,15 @@ class EntityDirectory:
 
     async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
         """The things that are no devices and meet a condition."""
-        found = self._own.find({"tenant": tenant, **condition})
-        return [of_thing(document) async for document in found]
+        found = await self._things.own.find({"tenant": tenant, **condition})
+        return list(map(of_thing, found))
 
     async def of_devices(
         self, tenant: str, devices: Sequence[ListedDevice], loaded: Sequence[Thing] = ()
     ) -> list[EntityThing]:
         """The things that devices of a tenant are; `loaded` are their records, if wanted."""
-        models = await self._models.of(tenant, (device.model_key for device in devices))
+        tsls = {(thing.tenant, thing.model, thing.tsl_version): thing.tsl for thing in loaded}
+        models = await self._models.of(tenant, (device.model_key for device in devices), tsls)
         records: Sequence[Thing | None] = loaded or [None] * len(devices)
         return [
             of_device(device, models[device.model_key], record)
@@ -108,13 +106,13 @@ class EntityDirectory:
         for integration, identifiers in wanted.items():
             some = {"$in": list(identifiers)}
             query = {"tenant": tenant, "integration": integration, "identifier": some}
-            documents += await self._own.find(query).to_list(None)
-        sns = [own_sn(document["_id"]) for document in documents]
-        loaded = await self._things.by_sn(sns) if records else {}
+            documents += await self._things.own.find(query)
         return {
-            (document["integration"], document["identifier"]): of_thing(document, loaded.get(sn))
-            for document, sn in zip(documents, sns, strict=True)
-            if sn in loaded or not records
+            (document["integration"], document["identifier"]): of_thing(
+                document, self._things.own_thing(document) if records else None
+            )
+            for document in documents
+            if "hash" in document or not records
         }
 
 

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, Document
 from libs.common.things import integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl
 from services.device.things.model import Device, Thing, facts_of, profile_of
@@ -87,6 +87,10 @@ class ThingDirectory:
             if dropped is not None:
                 self._sn_keys.pop(dropped.id, None)
         return loaded
+
+    def own_thing(self, document: Document) -> Thing:
+        """The thing that a whole document of `things` is."""
+        return _own(self.own.thing(document))
 
     async def thing(self, device: Device) -> Thing:
         """The thing that a device is."""

@@ -97,6 +97,10 @@ class LatestValues:
             async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
         }
 
+    async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
+        """Remove what things that go have left here."""
+        await self._latest.delete_many({"_id": {"$in": list(thing_ids)}}, session=session)
+
     async def forget(self, thing_id: int, session: Session | None = None) -> None:
         """Remove what a thing that goes, or is gone, has left here."""
         await self._latest.delete_one({"_id": thing_id}, session=session)

@@ -7,7 +7,9 @@ looked up for every batch, so that a change holds for the very next report.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from libs.common.store.mongo import Database
+from pymongo import ReturnDocument
+
+from libs.common.store.mongo import Database, Document, Session, present
 from libs.common.tsl import Tsl
 from services.device.things.tsls import Tsls
 
@@ -25,11 +27,55 @@ class OwnThing:
 
 
 class OwnThings:
-    """Reads them."""
+    """The collection `things`; what a document has says `services.device.members.entity`."""
 
     def __init__(self, database: Database, tsls: Tsls) -> None:
-        self._things = database["things"]
+        self._things = self.collection = database["things"]
+        """For who counts what a tenant has."""
         self._tsls = tsls
+
+    async def find(self, query: Document, session: Session | None = None) -> list[Document]:
+        """Whole documents."""
+        return await self._things.find(query, session=session).to_list(None)
+
+    async def find_one(self, query: Document, session: Session | None = None) -> Document | None:
+        """A whole document."""
+        return await self._things.find_one(query, session=session)
+
+    async def insert(self, document: Document, session: Session | None = None) -> None:
+        """Write a new thing; raises `DuplicateKey`."""
+        await self._things.insert_one(document, session=session)
+
+    async def change(self, known: Document, fields: Document, session: Session) -> Document:
+        """Change fields of a thing; what it is then."""
+        await self._things.update_one({"_id": known["_id"]}, {"$set": fields}, session=session)
+        return known | fields
+
+    async def put(self, key: Document, fields: Document, first: Document) -> Document:
+        """Change the thing with this key, or make it with `first` besides; what it is then.
+
+        Raises `DuplicateKey` when somebody else makes it this moment.
+        """
+        change = {"$set": fields, "$setOnInsert": first}
+        return present(
+            await self._things.find_one_and_update(
+                key, change, upsert=True, return_document=ReturnDocument.AFTER
+            )
+        )
+
+    async def delete(self, query: Document, session: Session) -> list[Document]:
+        """Delete things; what they were."""
+        found = await self.find(query, session)
+        gone = {"_id": {"$in": [document["_id"] for document in found]}}
+        await self._things.delete_many(gone, session=session)
+        return found
+
+    def thing(self, document: Document) -> OwnThing:
+        """The thing that a whole document is."""
+        tsl = self._tsls.known(document["hash"])
+        if tsl is None:
+            tsl = self._tsls.compiled(document["hash"], document["tsl"])
+        return OwnThing(document["_id"], document["tenant"], document["integration"], tsl)
 
     async def of(self, ids: Iterable[int]) -> dict[int, OwnThing]:
         """The things of `ids`; what is unknown is missing."""

@@ -21,6 +21,8 @@ from libs.common.things import LAST_MEMBER, SYSTEM
 from services.device.entities.custom.model import flow_members, tsl_of
 from services.device.members.entity import tsl_fields
 from services.device.members.member import Member
+from services.device.things.latest import LatestValues
+from services.device.things.own import OwnThings
 from services.device.things.removed import RemovedThings
 
 Change = Callable[[list[Member]], list[Member]]
@@ -32,13 +34,20 @@ T = TypeVar("T")
 class CustomEntityStore:
     """Reads and writes custom entities."""
 
-    def __init__(self, mongo: Mongo, limits: KnownLimits, ids: IdAllocator) -> None:
+    def __init__(
+        self,
+        mongo: Mongo,
+        own: OwnThings,
+        latest: LatestValues,
+        limits: KnownLimits,
+        ids: IdAllocator,
+    ) -> None:
         self._mongo = mongo
+        self._own = own
+        self._latest = latest
         self._ids = ids
-        self._things = mongo.database["things"]
-        self._latest = mongo.database["latest"]
         self._removed = RemovedThings(mongo.database)
-        self._quota = Quota(self._things, limits, "records", integration=SYSTEM)
+        self._quota = Quota(own.collection, limits, "records", integration=SYSTEM)
 
     async def add(self, tenant: str, identifier: str, root: Member) -> Document:
         """Write a new entity; raise `Conflict` when the identifier is taken.
@@ -49,7 +58,7 @@ class CustomEntityStore:
         fields = fields_of(identifier, [root]) | {"last": 0}
         document = _new(await self._ids.take(), tenant, identifier, fields)
         try:
-            await self._things.insert_one(document)
+            await self._own.insert(document)
         except DuplicateKey as error:
             raise _taken(identifier) from error
         return document
@@ -60,7 +69,7 @@ class CustomEntityStore:
         """Give an entity a child, with a number that no other one ever had."""
 
         async def work(session: Session) -> tuple[Document, Member]:
-            known = await self._things.find_one(_with(tenant, parent), session=session)
+            known = await self._own.find_one(_with(tenant, parent), session)
             if known is None:
                 raise InvalidInput("there is no such entity", field="parent_identifier")
             if "flow" in known:
@@ -71,7 +80,7 @@ class CustomEntityStore:
             child = make(known["last"] + 1)
             _check_child(members, child)
             changes = fields_of(parent, [*members, child]) | {"last": child.number}
-            return await self._set(known, changes, session), child
+            return await self._own.change(known, changes, session), child
 
         return await self._mongo.transaction(work)
 
@@ -80,11 +89,11 @@ class CustomEntityStore:
 
         async def work(session: Session) -> Document | None:
             query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM}
-            known = await self._things.find_one(query, session=session)
+            known = await self._own.find_one(query, session)
             if known is None or not known["identifier"]:
                 return None
             changes = fields_of(known["identifier"], change(stored_members(known)))
-            return await self._set(known, changes, session)
+            return await self._own.change(known, changes, session)
 
         return await self._mongo.transaction(work)
 
@@ -102,7 +111,7 @@ class CustomEntityStore:
         identifier, thing_id = str(wanted.flow_id), await self._ids.take()
 
         async def work(session: Session) -> None:
-            known = await self._things.find_one(_with(wanted.tenant, identifier), session=session)
+            known = await self._own.find_one(_with(wanted.tenant, identifier), session)
             if known is not None and "flow" not in known:
                 text = f"there is an entity {identifier} already, delete it"
                 raise Conflict(text, field="name")
@@ -111,9 +120,9 @@ class CustomEntityStore:
             fields = fields_of(identifier, members) | {"last": last, "flow": wanted.flow_id}
             if known is None:
                 new = _new(thing_id, wanted.tenant, identifier, fields)
-                await self._things.insert_one(new, session=session)
+                await self._own.insert(new, session)
             elif known["hash"] != fields["hash"] or known["members"] != fields["members"]:
-                await self._set(known, fields, session)
+                await self._own.change(known, fields, session)
 
         await self._mongo.transaction(work)
 
@@ -122,20 +131,14 @@ class CustomEntityStore:
         gone = await self._delete(_with(tenant, str(flow_id)) | {"flow": flow_id})
         return gone[0] if gone else None
 
-    async def _set(self, known: Document, changes: Document, session: Session) -> Document:
-        await self._things.update_one({"_id": known["_id"]}, {"$set": changes}, session=session)
-        return known | changes
-
     async def _delete(self, query: Document) -> list[Document]:
         """Delete things with their latest values; the rest of them goes within the hour."""
 
         async def work(session: Session) -> list[Document]:
-            found = await self._things.find(query, session=session).to_list(None)
-            ids = [known["_id"] for known in found]
-            gone = {"_id": {"$in": ids}}
-            await self._things.delete_many(gone, session=session)
-            await self._latest.delete_many(gone, session=session)
-            await self._removed.add(ids, session)
+            found = await self._own.delete(query, session)
+            gone = [document["_id"] for document in found]
+            await self._latest.forget_all(gone, session)
+            await self._removed.add(gone, session)
             return found
 
         return await self._mongo.transaction(work)

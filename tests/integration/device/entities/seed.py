@@ -7,6 +7,7 @@ from libs.common.things import thing_of
 from services.device.members.entity import Entity, of_device, of_thing
 from services.device.members.models import Models
 from services.device.things.model import device_of
+from services.device.things.tsls import Tsls
 from tests.integration.device.console.world import World
 
 
@@ -102,7 +103,9 @@ async def everything(world: World, tenant: str = "default") -> list[Entity]:
     """Every entity of a tenant, the plain way."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
     devices = list(map(device_of, documents))
-    models = await Models(world.database).of(tenant, [one.model_key for one in devices])
+    models = await Models(world.database, Tsls(world.database)).of(
+        tenant, [one.model_key for one in devices]
+    )
     things = [of_device(device, models[device.model_key]) for device in devices]
     things += [
         of_thing(document)

@@ -10,6 +10,7 @@ from libs.common.things import GENERIC
 from services.device.members.models import Models
 from services.device.members.shape_store import ShapeStore
 from services.device.things.model import device_of
+from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import World
 
 
@@ -17,7 +18,7 @@ async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     """Number and type of each path of a device."""
     device = await world.database["devices"].find_one({"_id": number})
     model = device_of(device).model_key
-    members = (await Models(world.database).of("default", [model]))[model]
+    members = (await Models(world.database, Tsls(world.database)).of("default", [model]))[model]
     return {one.path: (one.number, one.value_type) for one in members.members}
 
 

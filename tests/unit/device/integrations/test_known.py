@@ -42,7 +42,7 @@ class Maker(ThingMaker):
     """Remembers what it is to make."""
 
     def __init__(self, known: Known) -> None:
-        super().__init__(known, mock.MagicMock(), mock.Mock())  # type: ignore[arg-type]
+        super().__init__(known, mock.Mock(), mock.Mock(), mock.Mock())  # type: ignore[arg-type]
         self.made: list[tuple[str, str]] = []
 
     async def ensure(self, tenant: str, manifest: Manifest) -> dict[str, Any]:
