@@ -11,8 +11,7 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.stored_shapes import delete_unused_shapes
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
@@ -22,6 +21,7 @@ from services.device.reports.quota import Quota, Refusals
 from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
 from services.device.reports.store import ReportStore
+from services.device.things.removed import RemovedThings
 from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
@@ -45,7 +45,7 @@ def build_ingest(base: Base, store: ReportStore) -> Ingest:
         store=store,
         latest=base.latest,
         facts=Facts(base.devices, base.latest),
-        shapes=ShapeKeeper(base.mongo.database, base.devices, base.limits),
+        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.devices, base.limits),
         close=replies.handle,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
@@ -70,19 +70,23 @@ async def main() -> None:
             overlap_from=OVERLAP_FROM,
         )
         days = settings.retention_days
+        own = base.things.own
+        rows = HistoryRows(base.devices, own, base.partitions, base.limits, days)
         sweeps = Sweeps(
-            database=base.mongo.database,
             devices=base.devices,
+            own=own,
+            removed=RemovedThings(base.mongo.database),
             partitions=base.partitions,
             events=store.events,
             ledger=ledger,
+            products=base.products,
             retention=base.retention,
-            rows=HistoryRows(base.mongo.database, base.partitions, base.limits, days),
+            rows=rows,
             removals=[base.latest.forget, base.commands.forget],
             days=days,
         )
         uplink = UplinkMetrics(base.bus, ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database, base.devices)
+        unused = partial(ShapeStore(base.mongo.database).sweep, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:

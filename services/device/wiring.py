@@ -12,12 +12,14 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import Partitions
 from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class Base:
     mongo: Mongo
     bus: Bus
     devices: DeviceStore
+    tsls: Tsls
     things: ThingDirectory
+    products: ProductStore
     outbox: Outbox
     partitions: Partitions
     latest: LatestValues
@@ -43,21 +47,24 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
     """Make the pieces on clients that are connected."""
     database, rpc = mongo.database, RpcClient(bus)
     outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
-    devices = DeviceStore(mongo, outbox, limits, latest)
+    devices, tsls = DeviceStore(mongo, outbox, limits, latest), Tsls(database)
+    products = ProductStore(mongo, devices, tsls, limits)
     return Base(
         settings=settings,
         telemetry=telemetry,
         mongo=mongo,
         bus=bus,
         devices=devices,
-        things=ThingDirectory(database, devices),
+        tsls=tsls,
+        things=ThingDirectory(database, devices, tsls),
+        products=products,
         outbox=outbox,
         partitions=Partitions(database),
         latest=latest,
         commands=CommandStore(mongo, outbox),
         rpc=rpc,
         limits=limits,
-        retention=Retention(database, limits, settings.retention_days),
+        retention=Retention(products, limits, settings.retention_days),
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from libs.common.bus import Bus, Outgoing
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
 from services.device.commands.model import Command, now
-from services.device.commands.service import Carrier
 from services.device.commands.store import CommandStore
 from services.device.things.store import DeviceStore
 
@@ -31,7 +31,7 @@ class Delivery:
         devices: DeviceStore,
         bus: Bus,
         commands: CommandStore,
-        carrier: Carrier,
+        carrier: CommandCarrier,
     ) -> None:
         self._devices = devices
         self._bus = bus

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, get
+from litestar import Router, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from nats.aio.msg import Msg
@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from libs.common.bus import Bus
 from libs.common.bus.subjects import down_command
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
 from libs.common.identity import Principal
 from libs.common.jobs import happened
@@ -95,7 +95,7 @@ class CommandPolls:
 
 @get("/commands", responses=REFUSALS)
 async def commands(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     command_polls: NamedDependency[CommandPolls],
     sn: FromPath[str],
     wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,

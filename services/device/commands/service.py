@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
@@ -36,16 +37,6 @@ LARGEST_REQUEST = 8 * 1024**2
 """Bytes of all commands of one request, which is one transaction."""
 
 
-class Carrier(Protocol):
-    """Knows which integrations carry the commands of their devices, and hands them over."""
-
-    async def carries(self, integration: str) -> bool:
-        """Whether commands go to the integration instead of to the device."""
-
-    def send(self, commands: Iterable[Command]) -> None:
-        """Hand over those that are carried, without waiting."""
-
-
 class CommandService:
     """Checks what is asked against the TSL, and writes it down as commands."""
 
@@ -56,7 +47,7 @@ class CommandService:
         store: CommandStore,
         latest: LatestValues,
         ids: IdAllocator,
-        carrier: Carrier,
+        carrier: CommandCarrier,
         life: float,
     ) -> None:
         self._things = things
@@ -85,9 +76,13 @@ class CommandService:
         return command
 
     async def check_properties(self, thing: Thing, properties: dict[str, Any]) -> Draft:
-        """Check what a device is to take on (faults at `properties.…`)."""
-        current = await self._current([thing])
-        return _draft_properties(thing, properties, "properties", current[thing.id])
+        """Check what a device is to take on (faults at `properties.…`).
+
+        What it has is read only where a STRUCT given in part is completed from it.
+        """
+        partial = any(isinstance(value, dict) for value in properties.values())
+        current = await self._current([thing]) if partial else {}
+        return _draft_properties(thing, properties, "properties", current.get(thing.id, {}))
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
         """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
@@ -178,7 +173,8 @@ class CommandService:
 
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
         commands = await self._store.write(make, in_turn=partial)
-        self._carrier.send(commands)
+        known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
+        self._carrier.send(commands, known)
         return commands
 
     async def _completed(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
@@ -251,7 +247,7 @@ def _draft_properties(
         whole = thing.tsl.check_write(properties, current)
     except InvalidValues as error:
         prefix = field.removesuffix("properties")
-        faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
+        faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
     draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
     partial = any(isinstance(value, dict) for value in properties.values())

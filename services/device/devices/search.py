@@ -1,14 +1,15 @@
-"""What a search asks, as a MongoDB filter and order."""
+"""What searches of applications and of users ask, as MongoDB filters and orders."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from libs.common.errors import InvalidInput
+from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
-from services.device.devices.paging import order_of
-from services.device.devices.schemas import SearchDevices
+from services.device.devices.schemas import FindDevices, SearchDevices
+from services.device.things.fields import order_of
+from services.device.things.seen import hint, seen, seen_in_parts
 from services.device.things.serials import key_of
-from services.device.things.store import Query
+from services.device.things.store import Condition, Order, Query
 
 COLUMNS = {
     "sn": "snKey",
@@ -42,6 +43,18 @@ as old as that, the answered times are exact.
 """
 
 
+USER_COLUMNS = {
+    "id": "_id",
+    "key": "key",
+    "name": "name",
+    "identifier": "identifier",
+    "integration": "integration",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""Of users: the same."""
+
+
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
     """Translate a search over the devices of an application.
 
@@ -60,7 +73,7 @@ def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
     )
 
 
-def _conditions(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.application_id is not None:
         yield {"application.applicationId": search.application_id}
     yield from _whole(search)
@@ -72,7 +85,7 @@ def _conditions(search: SearchDevices) -> Iterator[dict[str, Any]]:
         yield {"electricity": {"$lte": search.electricity_max}}
 
 
-def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _whole(search: SearchDevices) -> Iterator[Condition]:
     if search.sn:
         yield {"snKey": key_of(search.sn)}
     if search.dev_eui:
@@ -83,7 +96,7 @@ def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
         yield {"project": search.project}
 
 
-def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _in_part(search: SearchDevices) -> Iterator[Condition]:
     if search.keyword:
         serial = {"$regex": pattern_of(search.keyword.upper())}
         yield {"$or": [{"name": containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]}
@@ -97,7 +110,7 @@ def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
             yield {name: containing(text)}
 
 
-def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _any_of(search: SearchDevices) -> Iterator[Condition]:
     tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
     for name, values in (
         ("connectStatus", search.connect_status),
@@ -108,3 +121,35 @@ def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
     ):
         if values:
             yield {name: {"$in": list(dict.fromkeys(values))}}
+
+
+def granted_query(
+    tenant: str, grants: Grants, search: FindDevices
+) -> tuple[Query, list[Condition]]:
+    """Translate a search by a user with `grants`; raise `InvalidInput` for a wrong order.
+
+    The conditions are such that every device of the whole list meets exactly one.
+    """
+    base: Condition = {"tenant": tenant}
+    if search.name:
+        base["name"] = containing(search.name)
+    if search.identifier:
+        base["snKey"] = {"$regex": pattern_of(search.identifier.upper())}
+    order = _order(search)
+    query = Query(base | seen(grants), order, search.skip, search.size, hint(grants, order))
+    return query, [base | part for part in seen_in_parts(grants)]
+
+
+def _order(search: FindDevices) -> Order:
+    """The order; the key is the integration, then the identifier.
+
+    The last criterion, the id, runs as the others do, so that an index can be walked.
+    """
+    order: Order = []
+    for column, direction in search.order(USER_COLUMNS):
+        parts = ("integration", "identifier") if column == "key" else (column,)
+        order += [(part, direction) for part in parts]
+    asked = {sort.property for sort in search.sorts or ()}
+    if len(order) > 1 and "id" not in asked:
+        order[-1] = ("_id", order[0][1])
+    return order

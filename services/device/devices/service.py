@@ -2,19 +2,19 @@
 
 import logging
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
 from libs.common.tsl import TslDocument
-from services.device.devices.keys import delete_with_key, issue_key
-from services.device.devices.ports import Catalogue, CredentialsGateway, Ids, Provisioner
+from services.device.devices.keys import CredentialsOverRpc, delete_with_key, issue_key
 from services.device.devices.records import begin, config_of, follow, given_by, record_of, ref_of
 from services.device.devices.schemas import (
     AddDevice,
-    Credentials,
     DevicePage,
     DeviceRecord,
     DeviceRef,
@@ -22,6 +22,7 @@ from services.device.devices.schemas import (
     UpdateDevice,
 )
 from services.device.devices.search import query_of
+from services.device.products.service import ProductService
 from services.device.things.errors import (
     device_exists,
     device_not_found,
@@ -39,6 +40,16 @@ SERIAL_FIELD = "snDevEUI"
 T = TypeVar("T")
 
 
+class Provisioner(Protocol):
+    """Sends a first configuration to a device that was added with `autoProvision`."""
+
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        """Raise `InvalidInput` when the device's TSL does not accept `config`."""
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Begin to configure a device that has just been added."""
+
+
 class DeviceService:
     """Devices of an application."""
 
@@ -46,15 +57,15 @@ class DeviceService:
         self,
         store: DeviceStore,
         latest: LatestValues,
-        ids: Ids,
-        catalogue: Catalogue,
+        ids: IdAllocator,
+        products: ProductService,
         provisioner: Provisioner,
-        credentials: CredentialsGateway,
+        credentials: CredentialsOverRpc,
     ) -> None:
         self._store = store
         self._latest = latest
         self._ids = ids
-        self._catalogue = catalogue
+        self._products = products
         self._provisioner = provisioner
         self._credentials = credentials
 
@@ -83,7 +94,7 @@ class DeviceService:
     async def _add_new(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        product = await self._catalogue.choose(principal.tenant, body.model, key_of(serial))
+        product = await self._products.choose(principal.tenant, body.model, key_of(serial))
         device = begin(await self._ids.take(), serial, principal.tenant, product)
         device = device.changed(given_by(principal, body))
         if config is not None:
@@ -102,7 +113,7 @@ class DeviceService:
             raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
         changes = given_by(principal, body)
         if body.model is not None and body.model != known.model:
-            product = await self._catalogue.choose(principal.tenant, body.model, known.sn_key)
+            product = await self._products.choose(principal.tenant, body.model, known.sn_key)
             follow(changes, product)
         if config is not None:
             await self._provisioner.validate(known.changed(changes), config)
@@ -146,7 +157,7 @@ class DeviceService:
             data_storage=_given(body.data_storage),
         )
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
-            versions = await self._catalogue.versions(principal.tenant, device.model)
+            versions = await self._products.versions(principal.tenant, device.model)
             if body.tsl_version not in versions:
                 raise unknown_version(device.model, body.tsl_version)
             changes.tsl_version = body.tsl_version
@@ -174,9 +185,9 @@ class DeviceService:
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
-        return await self._catalogue.tsl(device.tenant, device.model, device.tsl_version)
+        return await self._products.tsl(device.tenant, device.model, device.tsl_version)
 
-    async def issue_credentials(self, principal: Principal, device_id: int) -> Credentials:
+    async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
         device = await self._find(principal, device_id)
         look = partial(self._find, principal, device_id)

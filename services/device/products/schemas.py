@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.devices.fields import Name
+from services.device.things.fields import Name
 from services.device.things.model import DeviceType
 
 Prefixes = Annotated[

@@ -16,12 +16,12 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 from opentelemetry import metrics, trace
 
-from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_all
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
 from libs.common.things import GENERIC
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.shapes import Shape, within
+from services.device.members.shape_store import ShapeKeeper
+from services.device.members.shapes import Shape, within
 from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
 from services.device.reports.messages import batch_events
@@ -166,7 +166,7 @@ class Ingest:
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        shapes = await self._shapes.note(reports)
+        shapes = await self._shapes.note((one.thing, one.properties) for one in reports)
         await self._latest.apply((one.thing.id, one.ts, _shown(one, shapes)) for one in reports)
         await self._facts.note([report for report in reports if report.thing.device])
 
@@ -193,8 +193,8 @@ class Ingest:
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_all(self._bus, list(batch_events(batch)))
-        await publish_all(self._bus, self._refusals.entries(batch))
+        await publish_each(self._bus, list(batch_events(batch)))
+        await publish_each(self._bus, self._refusals.entries(batch))
 
 
 def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:

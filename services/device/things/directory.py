@@ -2,11 +2,11 @@
 
 A thing is kept for `LIFE` seconds and dropped earlier when an event says that it has
 changed. Unknown SNs are not kept: a device added a moment ago must be known to its
-first report. A TSL is compiled once per product and version.
+first report.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nats.aio.msg import Msg
 
@@ -14,29 +14,27 @@ from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.recent import Recent
 from libs.common.store.mongo import Database
-from libs.common.things import GENERIC, integration_key, own_sn, own_thing
-from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
+from libs.common.things import integration_key, own_sn, own_thing
+from libs.common.tsl import Tsl
 from services.device.things.model import Device, Thing, facts_of, profile_of
 from services.device.things.own import OwnThing, OwnThings
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 LIFE = 60.0
 KEPT = 50_000
 """Things that are kept: some 1.5 KB each."""
-KEPT_TSLS = 2_000
-"""Compiled TSLs that are kept."""
 
 
 class ThingDirectory:
     """Things by SN; one per process."""
 
-    def __init__(self, database: Database, devices: DeviceStore) -> None:
+    def __init__(self, database: Database, devices: DeviceStore, tsls: Tsls) -> None:
         self._devices = devices
-        self._tsls = database["tsls"]
+        self._tsls = tsls
         self._by_sn: Recent[str, Thing] = Recent(KEPT)
         self._sn_keys: dict[int, str] = {}
-        self._compiled: Recent[tuple[str, str, str], tuple[str, Tsl]] = Recent(KEPT_TSLS)
-        self._own = OwnThings(database)
+        self.own = OwnThings(database, tsls)
 
     async def watch(self, bus: Bus) -> None:
         """Drop a thing when an event says that it has changed."""
@@ -74,7 +72,7 @@ class ThingDirectory:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
         if own:
-            things = await self._own.of(own.values())
+            things = await self.own.of(own.values())
             found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
         return found
 
@@ -95,32 +93,11 @@ class ThingDirectory:
         (found,) = await self.things([device])
         return found
 
-    async def things(self, devices: Iterable[Device]) -> list[Thing]:
-        """The things that devices are; a TSL they share is looked up once."""
-        found: list[Thing] = []
-        tsls: dict[tuple[str, str, str], Tsl] = {}
-        for device in devices:
-            key = (device.tenant, device.model, device.tsl_version)
-            if key not in tsls:
-                tsls[key] = await self._tsl(*key)
-            found.append(_thing(device, tsls[key]))
-        return found
-
-    async def _tsl(self, tenant: str, model: str, version: str) -> Tsl:
-        if model == GENERIC:
-            return generic_tsl()
-        key = (tenant, model, version)
-        identity = {"tenant": tenant, "model": model, "version": version}
-        kept = self._compiled.get(key)
-        head = await self._tsls.find_one({"_id": identity}, {"hash": 1})
-        if kept and head and kept[0] == head["hash"]:
-            return kept[1]
-        stored = await self._tsls.find_one({"_id": identity})
-        if stored is None:
-            return generic_tsl()
-        compiled = compile_tsl(parse_document(stored["document"]))
-        self._compiled.put(key, (stored["hash"], compiled))
-        return compiled
+    async def things(self, devices: Sequence[Device]) -> list[Thing]:
+        """The things that devices are."""
+        keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
+        tsls = await self._tsls.find_all(keys)
+        return [_thing(device, tsls[key]) for device, key in zip(devices, keys, strict=True)]
 
 
 def _thing(device: Device, tsl: Tsl) -> Thing:
@@ -139,6 +116,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         facts=facts_of(device),
         loaded=time.monotonic(),
         integration=device.integration,
+        additional=device.additional,
     )
 
 

@@ -69,11 +69,18 @@ class LatestValues:
         self, thing_ids: Sequence[int], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """The latest value of each property, by thing; a thing that has none is missing."""
-        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)
+        found = await self.entries(thing_ids, session)
         return {
-            document["_id"]: {key: entry["v"] for key, entry in document["v"].items()}
-            async for document in cursor
+            thing: {key: entry["v"] for key, entry in entries.items()}
+            for thing, entries in found.items()
         }
+
+    async def entries(
+        self, thing_ids: Sequence[int], session: Session | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """The same with times: `{key: {"v": value, "t": ms}}` of each property, by thing."""
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)
+        return {document["_id"]: document["v"] async for document in cursor}
 
     async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """The time (ms) of the newest report of each thing that has one."""

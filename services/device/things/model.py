@@ -176,6 +176,8 @@ class Thing:
     """Which integration it belongs to, or is the thing of."""
     device: bool = True
     """False for an integration's own thing and for a custom entity."""
+    additional: dict[str, Any] | None = None
+    """What its integration keeps with the device."""
 
 
 def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:

@@ -141,6 +141,14 @@ class DeviceStore:
             {"tenant": tenant, "integration": integration, "identifier": identifier}
         )
 
+    async def with_identifiers(
+        self, tenant: str, integration: str, identifiers: Iterable[str]
+    ) -> list[Device]:
+        """Devices by what their integration calls them."""
+        some = {"$in": list(identifiers)}
+        query = {"tenant": tenant, "integration": integration, "identifier": some}
+        return await self._read(self._devices.find(query))
+
     async def of_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Devices of an integration in all tenants, by id, behind `after`."""
         query = {"integration": integration, "_id": {"$gt": after}}
@@ -375,6 +383,11 @@ class DeviceStore:
     async def tenants(self) -> list[str]:
         """The tenants that have devices."""
         return list(await self._devices.distinct("tenant"))
+
+    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The tenants of devices, by id."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {device["_id"]: device["tenant"] async for device in found}
 
     async def models_after(
         self, tenant: str, models: Collection[str] | None, after: int, limit: int

@@ -1,17 +1,16 @@
 """`POST /ingest/v1/{sn}/…`: the gateway has checked the device key."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from litestar import Request, Router, post
+from litestar import Router, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
 from services.device.reports.edge.service import Accepted, EdgeService
 
-HttpRequest = Request[Any, Any, Any]
 Wait = Annotated[
     Literal["stored"] | None,
     QueryParameter(description="`stored`: answer when it is in MongoDB"),

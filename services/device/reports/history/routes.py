@@ -1,13 +1,13 @@
 """`GET /device/openapi/v1/devices/{deviceId}/properties/history`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, get
+from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
 from services.device.reports.history.service import LATEST_TIME, HistoryPage, HistoryService
 from services.device.things.access import DeviceId
 
@@ -19,7 +19,7 @@ from services.device.things.access import DeviceId
     tags=["Devices"],
 )
 async def property_history(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     history: NamedDependency[HistoryService],
     device_id: DeviceId,
     start_time: Annotated[

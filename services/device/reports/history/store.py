@@ -51,7 +51,9 @@ class HistoryStore:
             return []
         oldest = await self._retention.oldest(device.tenant, device.model)
         if oldest > span.start:
-            return await self._read(replace(span, start=oldest), after, size, [], None)
+            span = replace(span, start=oldest)
+            if records and _time(records[-1 if span.newest_first else 0]) < oldest:
+                return await self._read(span, after, size, [], None)
         return await self._read(span, after, size, records, first)
 
     async def _read(
@@ -93,3 +95,7 @@ class HistoryStore:
                 (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
             )
         return range(last, first - 1, -1) if span.newest_first else range(first, last + 1)
+
+
+def _time(record: Document) -> int:
+    return int(KEY.unpack(record["_id"])[1])

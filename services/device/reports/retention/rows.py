@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from libs.common.clock import now_ms
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Database
 from services.device.reports.history.partitions import (
     DAY_MS,
     KEY,
@@ -17,6 +16,8 @@ from services.device.reports.history.partitions import (
     Partitions,
     partition_of,
 )
+from services.device.things.own import OwnThings
+from services.device.things.store import DeviceStore
 
 SAMPLE = 1000
 """Records of a partition that are looked at."""
@@ -26,9 +27,15 @@ class HistoryRows:
     """The limits `historyRows` of all tenants."""
 
     def __init__(
-        self, database: Database, partitions: Partitions, limits: KnownLimits, days: int
+        self,
+        devices: DeviceStore,
+        own: OwnThings,
+        partitions: Partitions,
+        limits: KnownLimits,
+        days: int,
     ) -> None:
-        self._database = database
+        self._devices = devices
+        self._own = own
         self._partitions = partitions
         self._limits = limits
         self._days = days
@@ -58,9 +65,8 @@ class HistoryRows:
         sample = await history.aggregate([{"$sample": {"size": SAMPLE}}, {"$project": {"_id": 1}}])
         things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
-        for name in ("devices", "things"):
-            query = {"_id": {"$in": list(things)}}
-            async for row in self._database[name].find(query, {"tenant": 1}):
-                tenants[row["tenant"]] += things[row["_id"]]
+        for store in (self._devices, self._own):
+            for thing, tenant in (await store.tenants_of(things)).items():
+                tenants[tenant] += things[thing]
         looked_at = things.total()
         return {tenant: number * seen / looked_at for tenant, seen in tenants.items()}

@@ -8,13 +8,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
-from libs.common.store.mongo import Collection, Database, StoreError
+from libs.common.store.mongo import Collection, StoreError
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
     KEY,
@@ -27,6 +27,7 @@ from services.device.reports.history.partitions import (
 from services.device.reports.ledger import Ledger
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
+from services.device.things.own import OwnThings
 from services.device.things.removed import RemovedThings
 from services.device.things.store import DeviceStore
 
@@ -51,22 +52,25 @@ class Sweeps:
     def __init__(
         self,
         *,
-        database: Database,
         devices: DeviceStore,
+        own: OwnThings,
+        removed: RemovedThings,
         partitions: Partitions,
         events: Collection,
         ledger: Ledger,
+        products: ProductStore,
         retention: Retention,
         rows: HistoryRows,
         removals: Iterable[Removal],
         days: int,
     ) -> None:
-        self._database = database
         self._devices = devices
+        self._own = own
+        self._removed = removed
         self._partitions = partitions
         self._events = events
         self._ledger = ledger
-        self._removed = RemovedThings(database)
+        self._products = products
         self._retention = retention
         self._rows = rows
         self._removals = list(removals)
@@ -115,7 +119,7 @@ class Sweeps:
         fitting = await self._rows.days()
         for tenant in await self._devices.tenants():
             days = min(await self._retention.of_tenant(tenant), fitting.get(tenant, self._days))
-            products = await self._retention.of_products(tenant)
+            products = await self._products.all_history_days(tenant)
             if days < self._days or any(one < self._days for one in products.values()):
                 await self._shorten(tenant, days, products)
 
@@ -137,26 +141,15 @@ class Sweeps:
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> None:
         """Go through the tenant's devices, and its own things where all is kept for less."""
         models = None if days < self._days else list(products)
-        async for chunk in self._chunks(partial(self._devices.models_after, tenant, models)):
-            await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
-        if days < self._days:
-            async for chunk in self._chunks(partial(self._own_after, tenant)):
-                await self._cut({thing: days for thing, _ in chunk})
-
-    async def _own_after(self, tenant: str, after: int, limit: int) -> list[tuple[int, str]]:
-        """Things that are no devices, by id."""
-        query = {"tenant": tenant, "_id": {"$gt": after}}
-        found = self._database["things"].find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [(one["_id"], "") async for one in found]
-
-    @staticmethod
-    async def _chunks(
-        read: Callable[[int, int], Awaitable[list[tuple[int, str]]]],
-    ) -> AsyncIterator[list[tuple[int, str]]]:
         after = 0
-        while rows := await read(after, CHUNK):
-            yield rows
-            after = rows[-1][0]
+        while chunk := await self._devices.models_after(tenant, models, after, CHUNK):
+            await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
+            after = chunk[-1][0]
+        if days < self._days:
+            after = 0
+            while own := await self._own.after(tenant, after, CHUNK):
+                await self._cut(dict.fromkeys(own, days))
+                after = own[-1]
 
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete what is older than so many days, by thing."""

@@ -13,6 +13,7 @@ from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.lifetime import DAY, keep_for
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import DAY_MS, Partitions, history_key, partition_of
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
@@ -22,6 +23,7 @@ from services.device.reports.retention import sweeps
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
+from services.device.things.removed import RemovedThings
 from tests.integration.device.reports.world import World
 from tests.limits import limits_of
 
@@ -35,12 +37,21 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "CHUNK", 2)
 
 
+def products(world: World) -> ProductStore:
+    return ProductStore(world.mongo, world.first.devices, limits_of())
+
+
 def retention(world: World, tenant_days: int = 20_000) -> Retention:
-    return Retention(world.database, limits_of(history_days=tenant_days), 30)
+    return Retention(products(world), limits_of(history_days=tenant_days), 30)
 
 
 def rows(world: World, most: int = 1000) -> HistoryRows:
-    return HistoryRows(world.database, Partitions(world.database), limits_of(history_rows=most), 30)
+    return rows_of(world, limits_of(history_rows=most))
+
+
+def rows_of(world: World, limits: KnownLimits) -> HistoryRows:
+    own = world.first.things.own
+    return HistoryRows(world.first.devices, own, Partitions(world.database), limits, 30)
 
 
 @asynccontextmanager
@@ -60,11 +71,13 @@ async def answering(bus: Bus, limits: dict[str, Limits]) -> AsyncIterator[None]:
 def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     """The job with what it asks."""
     return Sweeps(
-        database=world.database,
         devices=world.first.devices,
+        own=world.first.things.own,
+        removed=RemovedThings(world.database),
         partitions=Partitions(world.database),
         events=world.database["device_events"],
         ledger=world.first.ledger,
+        products=products(world),
         retention=kept,
         rows=most,
         removals=[world.latest.forget, world.commands.forget],
@@ -136,7 +149,7 @@ async def test_history_of_a_tenant_with_fewer_days_is_removed_and_not_shown(worl
     assert await read(world, 5, days=4) == [0, 3]
 
     async with answering(world.bus, {"default": Limits(history_days=4)}):
-        days = Retention(world.database, KnownLimits(RpcClient(world.bus)), 30)
+        days = Retention(products(world), KnownLimits(RpcClient(world.bus)), 30)
         await sweeps_of(world, days, rows(world)).shorter()
 
     left = {5: [0, 3], 6: [0, 3], 7: [0, 3], 8: [0, 20], 9: [0]}
@@ -169,7 +182,7 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
 
     async with answering(world.bus, {"default": Limits(history_rows=15)}):
         limits = KnownLimits(RpcClient(world.bus))
-        most = HistoryRows(world.database, Partitions(world.database), limits, 30)
+        most = rows_of(world, limits)
         assert (await most.days()).keys() == {"default"}
         await sweeps_of(world, retention(world), most).shorter()
 

@@ -18,10 +18,11 @@ from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
+from libs.common.tsl import parse_document
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
-from services.device.entities.keeper import ShapeKeeper
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS, Partitions
@@ -32,6 +33,7 @@ from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -117,7 +119,7 @@ class World:
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
-        things = ThingDirectory(self.database, devices)
+        things = ThingDirectory(self.database, devices, Tsls(self.database))
         store = ReportStore(self.mongo, partitions, ledger)
         replies = ReplyHandler(
             mongo=self.mongo,
@@ -133,7 +135,7 @@ class World:
             store=store,
             latest=self.latest,
             facts=Facts(devices, self.latest),
-            shapes=ShapeKeeper(self.database, devices, known),
+            shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
@@ -261,7 +263,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
             {
                 "_id": {"tenant": "default", "model": "m", "version": "v1.0"},
                 "hash": "h",
-                "document": TSL,
+                "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
         outbox = Outbox(mongo.database, bus)

@@ -38,7 +38,6 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import build_app
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.integrations import known
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
@@ -47,6 +46,7 @@ from services.device.reports.history.partitions import Partitions, history_key, 
 from services.device.reports.ledger import Ledger
 from services.device.reports.store import ReportStore
 from services.device.settings import DeviceSettings
+from services.device.things import integrations as known
 from services.device.wiring import Base, base_of
 from services.management.integrations.builtin.direct import Direct
 from services.management.integrations.builtin.system import System
@@ -219,8 +219,9 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+        base = self.base
         products = ProductService(
-            ProductStore(self.base.mongo, self.base.devices, self.base.limits)
+            ProductStore(base.mongo, base.devices, base.tsls, base.limits), base.tsls
         )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 

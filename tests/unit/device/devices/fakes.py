@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
-from services.device.devices.schemas import Credentials
 from services.device.products.schemas import Product
 from services.device.things.model import Device
 from services.device.things.serials import Holder, SerialTaken
@@ -113,9 +113,9 @@ class FakeCredentials:
         self.down_from: int | None = None
         self.revocations = 0
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
+    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
         self.log.append(("issue", device_id))
-        return Credentials(sn, "key")
+        return DeviceCredentials(sn, "key")
 
     async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
         self.revocations += 1

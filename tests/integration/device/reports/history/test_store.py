@@ -1,11 +1,13 @@
 """Pages of history across partitions, in both orders."""
 
 import base64
+from typing import Any
 
 import pytest
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
+from services.device.products.store import ProductStore
 from services.device.reports.history.partitions import (
     DAY_MS,
     SPAN_MS,
@@ -45,7 +47,8 @@ def service_of(world: World, days: int = 30) -> HistoryService:
 
 def retention(world: World, days: int = 30) -> Retention:
     """How long history is kept, where `auth` says nothing of the tenant."""
-    return Retention(world.database, limits_of(), days)
+    products = ProductStore(world.mongo, world.first.devices, limits_of())
+    return Retention(products, limits_of(), days)
 
 
 async def write(world: World, device: int, *times: int, sequence: int = 1) -> None:
@@ -191,3 +194,22 @@ async def test_old_partitions_are_dropped_whole_and_made_again_when_needed(world
     await partitions.ensure([old, old])
     options = await world.database[collection_name(old)].options()
     assert options["clusteredIndex"]["unique"]
+
+
+async def test_a_page_is_read_once(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Also when it is asked for from before the time that history is kept."""
+    await world.add(7)
+    await write(world, 7, NOW - 1, NOW - 2)
+    later = iter(range(NOW, NOW + 100))
+    monkeypatch.setattr("services.device.reports.retention.days.now_ms", lambda: next(later) + 1)
+    read: list[int] = []
+    honest = HistoryStore._scan
+
+    async def scan(store: HistoryStore, partition: int, *given: Any) -> Any:
+        read.append(partition)
+        return await honest(store, partition, *given)
+
+    monkeypatch.setattr(HistoryStore, "_scan", scan)
+    page = await service_of(world).page(ME, 7, start=0, end=None, size=1, key=None, order=None)
+    assert [record.ts for record in page.list] == [NOW - 1]
+    assert read == [partition_of(NOW)]
