@@ -22,7 +22,6 @@ from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
-from services.device.commands.provision import CommandProvisioner
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
@@ -134,6 +133,7 @@ def share(base: Base) -> Shared:
         carrier=carrier,
         commands=CommandService(
             things=things,
+            directory=base.things,
             store=base.commands,
             latest=base.latest,
             ids=IdAllocator(database, "tasks"),
@@ -228,7 +228,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         base.latest,
         shared.ids,
         shared.products,
-        CommandProvisioner(base.things, commands),
+        commands,
         shared.credentials,
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)

@@ -29,7 +29,7 @@ OVERLAP_FROM = 1000
 """Messages of a batch that is worth writing while another one is being written."""
 
 
-def build_ingest(base: Base, store: ReportStore) -> Ingest:
+def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
     """Put ingest together."""
     replies = ReplyHandler(
         mongo=base.mongo,
@@ -45,7 +45,7 @@ def build_ingest(base: Base, store: ReportStore) -> Ingest:
         store=store,
         latest=base.latest,
         facts=Facts(base.devices, base.latest),
-        shapes=ShapeKeeper(ShapeStore(base.mongo.database), base.devices, base.limits),
+        shapes=ShapeKeeper(shapes, base.devices, base.limits),
         close=replies.handle,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
@@ -60,11 +60,12 @@ async def main() -> None:
         await bound_streams(base.bus.js)
         ledger = Ledger(base.mongo)
         store = ReportStore(base.mongo, base.partitions, ledger)
+        shapes = ShapeStore(base.mongo.database)
         consumer = BatchConsumer(
             bus=base.bus,
             stream=UPLINK,
             durable=DURABLE,
-            handle=build_ingest(base, store).handle,
+            handle=build_ingest(base, store, shapes).handle,
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,
             overlap_from=OVERLAP_FROM,
@@ -86,7 +87,7 @@ async def main() -> None:
             days=days,
         )
         uplink = UplinkMetrics(base.bus, ledger)
-        unused = partial(ShapeStore(base.mongo.database).sweep, base.devices)
+        unused = partial(shapes.sweep, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:

@@ -30,9 +30,9 @@ from services.workflow.migrations import MIGRATIONS
 from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
+from services.workflow.triggers.calls import AT_ONCE
 from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow
 from services.workflow.triggers.listeners.messages import listen
-from services.workflow.triggers.services.service import AT_ONCE
 from services.workflow.wiring import Core
 
 ROUTER = Router(

@@ -50,10 +50,10 @@ from services.workflow.runs.store import RunStore
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.service import TrialService
+from services.workflow.triggers.calls import FlowCaller, FlowServices
 from services.workflow.triggers.hooks.service import HookBook, HookCaller
 from services.workflow.triggers.hooks.store import HookStore
 from services.workflow.triggers.listeners.following import FollowedIndex
-from services.workflow.triggers.services.service import FlowCaller, FlowServices
 from services.workflow.triggers.store import DeployedFlows
 from services.workflow.triggers.timers.service import TimerBook, TimerWatch
 from services.workflow.triggers.timers.store import TimerStore

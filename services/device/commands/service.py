@@ -22,10 +22,11 @@ from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
-from services.device.things import Thing
+from services.device.things import Thing, ThingDirectory
 from services.device.things.access import Things
 from services.device.things.errors import device_not_found
 from services.device.things.latest import LatestValues
+from services.device.things.model import Device
 
 MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
@@ -44,6 +45,7 @@ class CommandService:
         self,
         *,
         things: Things,
+        directory: ThingDirectory,
         store: CommandStore,
         latest: LatestValues,
         ids: IdAllocator,
@@ -51,6 +53,7 @@ class CommandService:
         life: float,
     ) -> None:
         self._things = things
+        self._directory = directory
         self._store = store
         self._latest = latest
         self._ids = ids
@@ -101,11 +104,25 @@ class CommandService:
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
-    async def check_config(self, thing: Thing, config: Config) -> Draft:
-        """Check a configuration whose own `type` says what it is (auto-provision)."""
-        kind = config.type or ("PROFILE" if config.values is not None else "TSL")
-        current = await self._current([thing])
-        return _draft_config(thing, kind, config, current[thing.id])
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        """Raise `InvalidInput` when a new device's TSL does not accept its first configuration."""
+        await self._draft_first(device, config)
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Send a device that has just been added its first configuration, as a task."""
+        application = str(device.application_id)
+        principal = Principal(CallerKind.APPLICATION, device.tenant, application)
+        await self.issue(principal, [await self._draft_first(device, config)])
+
+    async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
+        """Check a configuration whose own `type` says what it is."""
+        try:
+            wire = msgspec.convert(config, Config)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(str(error).replace("`", "'"), field="config") from error
+        thing = await self._directory.thing(device)
+        kind = wire.type or ("PROFILE" if wire.values is not None else "TSL")
+        return _draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
         """What the device is configured to, in the shape that a task takes.

@@ -63,13 +63,15 @@ def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
     low, high = search.electricity_min, search.electricity_max
     if low is not None and high is not None and low > high:
         raise InvalidInput("must not exceed electricityMax", field="electricityMin")
-    conditions = [{"tenant": tenant, "application.applicationId": application_id}]
-    conditions.extend(_conditions(search))
+    scope: Condition = {"tenant": tenant, "application.applicationId": application_id}
+    conditions = [scope, *_conditions(search)]
     return Query(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
         order=order_of(search.sorts or [], COLUMNS),
         skip=(search.page_number - 1) * search.page_size,
         limit=search.page_size,
+        texts=[text for text in (search.name, search.keyword) if text],
+        scope=scope,
     )
 
 
@@ -131,12 +133,21 @@ def granted_query(
     The conditions are such that every device of the whole list meets exactly one.
     """
     base: Condition = {"tenant": tenant}
+    texts = [text for text in (search.name, search.identifier) if text]
     if search.name:
         base["name"] = containing(search.name)
     if search.identifier:
         base["snKey"] = {"$regex": pattern_of(search.identifier.upper())}
     order = _order(search)
-    query = Query(base | seen(grants), order, search.skip, search.size, hint(grants, order))
+    query = Query(
+        base | seen(grants),
+        order,
+        search.skip,
+        search.size,
+        hint(grants, order),
+        texts,
+        {"tenant": tenant},
+    )
     return query, [base | part for part in seen_in_parts(grants)]
 
 

@@ -11,7 +11,6 @@ from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
 from libs.common.telemetry import inject_context
-from services.device.reports.edge.service import STORED_WAIT
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.things import Thing
 
@@ -40,7 +39,7 @@ class Reporter:
         headers: dict[str, str] = {}
         inject_context(headers)
         headers |= hops_header(current_hops())
-        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, known_as, headers)])
+        await self._bus.publish_one(Outgoing(up(thing.sn, channel), payload, known_as, headers))
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties as of now; they are stored and in force when this returns.
@@ -78,6 +77,6 @@ class Reporter:
                     for number, report in enumerate(reports)
                 ],
             )
-            outcomes = await waiter.wait(STORED_WAIT)
+            outcomes = await waiter.wait()
         reasons = {outcome.number: outcome.refused for outcome in outcomes}
         return [reasons.get(number) for number in range(len(reports))]

@@ -1,8 +1,9 @@
 """The collection `devices`, and the only module that opens it.
 
-A document is a `Device` (`services.device.things.model`), and besides `shape`, `httpUntil` while
-it speaks HTTP, `factTimes` (ms, by fact). What people change is one transaction with the event
-that tells of it; what devices change themselves (facts, presence, shapes) says nothing here.
+A document is a `Device` (`services.device.things.model`), and besides it has `grams` (see
+`services.device.things.grams`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact).
+What people change is one transaction with the event that tells of it; what devices change
+themselves (facts, presence, shapes) says nothing here.
 """
 
 import asyncio
@@ -16,19 +17,21 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from bson.regex import Regex
 from pymongo import ReturnDocument, UpdateOne, WriteConcern
 
 from libs.common.bus import Outbox
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, pattern_of
 from libs.common.things import DIRECT, GENERIC
 from services.device.things.errors import unknown_model
+from services.device.things.grams import INDEX, LENGTH, grams_of, wanted_grams
 from services.device.things.latest import LatestValues
 from services.device.things.messages import Change, changed
 from services.device.things.model import (
@@ -53,10 +56,14 @@ Condition = dict[str, Any]
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 or -1."""
 
+FEW, MANY, MOST = 1_000, 10_000, 100_000
+"""Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
+it does not lead to a page, unless its index has the order: to walk that takes no longer."""
 LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""
 LOCKED_MS = 250
 """How long a report over HTTP waits for the device's record, and a connection with it."""
+_WHOLE = {"grams": 0}
 _LISTED = stored_fields(ListedDevice)
 _PRESENT = stored_fields(PresentDevice)
 _STORAGE = stored_fields(StorageOf)
@@ -74,6 +81,10 @@ class Query:
     limit: int
     hint: str | None = None
     """The index to use, when MongoDB would not choose it."""
+    texts: Sequence[str] = ()
+    """Each is in the name or the SN of all devices that match, in upper or lower case."""
+    scope: Condition = field(default_factory=dict)
+    """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class DeviceStore:
     ) -> list[Device]:
         """Devices of the tenant, or of an application, in the order of ids."""
         query = owned(tenant, {"$in": list(ids)}, application_id)
-        return await self._read(self._devices.find(query, sort=[("_id", 1)]))
+        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)]))
 
     async def with_id(self, device_id: int) -> Device | None:
         """The device, whoever it belongs to."""
@@ -126,7 +137,7 @@ class DeviceStore:
 
     async def with_serials(self, keys: Collection[str]) -> list[Device]:
         """Devices by SN in upper case."""
-        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}))
+        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, _WHOLE))
 
     async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
         """What holds the SN, and the device when it is one."""
@@ -152,7 +163,7 @@ class DeviceStore:
     async def of_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Devices of an integration in all tenants, by id, behind `after`."""
         query = {"integration": integration, "_id": {"$gt": after}}
-        return await self._read(self._devices.find(query, sort=[("_id", 1)], limit=limit))
+        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)], limit=limit))
 
     async def search(
         self, query: Query, counted: Sequence[Condition] | None = None
@@ -161,11 +172,34 @@ class DeviceStore:
 
         `counted` are conditions of which every device of the whole list meets exactly one.
         """
+        conditions = counted or [query.filter]
+        hint = None
+        if grams := wanted_grams(query.texts):
+            gram, number = await self._rarest(query.scope, grams)
+            conditions, hint = [_having(gram, one) for one in conditions], INDEX
+            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
+            if ordered or number < MANY:
+                query = replace(query, filter=_having(gram, query.filter), hint=INDEX)
         found, totals = await asyncio.gather(
             self._page(query),
-            asyncio.gather(*map(self._totals.of, counted or [query.filter])),
+            asyncio.gather(*(self._totals.of(condition, hint) for condition in conditions)),
         )
         return found, sum(totals)
+
+    async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
+        """The gram that the fewest devices have, and how many, or that they are many."""
+        best = (MOST, grams[0])
+        for most in (FEW, MANY, MOST):
+            counts = await asyncio.gather(
+                *(
+                    self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
+                    for gram in grams
+                )
+            )
+            best = min(zip(counts, grams, strict=True))
+            if best[0] < most or (len(grams) == 1 and most == MANY):
+                break
+        return best[1], best[0]
 
     async def _page(self, query: Query) -> list[Device]:
         """The devices of a page; of what is skipped only the ids, which an index has in order."""
@@ -173,17 +207,17 @@ class DeviceStore:
         if query.hint:
             page["hint"] = query.hint
         if not query.skip:
-            return await self._read(self._devices.find(query.filter, **page))
+            return await self._read(self._devices.find(query.filter, _WHOLE, **page))
         keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
         ids = [key["_id"] for key in keys]
         found = {
             device.id: device
-            for device in await self._read(self._devices.find({"_id": {"$in": ids}}))
+            for device in await self._read(self._devices.find({"_id": {"$in": ids}}, _WHOLE))
         }
         return [found[device_id] for device_id in ids if device_id in found]
 
     async def _find(self, query: Condition) -> Device | None:
-        document = await self._devices.find_one(query)
+        document = await self._devices.find_one(query, _WHOLE)
         return None if document is None else device_of(document)
 
     async def _read(self, cursor: Any) -> list[Device]:
@@ -201,7 +235,8 @@ class DeviceStore:
         async def work(session: Session) -> Device:
             await self._serials.claim(device.sn_key, "device", session)
             await self._tie(device, session)
-            await self._devices.insert_one(document_of(device), session=session)
+            document = document_of(device) | {"grams": grams_of(device.name, device.sn_key)}
+            await self._devices.insert_one(document, session=session)
             return device
 
         try:
@@ -237,7 +272,7 @@ class DeviceStore:
         query = owned(tenant, device_id, application_id)
 
         async def work(session: Session) -> Device | None:
-            document = await self._devices.find_one_and_delete(query, session=session)
+            document = await self._devices.find_one_and_delete(query, _WHOLE, session=session)
             if document is None:
                 return None
             device = device_of(document)
@@ -253,11 +288,18 @@ class DeviceStore:
 
         async def work(session: Session) -> Device | None:
             document = await self._devices.find_one_and_update(
-                query, {"$set": given}, return_document=ReturnDocument.AFTER, session=session
+                query,
+                {"$set": given},
+                _WHOLE,
+                return_document=ReturnDocument.AFTER,
+                session=session,
             )
             if document is None:
                 return None
             device = device_of(document)
+            if "name" in given:
+                grams = {"$set": {"grams": grams_of(device.name, device.sn_key)}}
+                await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in given:
                 await self._tie(device, session)
             return device
@@ -516,6 +558,16 @@ def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
     """One condition of many; the plain one that indexes know best comes first."""
     given = [condition for condition in conditions if condition]
     return {"tenant": tenant, **({"$and": given} if given else {})}
+
+
+def _having(gram: str, condition: Condition) -> Condition:
+    """The condition with a gram; a device that has none yet may have it."""
+    return {"$and": [{"grams": {"$in": [None, _with(gram)["grams"]]}}, condition]}
+
+
+def _with(gram: str) -> Condition:
+    """The condition that a device has a gram, or one that begins with this."""
+    return {"grams": gram if len(gram) == LENGTH else Regex("^" + pattern_of(gram))}
 
 
 def _grouped(*fields: str) -> Condition:

@@ -27,24 +27,27 @@ class Totals:
         self._known: Recent[bytes, tuple[float, int]] = Recent(KEPT)
         self._counting = Beside()
 
-    async def of(self, condition: dict[str, Any]) -> int:
+    async def of(self, condition: dict[str, Any], hint: str | None = None) -> int:
         """How many devices meet a condition; above `EXACT` as it was a moment ago."""
-        number: int = await self._devices.count_documents(condition, limit=EXACT)
+        options: dict[str, Any] = {"hint": hint} if hint else {}
+        number = await self._devices.count_documents(condition, limit=EXACT, **options)
         if number < EXACT:
             return number
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         known = self._known.get(key)
         moment = time.monotonic()
         if known is None or known[0] + OLDEST < moment:
-            return await self._count(key, condition)
+            return await self._count(key, condition, options)
         if known[0] + FRESH < moment:
-            self._counting.begin(key, partial(self._recount, key, condition))
+            self._counting.begin(key, partial(self._recount, key, condition, options))
         return known[1]
 
-    async def _count(self, key: bytes, condition: dict[str, Any]) -> int:
-        number: int = await self._devices.count_documents(condition)
+    async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> int:
+        number = await self._devices.count_documents(condition, **options)
         self._known.put(key, (time.monotonic(), number))
         return number
 
-    async def _recount(self, key: bytes, condition: dict[str, Any]) -> None:
-        await self._count(key, condition)
+    async def _recount(
+        self, key: bytes, condition: dict[str, Any], options: dict[str, Any]
+    ) -> None:
+        await self._count(key, condition, options)

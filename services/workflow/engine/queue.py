@@ -109,12 +109,14 @@ class RunQueue:
 
         It waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
         """
-        async with (self._quick if quick else self._slots).taken(place.owner):
-            self.leave(place)
-            try:
-                yield
-            finally:
-                self.put(place)
+        slots = self._quick if quick else self._slots
+        await slots.take(place.owner)
+        self.leave(place)
+        try:
+            yield
+        finally:
+            self.put(place)
+            slots.give_back(place.owner)
 
     def use(self, tenant: str) -> dict[str, int]:
         """How much a tenant uses of its limits in this process, by their names."""

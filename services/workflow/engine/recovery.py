@@ -54,6 +54,7 @@ class Recovery:
             log.info("run %d begins anew", run.id)
             self._engine.go(run)
         elif await self._store.adopt(run, own, alive, anew=False):
+            run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
             await self._log.finish(run)
 

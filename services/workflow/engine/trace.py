@@ -20,16 +20,12 @@ MASK = "******"
 
 FULL = '{"truncated":"","reason":"the trace is full"}'
 
-_SECRET = re.compile(
-    r"pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential",
-    re.IGNORECASE,
+_WORDS = (
+    "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
 )
-_SECRET_KEY = re.compile(
-    rb'"[^"]*(pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key'
-    rb"|credential)"
-    rb'[^"]*"\s*:',
-    re.IGNORECASE,
-)
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+_SECRET_WORD = re.compile(_WORDS.encode(), re.IGNORECASE)
+_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECASE)
 
 
 class Trace:
@@ -92,7 +88,7 @@ def shown_text(value: Any) -> str | None:
     if value is None:
         return None
     encoded = msgspec.json.encode(value, enc_hook=str)
-    if _SECRET_KEY.search(encoded):
+    if _SECRET_WORD.search(encoded) and _SECRET_KEY.search(encoded):
         encoded = msgspec.json.encode(masked(msgspec.json.decode(encoded)))
     text = encoded.decode()
     if len(text) <= LONGEST_TEXT:

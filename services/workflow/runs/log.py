@@ -45,6 +45,7 @@ class ReplicaLog:
         """
         if not await self._seals.put(run):
             raise Conflict("another replica has taken over this run")
+        run.sealed = True
 
     async def finish(self, run: Run) -> None:
         """Record how a run ended; does not return before it is stored."""

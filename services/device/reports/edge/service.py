@@ -22,8 +22,6 @@ from services.device.things.access import Things
 
 MOST_ENTRIES = 1000
 """Entries of one request."""
-STORED_WAIT = 10.0
-"""Seconds that `?wait=stored` waits."""
 
 
 class RefusedEntry(msgspec.Struct, omit_defaults=True):
@@ -91,7 +89,7 @@ class EdgeService:
             await self._presence.heard(thing)
             if waiter is None:
                 return Accepted(len(accepted), refused)
-            outcomes = await waiter.wait(STORED_WAIT)
+            outcomes = await waiter.wait()
         late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
         return Accepted(len(accepted) - len(late), refused + late)
 

@@ -74,9 +74,11 @@ class PresenceStore:
             await self._take_turn(session)
             await self._write(came, went, session)
             new = {user.name for user in came.values() if user.is_device}
-            touched = new | {user.name for user in went.values() if user.is_device}
-            devices = await self._devices.present(touched, session)
-            written = await self._settle(devices, session)
+            left = {user.name for user in went.values() if user.is_device}
+            connected = await self._connected(new | left, session)
+            # whoever lost one connection of several stays what it is
+            devices = await self._devices.present(new | left - connected, session)
+            written = await self._settle(devices, connected, session)
             return [device.id for device in devices if device.sn_key in new], written
 
         ids, written = await self._mongo.transaction(work)
@@ -95,7 +97,8 @@ class PresenceStore:
         async def work(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._take_turn(session)
             devices = await self._devices.take_silent(now, CHUNK, session)
-            return len(devices), await self._settle(devices, session)
+            connected = await self._connected({one.sn_key for one in devices}, session)
+            return len(devices), await self._settle(devices, connected, session)
 
         number, written = await self._mongo.transaction(work)
         await self._outbox.relay(written)
@@ -108,7 +111,8 @@ class PresenceStore:
 
         async def work(session: Session) -> list[dict[str, Any]]:
             devices = await self._devices.present_with_id(device_id, session)
-            return await self._settle(devices, session)
+            connected = await self._connected({one.sn_key for one in devices}, session)
+            return await self._settle(devices, connected, session)
 
         await self._outbox.relay(await self._mongo.transaction(work))
 
@@ -135,14 +139,15 @@ class PresenceStore:
             gone = {"_id": {"$in": [_id(one) for one in went]}}
             await self._connections.delete_many(gone, session=session)
 
+    async def _connected(self, users: Collection[str], session: Session) -> set[str]:
+        """Those of `users` that have a connection."""
+        query = {"user": {"$in": list(users)}}
+        return set(await self._connections.distinct("user", query, session=session))
+
     async def _settle(
-        self, devices: Sequence[PresentDevice], session: Session
+        self, devices: Sequence[PresentDevice], connected: Collection[str], session: Session
     ) -> list[dict[str, Any]]:
         """Make the states of devices what they are to be; return what is to be said of it."""
-        sns = [device.sn_key for device in devices]
-        connected = set(
-            await self._connections.distinct("user", {"user": {"$in": sns}}, session=session)
-        )
         now = datetime.now(UTC)
         online: list[PresentDevice] = []
         offline: list[PresentDevice] = []

@@ -41,7 +41,7 @@ LOAD = 0.05
 """Share of a server's time that looks may take, unless something was lost."""
 AGAIN = 1.0
 """Seconds after which a step that failed is tried again, and between two sweeps."""
-GONE = 15.0
+GONE = 10.0
 """Seconds without an answer after which a server's connections have ended."""
 QUEUE = 20_000
 """Most events that wait to be written; more are lost, and looked for."""

@@ -16,9 +16,8 @@ from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.runs.records import Deployed
-from services.workflow.triggers.timers.model import Timer, settings_of
 from services.workflow.triggers.timers.schedule import next_due
-from services.workflow.triggers.timers.store import TimerStore, encoded_settings
+from services.workflow.triggers.timers.store import Timer, TimerStore, encoded_settings, settings_of
 
 PERIOD = 1.0
 """Most seconds between two looks at what is due: timers are set by other replicas, too."""

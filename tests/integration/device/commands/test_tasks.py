@@ -23,6 +23,7 @@ def process(world: World) -> CommandService:
     """The service as one more process has it."""
     return CommandService(
         things=Things(world.first.devices, world.first.things),
+        directory=world.first.things,
         store=world.commands,
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),

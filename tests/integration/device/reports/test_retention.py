@@ -24,6 +24,7 @@ from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
 from services.device.things.removed import RemovedThings
+from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import World
 from tests.limits import limits_of
 
@@ -38,7 +39,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def products(world: World) -> ProductStore:
-    return ProductStore(world.mongo, world.first.devices, limits_of())
+    return ProductStore(world.mongo, world.first.devices, Tsls(world.database), limits_of())
 
 
 def retention(world: World, tenant_days: int = 20_000) -> Retention:

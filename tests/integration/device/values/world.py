@@ -38,6 +38,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import build_app
 from services.device.ingest_main import DURABLE, build_ingest
+from services.device.members.shape_store import ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
@@ -48,8 +49,8 @@ from services.device.reports.store import ReportStore
 from services.device.settings import DeviceSettings
 from services.device.things import integrations as known
 from services.device.wiring import Base, base_of
-from services.management.integrations.builtin.direct import Direct
-from services.management.integrations.builtin.system import System
+from services.management.builtin.direct import Direct
+from services.management.builtin.system import System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running as living
@@ -351,7 +352,7 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
     store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
-    ingest = build_ingest(base, store)
+    ingest = build_ingest(base, store, ShapeStore(base.mongo.database))
     consumer = BatchConsumer(
         bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
     )

@@ -134,7 +134,7 @@ def test_size_is_bounded():
         b'{"properties": {"a": "\\ud800 "}}',
         b'{"ts": -1, "properties": {"a": 1}}',
         b'{"ts": 253402300800000, "properties": {"a": 1}}',
-        b'{"properties": {"a": %s}}' % (b"[" * 5000 + b"]" * 5000),
+        b'{"properties": {"a": %s}}' % (b"[" * 100_000 + b"]" * 100_000),
     ],
 )
 def test_a_message_of_another_shape_is_malformed(raw):

@@ -177,7 +177,7 @@ def test_no_property_is_required_in_a_report():
         b'{"ts": -1, "properties": {"a": 1}}',
         b'{"ts": "1", "properties": {"a": 1}}',
         b'{"ts": 253402300800000, "properties": {"a": 1}}',
-        b'{"x": %s, "properties": {"a": 1}}' % (b"[" * 5000 + b"]" * 5000),
+        b'{"x": %s, "properties": {"a": 1}}' % (b"[" * 100_000 + b"]" * 100_000),
     ],
 )
 def test_a_message_of_another_shape_is_malformed(raw):

@@ -57,7 +57,7 @@ def test_wrong_outputs_of_an_event_are_named(outputs, path, reason):
         b'{"eventId": "unknown"}',
         b'{"eventId": "history", "outputs": []}',
         b'{"eventId": "history", "ts": -1, "outputs": {"at": 1}}',
-        b'{"eventId": "history", "outputs": {"at": %s}}' % (b"[" * 5000 + b"]" * 5000),
+        b'{"eventId": "history", "outputs": {"at": %s}}' % (b"[" * 100_000 + b"]" * 100_000),
     ],
 )
 def test_an_event_of_another_shape_is_malformed(raw):

@@ -85,6 +85,7 @@ class World:
     def service(self) -> CommandService:
         return CommandService(
             things=self,
+            directory=self,
             store=self,
             latest=self,
             ids=self,

@@ -19,6 +19,7 @@ from services.device.reports.history.partitions import (
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
 from services.device.reports.retention.days import Retention
+from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import World
 from tests.limits import limits_of
 
@@ -47,7 +48,7 @@ def service_of(world: World, days: int = 30) -> HistoryService:
 
 def retention(world: World, days: int = 30) -> Retention:
     """How long history is kept, where `auth` says nothing of the tenant."""
-    products = ProductStore(world.mongo, world.first.devices, limits_of())
+    products = ProductStore(world.mongo, world.first.devices, Tsls(world.database), limits_of())
     return Retention(products, limits_of(), days)
 
 

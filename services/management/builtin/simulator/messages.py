@@ -9,8 +9,8 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceChanged
 from libs.common.things import device_key
-from services.management.integrations.builtin.simulator.integration import Simulator
-from services.management.integrations.builtin.simulator.manifest import MANIFEST
+from services.management.builtin.simulator.integration import Simulator
+from services.management.builtin.simulator.manifest import MANIFEST
 
 _OURS = device_key(MANIFEST.id, "")
 

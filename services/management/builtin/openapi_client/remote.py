@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
-from services.management.integrations.builtin.openapi_client.schemas import (
+from services.management.builtin.openapi_client.schemas import (
     CreatedTasks,
     DevicePage,
     Envelope,

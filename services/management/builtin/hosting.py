@@ -8,13 +8,13 @@ from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Leader
 from libs.common.store.mongo import Database
-from services.management.integrations.builtin.openapi_client.accounts import Accounts
-from services.management.integrations.builtin.openapi_client.commands import CommandCarrier
-from services.management.integrations.builtin.openapi_client.integration import OpenApiClient
-from services.management.integrations.builtin.openapi_client.remote import Remote
-from services.management.integrations.builtin.openapi_client.store import OpenApiStore
-from services.management.integrations.builtin.simulator.integration import Simulator
-from services.management.integrations.builtin.simulator.messages import told_of_changes
+from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.commands import CommandCarrier
+from services.management.builtin.openapi_client.integration import OpenApiClient
+from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.store import OpenApiStore
+from services.management.builtin.simulator.integration import Simulator
+from services.management.builtin.simulator.messages import told_of_changes
 
 LIFE = 4.0
 """Seconds after which another replica takes over from one that is gone."""
@@ -61,7 +61,7 @@ class Hosting:
         store = OpenApiStore(self._database, self._seal)
         async with outgoing_session(self._allowed, REQUEST_SECONDS) as session:
             accounts = Accounts(things, store, partial(Remote, session), self._allowed)
-            carrier = CommandCarrier(things, store, store, accounts)
-            integration = OpenApiClient(things, store, store, accounts, carrier)
+            carrier = CommandCarrier(things, store, accounts)
+            integration = OpenApiClient(things, store, accounts, carrier)
             async with IntegrationHost(self._bus, integration):
                 await integration.run()

@@ -2,7 +2,7 @@
 
 import random
 
-from services.management.integrations.builtin.simulator.wheel import Wheel
+from services.management.builtin.simulator.wheel import Wheel
 
 
 def wheel() -> Wheel:

@@ -11,20 +11,12 @@ from dataclasses import dataclass
 from libs.common.clock import now_ms
 from libs.common.contracts.integrations import NewDevice
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
+from libs.common.integrations import IntegrationThings
 from libs.common.things import GENERIC
-from services.management.integrations.builtin.openapi_client.history import (
-    remember,
-    start_of,
-    unseen,
-)
-from services.management.integrations.builtin.openapi_client.ports import Links, Things
-from services.management.integrations.builtin.openapi_client.remote import Remote
-from services.management.integrations.builtin.openapi_client.schemas import (
-    HistoryPage,
-    Record,
-    RemoteDevice,
-)
-from services.management.integrations.builtin.openapi_client.store import Link
+from services.management.builtin.openapi_client.history import remember, start_of, unseen
+from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.schemas import HistoryPage, Record, RemoteDevice
+from services.management.builtin.openapi_client.store import Link, OpenApiStore
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +52,7 @@ async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
     )
 
 
-async def is_here(things: Things, tenant: str, identifier: str) -> bool:
+async def is_here(things: IntegrationThings, tenant: str, identifier: str) -> bool:
     """Tell whether a device is ours, or has gone without our hearing of it."""
     try:
         await things.tsl(tenant, identifier)
@@ -72,9 +64,9 @@ async def is_here(things: Things, tenant: str, identifier: str) -> bool:
 class Sync:
     """Syncs tenants."""
 
-    def __init__(self, things: Things, links: Links) -> None:
+    def __init__(self, things: IntegrationThings, store: OpenApiStore) -> None:
         self._things = things
-        self._links = links
+        self._store = store
 
     async def run(self, tenant: str, remote: Remote) -> Tally:
         """Bring everything; raise what ends the sync, and count what one device is refused."""
@@ -92,10 +84,10 @@ class Sync:
 
     async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
         """The link of a device that is here now; None when people do not want it here."""
-        link = await self._links.link(tenant, device.sn)
+        link = await self._store.link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
-            await self._links.leave(tenant, device.sn)
+            await self._store.leave(tenant, device.sn)
             return None
         if link is None or (link.url, link.remote_id) != (url, device.id):
             link = Link(url=url, remote_id=device.id, state="asked")
@@ -105,7 +97,7 @@ class Sync:
         if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
             await self._things.put_device(tenant, name, await new_device(remote, device))
             link.state, link.name, link.model = "here", name, device.model or ""
-        await self._links.keep_link(tenant, device.sn, link)
+        await self._store.keep_link(tenant, device.sn, link)
         return link
 
     async def _history(
@@ -145,8 +137,8 @@ class Sync:
             if outcome is not None:
                 raise outcome
         if gone:
-            await self._links.leave(tenant, device.sn)
+            await self._store.leave(tenant, device.sn)
             return False
         remember(link, new)
-        await self._links.keep_link(tenant, device.sn, link)
+        await self._store.keep_link(tenant, device.sn, link)
         return True

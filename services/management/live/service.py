@@ -4,29 +4,28 @@ Most subscriptions need nobody: what a device grant shows is known from the even
 `device` is asked only about ids, and about keys of users who hold grants of entities.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
-from libs.common.contracts.entities import MOST, ResolvedEntity
+from libs.common.bus import RpcClient
+from libs.common.contracts.entities import (
+    MOST,
+    RESOLVE,
+    ResolvedEntities,
+    ResolvedEntity,
+    ResolveEntities,
+)
 from services.management.live.hub import Hub
 from services.management.live.subscriber import Subscriber
 
-
-class Entities(Protocol):
-    """What `device` knows of entities."""
-
-    async def resolve(
-        self, tenant: str, keys: Sequence[str], ids: Sequence[int]
-    ) -> Sequence[ResolvedEntity]:
-        """The entities that there are; at most `MOST` keys and ids."""
+_LONGEST_ID = 16
 
 
 class Subscriptions:
     """Subscribes sockets."""
 
-    def __init__(self, hub: Hub, entities: Entities) -> None:
+    def __init__(self, hub: Hub, rpc: RpcClient) -> None:
         self._hub = hub
-        self._entities = entities
+        self._rpc = rpc
 
     async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
         """Replace what a socket subscribes to; keys that do not exist cost nothing.
@@ -37,7 +36,7 @@ class Subscriptions:
         keys = frozenset(key for key in wanted if "." in key)
         by_key = {}
         if ids:
-            found = await self._entities.resolve(subscriber.principal.tenant, [], ids[:MOST])
+            found = await self._resolve(subscriber, ids=ids[:MOST])
             by_key = {entity.key: str(entity.id) for entity in found}
         self._hub.subscribe(subscriber, keys, by_key)
         await self.filter_anew(subscriber)
@@ -50,10 +49,12 @@ class Subscriptions:
             return
         keys = [*subscriber.keys, *subscriber.aliases]
         if keys:
-            found = await self._entities.resolve(subscriber.principal.tenant, keys[:MOST], [])
+            found = await self._resolve(subscriber, keys=keys[:MOST])
             subscriber.granted_keys = frozenset(
                 entity.key for entity in found if entity.id in granted
             )
 
-
-_LONGEST_ID = 16
+    async def _resolve(self, subscriber: Subscriber, **named: Any) -> list[ResolvedEntity]:
+        """The entities that there are; at most `MOST` keys and ids."""
+        wanted = ResolveEntities(tenant=subscriber.principal.tenant, **named)
+        return (await self._rpc.call(RESOLVE, wanted, ResolvedEntities)).entities

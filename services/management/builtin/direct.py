@@ -6,7 +6,7 @@ from libs.common.contracts.integrations import AddDevice, Manifest, NewDevice
 from libs.common.errors import InvalidInput
 from libs.common.integrations import Integration
 from libs.common.things import DIRECT
-from services.management.integrations.builtin.tsl import document, service, text_input
+from services.management.builtin.tsl import document, service, text_input
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """A token of a subject and a level of a topic, as `device` takes it."""

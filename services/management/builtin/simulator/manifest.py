@@ -1,7 +1,7 @@
 """What `simulator` announces."""
 
 from libs.common.contracts.integrations import Manifest
-from services.management.integrations.builtin.tsl import document, number_input, service, text_input
+from services.management.builtin.tsl import document, number_input, service, text_input
 
 SHORTEST, LONGEST, DEFAULT = 1, 86_400, 10
 """Seconds between the reports of a device."""

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from libs.common.contracts.integrations import (
     AddDevice,
@@ -17,19 +18,13 @@ from libs.common.contracts.integrations import (
     ServiceResult,
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
-from libs.common.integrations import Integration
+from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import Beside, happened
-from services.management.integrations.builtin.openapi_client.accounts import Accounts
-from services.management.integrations.builtin.openapi_client.commands import CommandCarrier
-from services.management.integrations.builtin.openapi_client.manifest import MANIFEST
-from services.management.integrations.builtin.openapi_client.ports import Links, Things
-from services.management.integrations.builtin.openapi_client.schedule import due_in
-from services.management.integrations.builtin.openapi_client.store import Link
-from services.management.integrations.builtin.openapi_client.sync import (
-    Sync,
-    is_here,
-    new_device,
-)
+from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.commands import CommandCarrier
+from services.management.builtin.openapi_client.manifest import LONGEST, MANIFEST, SHORTEST
+from services.management.builtin.openapi_client.store import Link, OpenApiStore
+from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +36,6 @@ SYNC_SECONDS = 3600
 RUNNING = "RUNNING"
 
 
-class Synced(Protocol):
-    """Knows when tenants were synced."""
-
-    async def tenants(self) -> dict[str, datetime | None]:
-        """Tenants with a secret, and when they were last synced."""
-
-    async def synced(self, tenant: str) -> None:
-        """Remember that a sync has ended."""
-
-
 class OpenApiClient(Integration):
     """Brings devices of other platforms; `run` does what is scheduled."""
 
@@ -58,18 +43,16 @@ class OpenApiClient(Integration):
 
     def __init__(
         self,
-        things: Things,
-        links: Links,
-        synced: Synced,
+        things: IntegrationThings,
+        store: OpenApiStore,
         accounts: Accounts,
         carrier: CommandCarrier,
     ) -> None:
         self._things = things
-        self._links = links
-        self._synced = synced
+        self._store = store
         self._accounts = accounts
         self._carrier = carrier
-        self._sync = Sync(things, links)
+        self._sync = Sync(things, store)
         self._syncing = Beside()
         self._slots = asyncio.Semaphore(SYNCS_AT_ONCE)
         self._changed = asyncio.Event()
@@ -92,19 +75,19 @@ class OpenApiClient(Integration):
             name=found.name or found.sn,
             model=found.model or "",
         )
-        known = await self._links.link(wanted.tenant, found.sn)
+        known = await self._store.link(wanted.tenant, found.sn)
         if (
             known is not None
             and (known.url, known.remote_id) == (link.url, link.remote_id)
             and await is_here(self._things, wanted.tenant, found.sn)
         ):
             link.at, link.seen = known.at, known.seen
-        await self._links.keep_link(wanted.tenant, found.sn, link)
+        await self._store.keep_link(wanted.tenant, found.sn, link)
         return await new_device(remote, found)
 
     async def delete_device(self, device: DeviceRef) -> None:
         """Leave the device to the other platform; syncs pass it over."""
-        await self._links.leave(device.tenant, device.identifier)
+        await self._store.leave(device.tenant, device.identifier)
 
     async def call(self, wanted: CallService) -> ServiceResult:
         """Begin a sync, unless one is running; its end shows in the properties."""
@@ -138,7 +121,7 @@ class OpenApiClient(Integration):
     async def _start_due(self) -> float:
         """Begin the syncs that are due; return the seconds until the next may be."""
         waits = [LOOK_EVERY]
-        for tenant, last in (await self._synced.tenants()).items():
+        for tenant, last in (await self._store.tenants()).items():
             try:
                 values = (await self._things.own_values(tenant)).properties
             except ThingwayError as error:
@@ -172,7 +155,7 @@ class OpenApiClient(Integration):
                     "synced_devices": tally.devices,
                     "synced_reports": tally.reports,
                 }
-            await self._synced.synced(tenant)
+            await self._store.synced(tenant)
             await self._show(tenant, outcome | {"last_sync": int(time.time())})
 
     async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
@@ -180,3 +163,13 @@ class OpenApiClient(Integration):
             await self._things.own_report(tenant, properties)
         except ThingwayError as error:
             log.warning("openapi-client: the state of %s is not shown: %s", tenant, error)
+
+
+def due_in(values: Mapping[str, Any], last: datetime | None) -> float | None:
+    """Seconds until the next scheduled sync, 0 when it is due; None when there is none."""
+    scheduled = values.get("scheduled") or {}
+    period = scheduled.get("period")
+    if not scheduled.get("enabled") or not isinstance(period, int):
+        return None
+    period = min(max(period, SHORTEST), LONGEST)
+    return 0.0 if last is None else max(0.0, last.timestamp() + period - time.time())

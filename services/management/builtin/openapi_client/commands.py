@@ -19,15 +19,11 @@ from libs.common.errors import (
     ThingwayError,
     UpstreamFailed,
 )
+from libs.common.integrations import IntegrationThings
 from libs.common.jobs import Beside
-from services.management.integrations.builtin.openapi_client.accounts import Accounts
-from services.management.integrations.builtin.openapi_client.ports import (
-    CarriedCommands,
-    Links,
-    Things,
-)
-from services.management.integrations.builtin.openapi_client.remote import Remote
-from services.management.integrations.builtin.openapi_client.store import Carried
+from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.store import Carried, OpenApiStore
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +37,9 @@ ENDS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
 class CommandCarrier:
     """Carries commands, each in a task of its own, a bounded number at a time."""
 
-    def __init__(
-        self, things: Things, links: Links, commands: CarriedCommands, accounts: Accounts
-    ) -> None:
+    def __init__(self, things: IntegrationThings, store: OpenApiStore, accounts: Accounts) -> None:
         self._things = things
-        self._links = links
-        self._commands = commands
+        self._store = store
         self._accounts = accounts
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._beside = Beside()
@@ -57,7 +50,7 @@ class CommandCarrier:
         Raises `NotFound` when nobody knows which device of the other platform it is for.
         """
         device, command = wanted.device, wanted.command
-        link = await self._links.link(device.tenant, device.identifier)
+        link = await self._store.link(device.tenant, device.identifier)
         remote_id = link.remote_id if link else device.additional.get("deviceId")
         if remote_id is None:
             raise NotFound(f"{device.identifier} is not known at the other platform")
@@ -68,11 +61,11 @@ class CommandCarrier:
             remote_id=str(remote_id),
             command=command,
         )
-        self._begin(await self._commands.take(carried, int(command["expiresAt"])))
+        self._begin(await self._store.take(carried, int(command["expiresAt"])))
 
     async def resume(self) -> None:
         """Go on with what another replica has begun."""
-        for carried in await self._commands.open():
+        for carried in await self._store.open():
             self._begin(carried)
 
     async def stop(self) -> None:
@@ -87,7 +80,7 @@ class CommandCarrier:
             pause = FIRST_PAUSE
             while not await self._step(carried):
                 if carried.command["expiresAt"] < now_ms():
-                    await self._commands.told(carried)
+                    await self._store.told(carried)
                     return
                 await asyncio.sleep(pause)
                 pause = min(pause * GROWTH, LONGEST_PAUSE)
@@ -97,7 +90,7 @@ class CommandCarrier:
         try:
             if carried.reply is None:
                 carried.reply = await self._advance(carried)
-                await self._commands.save(carried)
+                await self._store.save(carried)
             if carried.reply is None:
                 return False
             await self._tell(carried)
@@ -138,7 +131,7 @@ class CommandCarrier:
             )
         except NotFound:
             log.info("command %d: the device is gone", carried.id)
-        await self._commands.told(carried)
+        await self._store.told(carried)
 
 
 async def _send(remote: Remote, carried: Carried) -> str | None:

@@ -5,21 +5,19 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Any, Literal, Protocol
 
 import msgspec
 
 from libs.common.contracts.integrations import AddDevice, DeviceCommand, DeviceRef, NewDevice
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
-from libs.common.integrations import Integration
+from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import happened
 from libs.common.simulation import SimulatedDevice
 from libs.common.things import GENERIC
 from libs.common.tsl import TslDocument, parse_document
-from services.management.integrations.builtin.simulator.manifest import DEFAULT, MANIFEST
-from services.management.integrations.builtin.simulator.wheel import Wheel
+from services.management.builtin.simulator.manifest import DEFAULT, MANIFEST
+from services.management.builtin.simulator.wheel import Wheel
 
 log = logging.getLogger(__name__)
 
@@ -31,37 +29,12 @@ AT_ONCE = 32
 """Reports on their way at the same time."""
 
 
-class Things(Protocol):
-    """What the platform is told and asked."""
-
-    def devices(self) -> AsyncIterator[DeviceRef]:
-        """All devices of the integration."""
-
-    async def tsl(self, tenant: str, identifier: str) -> dict[str, Any]:
-        """The TSL document of a device."""
-
-    async def report(self, tenant: str, identifier: str, properties: dict[str, Any]) -> None:
-        """Report properties of a device."""
-
-    async def reply(
-        self,
-        tenant: str,
-        identifier: str,
-        command_id: int | str,
-        status: Literal["SUCCESS", "FAILED"],
-        *,
-        outputs: dict[str, Any] | None = None,
-        error: str | None = None,
-    ) -> None:
-        """Tell what became of a command."""
-
-
 class Simulator(Integration):
     """Keeps virtual devices going while `run` runs."""
 
     manifest = MANIFEST
 
-    def __init__(self, things: Things) -> None:
+    def __init__(self, things: IntegrationThings) -> None:
         self._things = things
         self._rng = random.Random()  # noqa: S311 - measurements are no secrets
         self._known: dict[int, DeviceRef] = {}

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from services.management.integrations.builtin.openapi_client.schemas import Record
-from services.management.integrations.builtin.openapi_client.store import Link
+from services.management.builtin.openapi_client.schemas import Record
+from services.management.builtin.openapi_client.store import Link
 
 OVERLAP_MS = 10 * 60_000
 MOST_SEEN = 2000

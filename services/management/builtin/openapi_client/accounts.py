@@ -5,10 +5,10 @@ from typing import Any
 
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import checked_url
-from services.management.integrations.builtin.openapi_client.manifest import SECRET
-from services.management.integrations.builtin.openapi_client.ports import Secrets, Things
-from services.management.integrations.builtin.openapi_client.remote import Account, Remote
-from services.management.integrations.builtin.openapi_client.store import Secret
+from libs.common.integrations import IntegrationThings
+from services.management.builtin.openapi_client.manifest import SECRET
+from services.management.builtin.openapi_client.remote import Account, Remote
+from services.management.builtin.openapi_client.store import OpenApiStore, Secret
 
 
 class Accounts:
@@ -21,13 +21,13 @@ class Accounts:
 
     def __init__(
         self,
-        things: Things,
-        secrets: Secrets,
+        things: IntegrationThings,
+        store: OpenApiStore,
         connect: Callable[[Account], Remote],
         allowed: tuple[str, ...],
     ) -> None:
         self._things = things
-        self._secrets = secrets
+        self._store = store
         self._connect = connect
         self._allowed = allowed
         self._remotes: dict[str, Remote] = {}
@@ -40,7 +40,7 @@ class Accounts:
         if secret is not None:
             known = (await self._things.own_values(tenant)).properties | properties
             kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
-            await self._secrets.keep_secret(tenant, kept)
+            await self._store.keep_secret(tenant, kept)
 
     async def remote(self, tenant: str) -> Remote:
         """The other platform of a tenant.
@@ -61,12 +61,12 @@ class Accounts:
         if client_id is None:
             raise InvalidInput("is not set", field="client_id")
         base = checked_url(url, "base_url", self._allowed)
-        secret = await self._secrets.secret(tenant)
+        secret = await self._store.secret(tenant)
         if secret is None:
             raise InvalidInput("is not set", field=SECRET)
         if secret.url is None or secret.client_id is None:
             bound = Secret(secret.secret, secret.url or url, secret.client_id or client_id)
-            await self._secrets.keep_secret(tenant, bound)
+            await self._store.keep_secret(tenant, bound)
             secret = bound
         if (secret.url, secret.client_id) != (url, client_id):
             text = "was given for another base_url or client_id: give it again"

@@ -1,7 +1,7 @@
 """What `openapi-client` announces."""
 
 from libs.common.contracts.integrations import Manifest
-from services.management.integrations.builtin.tsl import document, own_property, service, text_input
+from services.management.builtin.tsl import document, own_property, service, text_input
 
 SHORTEST, LONGEST = 30, 86_400
 """Seconds between two scheduled syncs."""
