@@ -110,15 +110,23 @@ def value_faults(
 ) -> list[ValueFault]:
     """What a TSL refuses, said of the members of the thing with this key.
 
-    `above` is the path of the member that the faults begin below, empty for properties.
+    `above` is the path of the member that the faults begin below, empty for properties. What is
+    wrong inside of values, as in an element of an ARRAY, is left out where whole ones are wrong.
     """
-    return [_value_fault(key, members, above, fault) for fault in faults]
+    placed = []
+    for fault in faults:
+        path = ".".join(filter(None, (above, fault.path.partition(".")[2])))
+        placed.append((fault, path, _holder(members, path)))
+    whole = [
+        (fault, path, member)
+        for fault, path, member in placed
+        if member is not None and member.path in (path, above)
+    ]
+    return [_value_fault(key, *placed_fault) for placed_fault in whole or placed]
 
 
-def _value_fault(key: str, members: MemberSet, above: str, fault: Fault) -> ValueFault:
-    path = ".".join(filter(None, (above, fault.path.partition(".")[2])))
+def _value_fault(key: str, fault: Fault, path: str, member: Member | None) -> ValueFault:
     about: dict[str, Any] = {"entity_key": member_key(key, path)}
-    member = _holder(members, path)
     if member is None:
         return ValueFault("entity_value_not_match_type", fault.reason, about)
     code, reason, args = _words(member, fault, whole=member.path == path)
