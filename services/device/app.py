@@ -32,7 +32,7 @@ from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
 from services.device.devices.users import UserDevices
-from services.device.entities.calling import EntityCaller, ServiceReplies
+from services.device.entities.calling import EntityCaller
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.custom.store import CustomEntityStore
@@ -183,11 +183,12 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
     caller = EntityCaller(
         entities=service,
         commands=shared.commands,
-        replies=ServiceReplies(base.bus, base.commands, seconds),
+        bus=base.bus,
+        store=base.commands,
         integrations=shared.integrations,
         client=shared.client,
         rpc=base.rpc,
-        flow_seconds=seconds,
+        seconds=seconds,
     )
     custom_store = CustomEntityStore(
         base.mongo, base.things.own, base.latest, base.limits, shared.ids

@@ -42,19 +42,22 @@ class EntityCaller:
         *,
         entities: EntityService,
         commands: CommandService,
-        replies: "ServiceReplies",
+        bus: Bus,
+        store: CommandStore,
         integrations: Integrations,
         client: IntegrationClient,
         rpc: RpcClient,
-        flow_seconds: float,
+        seconds: float,
     ) -> None:
         self._entities = entities
         self._commands = commands
-        self._replies = replies
+        self._bus = bus
+        self._store = store
         self._integrations = integrations
         self._client = client
         self._rpc = rpc
-        self._flow_seconds = flow_seconds
+        self._seconds = seconds
+        """How long a device or a flow may take."""
 
     async def call(self, principal: Principal, body: CallService) -> dict[str, Any]:
         """Call the services that are named; give their outputs by name, all in one.
@@ -117,9 +120,10 @@ class EntityCaller:
         if not drafts:
             return {}
         ids = {draft.thing.id for draft in drafts}
-        async with self._replies.listening(principal.tenant, ids) as heard:
+        replies = ServiceReplies(self._bus, self._store, self._seconds)
+        async with replies.listening(principal.tenant, ids):
             commands = await self._commands.issue(principal, drafts)
-            answers = await asyncio.gather(*map(heard.outputs, commands))
+            answers = await asyncio.gather(*map(replies.outputs, commands))
         return {name: value for answer in answers for name, value in answer.items()}
 
     async def _of_other(
@@ -145,9 +149,9 @@ class EntityCaller:
             inputs=inputs,
             user_id=user_id or None,
             hops=current_hops(),
-            seconds=self._flow_seconds,
+            seconds=self._seconds,
         )
-        patience = self._flow_seconds + FLOW_MARGIN
+        patience = self._seconds + FLOW_MARGIN
         return (await self._rpc.call(CALL, wanted, FlowOutputs, patience)).outputs
 
 
@@ -157,16 +161,33 @@ def _not_callable(calling: Calling, reason: str) -> InvalidInput:
     return InvalidInput(text, field=FIELD, code="method_not_allowed")
 
 
-class Heard:
-    """What is heard of commands while somebody waits for them."""
+class ServiceReplies:
+    """What devices answer to calls of their services while somebody waits for it."""
 
-    def __init__(self, commands: CommandStore, seconds: float) -> None:
+    def __init__(self, bus: Bus, commands: CommandStore, seconds: float) -> None:
+        self._bus = bus
         self._commands = commands
         self._seconds = seconds
         self._replies: dict[int, asyncio.Future[ServiceReplied]] = {}
 
-    async def hear(self, message: Msg) -> None:
-        """Note a reply."""
+    @asynccontextmanager
+    async def listening(self, tenant: str, device_ids: Iterable[int]) -> AsyncIterator[None]:
+        """Listen to devices while the block runs, begun before the command: nothing is missed."""
+        subscriptions = [
+            await self._bus.client.subscribe(
+                service_event(tenant, device_id, "replied"), cb=self._hear
+            )
+            for device_id in device_ids
+        ]
+        await self._bus.client.flush()
+        try:
+            yield
+        finally:
+            if not self._bus.client.is_closed:
+                for subscription in subscriptions:
+                    await subscription.unsubscribe()
+
+    async def _hear(self, message: Msg) -> None:
         reply = _decoder.decode(message.data)
         future = self._future(reply.task_id)
         if not future.done():
@@ -201,30 +222,3 @@ def _outputs(
     if status == "TIMEOUT":
         raise UpstreamTimeout(error or "the device did not answer in time", field=FIELD)
     raise UpstreamFailed(error or "the device says that it failed", field=FIELD)
-
-
-class ServiceReplies:
-    """Hears on the bus what devices answer to calls of their services."""
-
-    def __init__(self, bus: Bus, commands: CommandStore, seconds: float) -> None:
-        self._bus = bus
-        self._commands = commands
-        self._seconds = seconds
-
-    @asynccontextmanager
-    async def listening(self, tenant: str, device_ids: Iterable[int]) -> AsyncIterator[Heard]:
-        """Listen to devices while the block runs, begun before the command: nothing is missed."""
-        heard = Heard(self._commands, self._seconds)
-        subscriptions = [
-            await self._bus.client.subscribe(
-                service_event(tenant, device_id, "replied"), cb=heard.hear
-            )
-            for device_id in device_ids
-        ]
-        await self._bus.client.flush()
-        try:
-            yield heard
-        finally:
-            if not self._bus.client.is_closed:
-                for subscription in subscriptions:
-                    await subscription.unsubscribe()
