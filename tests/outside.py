@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 from deploy.platform.nats import RELAY
 from libs.common.bus import Bus
-from services.gateway.relay.metrics import RelayMetrics
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import Speaker
 from services.gateway.relay.service import Relay
@@ -25,7 +24,7 @@ class Unlimited(RelayQuota):
 async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
     """Pass on what is said outside, as long as the block lasts."""
     bus = await Bus.connect(url, user=RELAY, password=password, name="relay")
-    relay = Relay(bus, Unlimited(), RelayMetrics())
+    relay = Relay(bus, Unlimited())
     await relay.start()
     for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
         await bus.client.flush()

@@ -16,8 +16,7 @@ from deploy.platform.state import State
 from libs.common.settings import PREFIX, ServiceSettings
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
-from services.gateway.relay.settings import RelaySettings
-from services.gateway.settings import GatewaySettings
+from services.gateway.settings import GatewaySettings, RelaySettings
 from services.management.settings import ManagementSettings
 from services.workflow.settings import WorkflowSettings
 

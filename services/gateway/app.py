@@ -26,7 +26,7 @@ from services.gateway.limits import RateLimiter
 from services.gateway.limits.in_hand import Bounds, InHand
 from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
-from services.gateway.pages.app import Pages, create_pages
+from services.gateway.pages.app import create_pages
 from services.gateway.pages.readiness import Readiness, service_check
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
@@ -45,6 +45,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
     routes = RouteTable(upstreams=addresses)
     metrics = Metrics()
     redis = connect_redis(settings.redis_url)
+    traced = telemetry.tracing is not None
 
     async def report(bus: Bus) -> None:
         await report_use(bus, in_hand.use)
@@ -91,7 +92,9 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         gatekeeper=gatekeeper,
         in_hand=in_hand,
         patience=patience,
-        forwarder=Forwarder(upstreams, signer, settings.request_timeout),
+        forwarder=Forwarder(
+            upstreams, signer, settings.request_timeout, traced=telemetry.tracing is not None
+        ),
         connections=Connections(
             proxies, min(settings.address_connections, max(1, open_files() // 4))
         ),
@@ -107,15 +110,10 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         ),
         proxies=proxies,
         pages=create_pages(
-            Pages(
-                readiness=Readiness(checks),
-                catalogue=Catalogue(session, addresses, routes.routes),
-                telemetry=telemetry,
-                lifespan=lifespan,
-            )
+            Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
         ),
         metrics=metrics,
-        tracing=Tracing(on=telemetry.tracing is not None),
+        tracing=Tracing(on=traced),
         max_body=settings.max_body,
         max_header=settings.max_header,
     )

@@ -5,7 +5,7 @@ from typing import Any
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.limits import counted_address
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.limits.counts import Claim, Counts
+from services.gateway.limits.in_hand import Claim, Counts
 from services.gateway.tunnel.tunnels import Client
 
 _TOO_MANY = (

@@ -22,10 +22,9 @@ from services.gateway.limits.in_hand import Held, InHand, key_of
 from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.exchange import Exchange
-from services.gateway.proxy.forward import Forwarder
+from services.gateway.proxy.forward import Exchange, Forwarder
+from services.gateway.proxy.refusal import HeaderTooLarge, refuse
 from services.gateway.proxy.watch import Watch
-from services.gateway.refusal import HeaderTooLarge, refuse
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tracing import Tracing
 from services.gateway.tunnel.tunnels import Tunnels

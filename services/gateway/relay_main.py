@@ -14,10 +14,9 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
-from services.gateway.relay.metrics import RelayMetrics
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.service import Relay
-from services.gateway.relay.settings import RelaySettings
+from services.gateway.settings import RelaySettings
 
 
 async def main() -> None:
@@ -39,7 +38,7 @@ async def main() -> None:
         stack.push_async_callback(outside.drain)
         rpc = RpcClient(inside)
         quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Closer(rpc))
-        relay = Relay(outside, quota, RelayMetrics())
+        relay = Relay(outside, quota)
         checks = {"nats": inside.check, "nats-outside": outside.check}
         await serve(create_app(_service(settings, relay, checks, telemetry)), settings)
 

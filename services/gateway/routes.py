@@ -4,6 +4,7 @@ A new public API is one more line of `ROUTES`; operations of the management API 
 served below `API` (its notes, Decision 4).
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -187,6 +188,9 @@ class RouteTable:
     ) -> None:
         served = (route for route in routes if upstreams is None or route.upstream in upstreams)
         self.routes = tuple(sorted(served, key=lambda route: len(route.prefix), reverse=True))
+        self._by_segment: dict[bytes, list[Route]] = defaultdict(list)
+        for route in self.routes:
+            self._by_segment[_first_segment(route.prefix)].append(route)
 
     def find(self, path: bytes) -> Route | None:
         """The route of `path` as it was sent, None when no service answers it.
@@ -194,10 +198,15 @@ class RouteTable:
         A path with `.` or `..` segments, encoded ones too, has none: what it means would
         depend on who reads it.
         """
-        for route in self.routes:
+        for route in self._by_segment.get(_first_segment(path), ()):
             if route.matches(path):
                 return None if _has_dot_segment(path) else route
         return None
+
+
+def _first_segment(path: bytes) -> bytes:
+    """What stands between the first two slashes."""
+    return path[1:].partition(b"/")[0]
 
 
 def _has_dot_segment(path: bytes) -> bool:

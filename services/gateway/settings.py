@@ -1,4 +1,4 @@
-"""What the gateway is told by its environment."""
+"""What the processes `gateway` and `gateway-bus` are told by their environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,6 +59,20 @@ class GatewaySettings(ServiceSettings):
     eighth of the files that the process may open is the bound when that is less."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaySettings(ServiceSettings):
+    """What `gateway-bus` is told."""
+
+    internal_public_key: Key
+    """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """Which tenant a connection belongs to."""
+    outside_nats_user: str = ""
+    """User of the NATS account `OUTSIDE`: it hears devices, applications and integrations."""
+    outside_nats_password: str = ""
+    """Its password."""
 
 
 def parse_upstreams(text: str, variable: str = "THINGWAY_UPSTREAMS") -> Mapping[str, URL]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from opentelemetry import trace
 
 from libs.common.telemetry import extract_context, inject_context, tracer
-from services.gateway.upstream.answer import Field
+from services.gateway.upstream.connection import Field
 
 _FIELDS = frozenset({b"traceparent", b"tracestate"})
 
@@ -32,9 +32,7 @@ class Tracing:
 
 
 def name_span(fields: list[Field]) -> list[Field]:
-    """Name the current span to the service; keep what the client sent when there is none."""
-    if not trace.get_current_span().get_span_context().is_valid:
-        return fields
+    """Name the current span to the service, instead of what the client sent."""
     context: dict[str, str] = {}
     inject_context(context)
     kept = [field for field in fields if field[0] not in _FIELDS]

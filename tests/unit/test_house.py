@@ -19,7 +19,9 @@ def _opened(module: Path) -> Iterator[str]:
             holder = node.value
             name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
             if name.strip("_") == "database":
-                yield ast.unparse(node.slice).strip("'")
+                opened = node.slice
+                if isinstance(opened, ast.Constant) or ast.unparse(opened).isupper():
+                    yield ast.unparse(opened).strip("'")
 
 
 def test_each_collection_has_one_store() -> None:

@@ -67,13 +67,16 @@ class Gatekeeper:
         caller bounds the time (`ADMISSION`).
         """
         try:
-            await self._limit_address(origin.limit_key, signs_in=route.signs_in)
+            address = origin.limit_key
+            await self._limits.address.take(address)
+            if route.signs_in:
+                await self._limits.sign_in.take(address)
             principal = await self._principal(route, path, authorization, query_token)
             if principal is None:
                 return None
             if principal.networks and not is_inside(origin.address, principal.networks):
                 raise Forbidden(f"{principal.kind} may not call from {origin.address}")
-            await self._limit_principal(principal)
+            await self._limits.principal.take(key_of(principal))
             return await self._access.complete(principal)
         except (RedisError, OSError) as error:
             raise no_store() from error
@@ -82,17 +85,9 @@ class Gatekeeper:
         """Hold the limit of the address for a page of the gateway itself."""
         try:
             async with asyncio.timeout(ADMISSION):
-                await self._limit_address(address, signs_in=False)
+                await self._limits.address.take(address)
         except (RedisError, OSError) as error:
             raise no_store() from error
-
-    async def _limit_address(self, address: str, *, signs_in: bool) -> None:
-        await self._limits.address.take(address)
-        if signs_in:
-            await self._limits.sign_in.take(address)
-
-    async def _limit_principal(self, principal: Principal) -> None:
-        await self._limits.principal.take(key_of(principal))
 
     async def _principal(
         self, route: Route, path: bytes, authorization: bytes | None, query_token: str | None

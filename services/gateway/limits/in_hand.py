@@ -8,6 +8,7 @@ service: all of them together get half of what a service may have in hand.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from libs.common.contracts.limits import AskUse
 from libs.common.errors import TooManyRequests
@@ -15,13 +16,47 @@ from libs.common.identity import Principal
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import Use
-from services.gateway.limits.counts import Claim, Counts
 from services.gateway.routes import Route
 
 SOON = 1.0
 """Seconds until a refused request is tried again."""
 LATER = 5.0
 """The same of what is held for long: polls and WebSockets."""
+
+
+Claim = tuple[str, int, str]
+"""Who holds one, how many of it at most, and the name of that limit."""
+
+
+class Counts:
+    """How many each holder has of one thing. Who has none takes no room here."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, int] = {}
+
+    def of(self, holder: str) -> int:
+        """How many a holder has."""
+        return self._held.get(holder, 0)
+
+    def take(self, claims: Sequence[Claim]) -> Claim | None:
+        """Take one for each claim, or none at all: then the claim that is beyond its bound."""
+        held = self._held
+        for claim in claims:
+            if held.get(claim[0], 0) >= claim[1]:
+                return claim
+        for holder, _, _ in claims:
+            held[holder] = held.get(holder, 0) + 1
+        return None
+
+    def give(self, claims: Sequence[Claim]) -> None:
+        """Give back what was taken."""
+        held = self._held
+        for holder, _, _ in claims:
+            left = held[holder] - 1
+            if left:
+                held[holder] = left
+            else:
+                del held[holder]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,55 +85,55 @@ class Held:
         self._counts.give(self._claims)
 
 
+class _Kind(NamedTuple):
+    """One thing that callers hold."""
+
+    counts: Counts
+    each: str
+    """The field of `Limits` for one principal, and that for its tenant."""
+    all: str
+    each_name: str
+    """The first as JSON has it."""
+    most: int
+    """What one tenant gets at most of what the process has for all."""
+    again: float
+    """Seconds until a refused one is tried again."""
+
+
+def _kind(name: str, whole: int, again: float) -> _Kind:
+    each_name = f"each{name.capitalize()}"
+    return _Kind(Counts(), f"each_{name}", name, each_name, max(1, whole * 3 // 4), again)
+
+
 class InHand:
     """Takes the share of a caller, or refuses it."""
 
     def __init__(self, known: KnownLimits, bounds: Bounds) -> None:
         self._known = known
         self._bounds = bounds
-        self._requests, self._polls, self._websockets = Counts(), Counts(), Counts()
+        self._requests = _kind("requests", bounds.requests, SOON)
+        self._polls = _kind("polls", bounds.polls, LATER)
+        self._websockets = _kind("websockets", bounds.websockets, LATER)
         self._strangers = Counts()
-        self._most_requests = _share(bounds.requests)
-        self._most_polls = _share(bounds.polls)
-        self._most_websockets = _share(bounds.websockets)
 
     def request(self, principal: Principal) -> Held:
         """Take a request; raise `TooManyRequests`."""
-        limits, tenant = self._known.of(principal.tenant), principal.tenant
-        claims = (
-            (key_of(principal), limits.each_requests, "eachRequests"),
-            (tenant, min(limits.requests, self._most_requests), "requests"),
-        )
-        return _taken(self._requests, claims, tenant, SOON)
+        return self._of_principal(self._requests, principal)
 
     def poll(self, principal: Principal) -> Held:
         """Take a long poll; raise `TooManyRequests`."""
-        limits, tenant = self._known.of(principal.tenant), principal.tenant
-        claims = (
-            (key_of(principal), limits.each_polls, "eachPolls"),
-            (tenant, min(limits.polls, self._most_polls), "polls"),
-        )
-        return _taken(self._polls, claims, tenant, LATER)
+        return self._of_principal(self._polls, principal)
 
     def websocket(self, principal: Principal) -> Held:
         """Take a WebSocket; raise `TooManyRequests`."""
-        limits, tenant = self._known.of(principal.tenant), principal.tenant
-        claims = (
-            (key_of(principal), limits.each_websockets, "eachWebsockets"),
-            (tenant, min(limits.websockets, self._most_websockets), "websockets"),
-        )
-        return _taken(self._websockets, claims, tenant, LATER)
+        return self._of_principal(self._websockets, principal)
 
     def stranger(self, route: Route, path: bytes, address: str) -> Held:
         """Take a request without a login; raise `TooManyRequests`."""
-        each = self._bounds.address_requests
+        each, half = self._bounds.address_requests, max(1, self._bounds.requests // 2)
         claims = [
             (address, each, "requests of one address"),
-            (
-                f"to {route.upstream}",
-                max(1, self._bounds.requests // 2),
-                "requests without a login",
-            ),
+            (f"to {route.upstream}", half, "requests without a login"),
         ]
         if route.secret_path:
             claims.append((path.decode("latin-1"), each, "requests to one address of a flow"))
@@ -106,24 +141,25 @@ class InHand:
 
     async def use(self, asked: AskUse) -> Use:
         """What a principal and its tenant hold, by the name of the limit."""
-        key, tenant = key_of(asked), asked.tenant
-        return {
-            "requests": self._requests.of(tenant),
-            "eachRequests": self._requests.of(key),
-            "polls": self._polls.of(tenant),
-            "eachPolls": self._polls.of(key),
-            "websockets": self._websockets.of(tenant),
-            "eachWebsockets": self._websockets.of(key),
-        }
+        use = {}
+        for kind in (self._requests, self._polls, self._websockets):
+            use[kind.all] = kind.counts.of(asked.tenant)
+            use[kind.each_name] = kind.counts.of(key_of(asked))
+        return use
+
+    def _of_principal(self, kind: _Kind, principal: Principal) -> Held:
+        tenant = principal.tenant
+        limits = self._known.of(tenant)
+        claims = (
+            (key_of(principal), getattr(limits, kind.each), kind.each_name),
+            (tenant, min(getattr(limits, kind.all), kind.most), kind.all),
+        )
+        return _taken(kind.counts, claims, tenant, kind.again)
 
 
 def key_of(principal: Principal | AskUse) -> str:
     """What a principal is counted by."""
     return f"{principal.kind}:{principal.tenant}:{principal.subject}"
-
-
-def _share(whole: int) -> int:
-    return max(1, whole * 3 // 4)
 
 
 def _taken(counts: Counts, claims: Sequence[Claim], tenant: str, again: float) -> Held:

@@ -1,30 +1,72 @@
 """One exchange: the request goes to its service, the answer comes back, both streaming."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from litestar.types import Send
+from litestar.types import HTTPScope, Send
 
 from libs.common.errors import Unavailable
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner
-from services.gateway.proxy.exchange import Exchange
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
+from services.gateway.access.addresses import Origin
+from services.gateway.proxy.body import RequestBody
 from services.gateway.proxy.headers import to_client, to_service
-from services.gateway.refusal import slow_client
+from services.gateway.proxy.refusal import slow_client
+from services.gateway.proxy.watch import Watch
+from services.gateway.routes import Route
 from services.gateway.tracing import name_span
-from services.gateway.upstream.answer import Answer, Field
+from services.gateway.upstream.connection import Answer, Field
 from services.gateway.upstream.service import Request, Upstream
 
 _PRINCIPAL = PRINCIPAL_HEADER.encode()
 
 
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A request that belongs to a service, and what became known about it."""
+
+    route: Route
+    scope: HTTPScope
+    headers: dict[bytes, bytes]
+    """The last field of each name, for look-ups."""
+    origin: Origin
+    body: RequestBody
+    watch: Watch
+    request_id: str
+    query: bytes = b""
+    """Without the access token."""
+    wait: float = 0.0
+    """Seconds that it may take as a long poll; 0 when it is none."""
+    principal: Principal | None = None
+    answered: bool = False
+    """Whether the head of the answer is out: then a failure can only break it off."""
+
+    @property
+    def path(self) -> bytes:
+        """The path as the client sent it."""
+        return self.scope["raw_path"]
+
+    @property
+    def target(self) -> str:
+        """Path and query for the service."""
+        path = self.route.target(self.path)
+        return (path + b"?" + self.query if self.query else path).decode("latin-1")
+
+
 class Forwarder:
-    """Sends exchanges to the services."""
+    """Sends exchanges to the services; `traced` when spans are exported."""
 
     def __init__(
-        self, upstreams: Mapping[str, Upstream], signer: HeaderSigner, timeout: float
+        self,
+        upstreams: Mapping[str, Upstream],
+        signer: HeaderSigner,
+        timeout: float,
+        *,
+        traced: bool,
     ) -> None:
         self._upstreams = upstreams
         self._signer = signer
         self._timeout = timeout
+        self._traced = traced
 
     async def forward(self, exchange: Exchange, send: Send) -> int:
         """Run the exchange and return the status.
@@ -34,32 +76,28 @@ class Forwarder:
         upstream = self._upstreams.get(exchange.route.upstream)
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
+        body = exchange.body
         taken = upstream.take(poll=exchange.wait > 0)
         try:
-            return await self._exchange(exchange, upstream, send)
-        finally:
-            taken.give()
-
-    async def _exchange(self, exchange: Exchange, upstream: Upstream, send: Send) -> int:
-        body, watch = exchange.body, exchange.watch
-        watch.limit(
-            self._timeout + exchange.wait,
-            lambda: slow_client() if body.awaited else upstream.timed_out(),
-        )
-        connection, answer = await upstream.begin(
-            Request(
+            exchange.watch.limit(
+                self._timeout + exchange.wait,
+                lambda: slow_client() if body.awaited else upstream.timed_out(),
+            )
+            request = Request(
                 exchange.scope["method"],
                 exchange.target,
                 self._fields(exchange),
                 await body.start() if body.exists else None,
                 body.length,
             )
-        )
-        try:
-            await self._answer(exchange, upstream, answer, send)
+            connection, answer = await upstream.begin(request)
+            try:
+                await self._answer(exchange, upstream, answer, send)
+            finally:
+                upstream.end(connection)
+            return answer.status
         finally:
-            upstream.end(connection)
-        return answer.status
+            taken.give()
 
     async def _answer(
         self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send
@@ -83,4 +121,4 @@ class Forwarder:
         )
         if exchange.principal is not None:
             fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
-        return name_span(fields)
+        return name_span(fields) if self._traced else fields

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from services.gateway.access.addresses import Origin
-from services.gateway.upstream.answer import Field
+from services.gateway.upstream.connection import Field
 
 Fields = Iterable[Field]
 
@@ -39,20 +39,25 @@ _BODYLESS = frozenset({204, 304})
 """A length would be wrong with the one, and that of a body which does not come with the other."""
 
 
-def _named_in_connection(fields: Fields) -> frozenset[bytes]:
-    values = [value for name, value in fields if name == b"connection"]
-    if not values:
-        return frozenset()
-    return frozenset(token.strip().lower() for token in b",".join(values).split(b","))
+def _kept(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
+    """The fields that are not in `dropped`, internal, or named by a field `connection`."""
+    kept, named = [], []
+    for field in fields:
+        name = field[0]
+        if name not in dropped:
+            if not name.startswith(INTERNAL):
+                kept.append(field)
+        elif name == b"connection":
+            named.append(field[1])
+    if named:
+        tokens = {token.strip().lower() for token in b",".join(named).split(b",")}
+        kept = [field for field in kept if field[0] not in tokens]
+    return kept
 
 
 def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
     """The header fields of the request to the service, names in lower case."""
-    named = _named_in_connection(fields)
-    dropped = _FROM_CLIENT | named if named else _FROM_CLIENT
-    kept = [
-        field for field in fields if field[0] not in dropped and not field[0].startswith(INTERNAL)
-    ]
+    kept = _kept(fields, _FROM_CLIENT)
     kept += (
         (b"x-request-id", request_id.encode()),
         (b"x-real-ip", origin.address.encode("latin-1")),
@@ -65,12 +70,7 @@ def to_service(fields: Fields, *, origin: Origin, request_id: str) -> list[Field
 
 def to_client(fields: Fields, *, status: int, request_id: str) -> list[Field]:
     """The header fields of the answer to the client, names in lower case."""
-    named = _named_in_connection(fields)
-    dropped = _FROM_SERVICE | named if named else _FROM_SERVICE
-    if status in _BODYLESS:
-        dropped |= {b"content-length"}
-    kept = [
-        field for field in fields if field[0] not in dropped and not field[0].startswith(INTERNAL)
-    ]
+    bodyless = status in _BODYLESS
+    kept = _kept(fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE)
     kept.append((b"x-request-id", request_id.encode()))
     return kept

@@ -11,11 +11,11 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
+from opentelemetry import metrics
 
 from libs.common.bus import Bus
 from libs.common.bus.relayed import RELAYED, REPORTS, relayed
 from libs.common.bus.wire import publish_frame, write_frames
-from services.gateway.relay.metrics import RelayMetrics
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import (
     RefusedError,
@@ -34,13 +34,18 @@ WAITING_BYTES = 64 * 1024**2
 """What one subscription may have in hand; more is dropped here, and not acknowledged."""
 
 
+_refused = metrics.get_meter("thingway").create_counter(
+    "thingway_relay_refused",
+    description="Messages on plain NATS that kept to no rule and were not passed on",
+)
+
+
 class Relay:
     """The subscriptions in `OUTSIDE`; `bus` is the connection there."""
 
-    def __init__(self, bus: Bus, quota: RelayQuota, metrics: RelayMetrics) -> None:
+    def __init__(self, bus: Bus, quota: RelayQuota) -> None:
         self._bus = bus
         self._quota = quota
-        self._metrics = metrics
         self._subscriptions: list[Subscription] = []
 
     async def start(self) -> None:
@@ -67,7 +72,7 @@ class Relay:
         try:
             reply = checked_reply(speaker, message.reply)
         except RefusedError as refused:  # nobody can be told
-            self._metrics.refused(pattern, refused.code)
+            _refused.add(1, {"subject": pattern, "code": refused.code})
             return
         try:
             self._quota.take(pattern, speaker, len(message.data))
@@ -78,7 +83,7 @@ class Relay:
                 reply,
             )
         except RefusedError as refused:
-            self._metrics.refused(pattern, refused.code)
+            _refused.add(1, {"subject": pattern, "code": refused.code})
             frame = _refusal(pattern, reply, refused) if refused.answered else b""
         if frame:
             await self._write(frame)

@@ -7,7 +7,7 @@ from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER
 from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import LONGEST, bearer_token
 from services.gateway.proxy.headers import to_service
-from services.gateway.upstream.answer import Field
+from services.gateway.upstream.connection import Field
 
 PARAMETERS = frozenset({"authorization", "access_token"})
 """Query parameters that carry the token; browsers cannot set a header field here."""

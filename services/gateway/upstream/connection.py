@@ -2,15 +2,20 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import cast
 
 import httptools
 
-from services.gateway.upstream.answer import Answer, Field
-
+HIGH_WATER = 64 * 1024
+"""Bytes of a body that wait before the service is made to pause."""
 LARGEST_HEAD = 64 * 1024
 """Bytes that the head of an answer may take."""
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+"""Fields that tell where a body ends; without any, the end of the connection does."""
+
+Field = tuple[bytes, bytes]
 
 
 class BrokenOff(Exception):
@@ -23,6 +28,74 @@ class StaleConnection(BrokenOff):
 
 class NotHttp(Exception):
     """What came is no HTTP answer."""
+
+
+class Answer:
+    """The answer of a service, as it comes in; its parts wait here until the client takes them."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self.status = 0
+        self.fields: list[Field] = []
+        self.complete = False
+        """Whether the last byte is here."""
+        self.keep_alive = False
+        self._connection = connection
+        self._parts: deque[bytes] = deque()
+        self._waiting = 0
+        self._failure: Exception | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    async def head(self) -> None:
+        """Return when status and fields are here; raise what ended the connection."""
+        while not self.status:
+            await self._more()
+
+    async def part(self) -> tuple[bytes, bool]:
+        """The next part of the body, and whether there is more after it."""
+        while not self._parts and not self.complete:
+            await self._more()
+        parts, self._parts = self._parts, deque()
+        if self._waiting > HIGH_WATER:
+            self._connection.resume()
+        self._waiting = 0
+        return parts[0] if len(parts) == 1 else b"".join(parts), not self.complete
+
+    def put_head(self, status: int, fields: list[Field]) -> None:
+        """Take the head in."""
+        self.status, self.fields = status, fields
+        self._notify()
+
+    def put_part(self, part: bytes) -> None:
+        """Take a part of the body in."""
+        self._parts.append(part)
+        self._waiting += len(part)
+        if self._waiting > HIGH_WATER:
+            self._connection.pause()
+        self._notify()
+
+    def end(self, *, keep_alive: bool) -> None:
+        """There is no more."""
+        self.complete, self.keep_alive = True, keep_alive
+        self._notify()
+
+    def fail(self, error: Exception) -> None:
+        """It broke off; parts that are here can still be taken."""
+        if not self.complete and self._failure is None:
+            self._failure = error
+            self._notify()
+
+    async def _more(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
 
 class Connection(asyncio.Protocol):
@@ -38,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._fields: list[Field] = []
         self._head_size = 0
         self._bodiless = False
-        self._until_close = False
+        self._framed = False
         self._sending: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
 
@@ -136,7 +209,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is None or answer.complete:
             return
-        if self._until_close and answer.status and exc is None:
+        if not self._framed and not self._bodiless and answer.status and exc is None:
             answer.end(keep_alive=False)
         elif self.exchanges > 1 and not self._head_size:
             answer.fail(StaleConnection("the connection had been closed"))
@@ -157,11 +230,14 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A new answer, perhaps after an interim one."""
-        self._fields = []
+        self._fields, self._framed = [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a field."""
-        self._fields.append((name.lower(), value))
+        name = name.lower()
+        self._fields.append((name, value))
+        if name in _FRAMING:
+            self._framed = True
 
     def on_headers_complete(self) -> None:
         """Give the head on, unless it is an interim answer (1xx)."""
@@ -169,10 +245,6 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is None or status < 200:  # noqa: PLR2004 - the border of interim answers
             return
-        names = {name for name, _ in self._fields}
-        self._until_close = not self._bodiless and names.isdisjoint(
-            (b"content-length", b"transfer-encoding")
-        )
         answer.put_head(status, self._fields)
         if self._bodiless:
             answer.end(keep_alive=self._parser.should_keep_alive())

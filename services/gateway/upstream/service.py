@@ -8,8 +8,14 @@ from yarl import URL
 
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
 from services.gateway.metrics import Metrics
-from services.gateway.upstream.answer import Answer, Field
-from services.gateway.upstream.connection import BrokenOff, Connection, NotHttp, StaleConnection
+from services.gateway.upstream.connection import (
+    Answer,
+    BrokenOff,
+    Connection,
+    Field,
+    NotHttp,
+    StaleConnection,
+)
 from services.gateway.upstream.pool import Pool, Unreachable
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 
-from services.gateway import refusal
+from services.gateway.proxy import refusal
 
 from .conftest import DEVICES, Gateway, Recorder, Start, answer, read
 

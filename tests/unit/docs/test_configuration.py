@@ -11,8 +11,7 @@ import pytest
 from libs.common import settings
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
-from services.gateway.relay.settings import RelaySettings
-from services.gateway.settings import GatewaySettings
+from services.gateway.settings import GatewaySettings, RelaySettings
 from services.management.settings import ManagementSettings
 from services.workflow.settings import WorkflowSettings
 

@@ -10,8 +10,13 @@ from yarl import URL
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone
-from services.gateway.upstream.answer import Answer
-from services.gateway.upstream.connection import BrokenOff, Connection, NotHttp, StaleConnection
+from services.gateway.upstream.connection import (
+    Answer,
+    BrokenOff,
+    Connection,
+    NotHttp,
+    StaleConnection,
+)
 from services.gateway.upstream.pool import Unreachable
 from services.gateway.upstream.service import Request, Upstream
 

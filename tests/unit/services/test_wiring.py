@@ -7,7 +7,7 @@ from litestar import Litestar
 
 from libs.common.identity import make_keys
 from services.gateway.docs.catalogue import Catalogue
-from services.gateway.pages.app import Pages, create_pages
+from services.gateway.pages.app import create_pages
 from services.gateway.pages.readiness import Readiness
 from tests.apps import SERVICES, silent
 
@@ -16,14 +16,7 @@ def _gateway(_: str) -> Litestar:
     async def never(_: Litestar) -> None:
         """The application is not started."""
 
-    return create_pages(
-        Pages(
-            readiness=Readiness({}),
-            catalogue=Catalogue(None, {}, []),
-            telemetry=silent(),
-            lifespan=never,
-        )
-    )
+    return create_pages(Readiness({}), Catalogue(None, {}, []), silent(), never)
 
 
 @pytest.mark.parametrize("build", [*SERVICES.values(), _gateway], ids=[*SERVICES, "gateway"])
