@@ -90,10 +90,13 @@ class CoalescingTokenReader:
         self._reader = reader
         self._waiting: list[tuple[str, asyncio.Future[Principal | None]]] = []
         self._running: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def principal(self, token: str) -> Principal | None:
         """The principal of `token`, None when it is not valid; raises what Redis raises."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # Python 3.11 makes a system call whenever it is asked for the loop
+            loop = self._loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._send)
         future: asyncio.Future[Principal | None] = loop.create_future()
