@@ -24,7 +24,8 @@ from pymongo import MongoClient
 
 from bench.stack import Stack, ready, stack
 from bench.table import Row, middle
-from deploy.local import ports, programs, redis_server
+from deploy.local import programs
+from deploy.platform import ports, redis_server
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication

@@ -15,7 +15,12 @@ from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
 from libs.common.things import entity_id
-from services.device.history.partitions import DAY_MS, collection_name, history_key, partition_of
+from services.device.reports.history.partitions import (
+    DAY_MS,
+    collection_name,
+    history_key,
+    partition_of,
+)
 
 REPORTS, DAYS, ROUNDS, CHUNK = 1_000_000, 14, 5, 20_000
 DEVICE = 7

@@ -39,8 +39,7 @@ from libs.common.changes import Changed, ChangedThing
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
 from services.workflow.runs.records import Deployed
-from services.workflow.triggers.listeners.index import ListenerIndex
-from services.workflow.triggers.listeners.service import starts_of
+from services.workflow.triggers.listeners.index import ListenerIndex, starts_of
 
 REPORTS, ROUNDS = 5000, 5
 RATE, SECONDS, WARM = 200, 15, 3

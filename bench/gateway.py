@@ -1,7 +1,7 @@
 """An authenticated GET through the gateway, against nginx `auth_request` + `proxy_pass`.
 
 Both stand in front of the same service process, and check the token by the same code: nginx
-asks an endpoint made of `CoalescingTokenReader` and `HeaderSigner`, served as our services
+asks an endpoint made of `TokenReader` and `HeaderSigner`, served as our services
 are. The gateway is one process, as `thingway up` starts it, and nginx has a worker for each
 core: for each the better choice on two cores, where the service itself takes one. Rounds
 alternate, connections are kept alive everywhere, the median of the ratios counts.
@@ -25,7 +25,8 @@ from litestar.params import FromPath
 
 from bench.stack import ROOT, ready
 from bench.table import Row, middle
-from deploy.local import ports, programs, redis_server
+from deploy.local import programs
+from deploy.platform import ports, redis_server
 from libs.common.http import Service, create_app, ok, run_service, serve
 from libs.common.identity import (
     PRINCIPAL_HEADER,
@@ -35,7 +36,7 @@ from libs.common.identity import (
     Principal,
     make_keys,
 )
-from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
+from libs.common.identity.tokens import TokenReader
 from libs.common.settings import StoreSettings, load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import start_telemetry
@@ -204,7 +205,7 @@ async def serve_role(role: str) -> None:
     """Serve the device record, or the token check that nginx asks."""
     settings = load(GatewaySettings)
     signer = HeaderSigner(settings.internal_private_key)
-    tokens = CoalescingTokenReader(TokenReader(connect_redis(settings.redis_url)))
+    tokens = TokenReader(connect_redis(settings.redis_url))
 
     @get("/device/openapi/v1/devices/{device_id:int}", sync_to_thread=False)
     def device(request: Request[Any, Any, Any], device_id: FromPath[int]) -> Any:

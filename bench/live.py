@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 
 from bench.platform import Platform
 from bench.table import Row
-from deploy.local.openapi import OpenApi
+from deploy.platform.openapi import OpenApi
 
 DEVICES = 100
 RATE = 10

@@ -25,9 +25,9 @@ from pymongo import MongoClient, WriteConcern
 from bench.client import Client
 from bench.stack import ROOT
 from bench.table import Row, middle
-from deploy.local import ports
+from deploy.platform import ports
 from libs.common.clock import now_ms
-from services.device.history.partitions import (
+from services.device.reports.history.partitions import (
     SPAN_MS,
     collection_name,
     history_key,

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import mongo_server, ports, programs
+from deploy.local import programs
+from deploy.platform import mongo_server, ports
 from libs.common.identity import make_keys
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,8 +17,8 @@ from bench.hostile import Login
 from bench.live import PRODUCT
 from bench.platform import Platform
 from bench.stack import ROOT
-from deploy.local import admin
-from deploy.local.openapi import OpenApi
+from deploy.platform import admin
+from deploy.platform.openapi import OpenApi
 
 PASSWORD = "Correct1horse"
 

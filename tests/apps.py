@@ -6,28 +6,21 @@ from litestar import Litestar
 from nats.aio.client import Client
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyKind, KeyPair
-from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.auth.app import build_app as build_auth
 from services.auth.settings import AuthSettings
 from services.device.app import build_app as build_device
-from services.device.commands.store import CommandStore
-from services.device.history.partitions import Partitions
-from services.device.reports.latest import LatestValues
-from services.device.reports.ledger import Ledger
-from services.device.retention.days import Retention
 from services.device.settings import DeviceSettings
-from services.device.things import ThingDirectory
-from services.device.wiring import Base
+from services.device.wiring import base_of
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
 from services.workflow.settings import WorkflowSettings
-from services.workflow.wiring import build_core as build_workflow_core
+from services.workflow.wiring import Core as WorkflowCore
 
 NOWHERE = "mongodb://127.0.0.1:1/"
 
@@ -48,23 +41,8 @@ def auth(public_key: str) -> Litestar:
 def device(public_key: str) -> Litestar:
     """The service `device`."""
     mongo, bus = Mongo(NOWHERE, "device"), _bus()
-    limits = KnownLimits(RpcClient(bus))
-    base = Base(
-        settings=DeviceSettings(internal_public_key=public_key),
-        telemetry=silent(),
-        mongo=mongo,
-        bus=bus,
-        things=ThingDirectory(mongo.database),
-        outbox=Outbox(mongo.database, bus),
-        partitions=Partitions(mongo.database),
-        latest=LatestValues(mongo.database),
-        ledger=Ledger(mongo),
-        commands=CommandStore(mongo.database),
-        rpc=RpcClient(bus),
-        limits=limits,
-        retention=Retention(mongo.database, limits, 30),
-    )
-    return build_device(base, _bus())
+    settings = DeviceSettings(internal_public_key=public_key)
+    return build_device(base_of(settings, silent(), mongo, bus), _bus())
 
 
 def management(public_key: str) -> Litestar:
@@ -77,7 +55,7 @@ def management(public_key: str) -> Litestar:
 def workflow(public_key: str) -> Litestar:
     """The service `workflow`."""
     settings = WorkflowSettings(internal_public_key=public_key, secrets_key=public_key)
-    core = build_workflow_core(settings, Mongo(NOWHERE, "workflow"), _bus())
+    core = WorkflowCore(settings, Mongo(NOWHERE, "workflow"), _bus())
     return build_workflow(core, silent())
 
 

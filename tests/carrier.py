@@ -13,6 +13,7 @@ class NoCarrier:
         del integration
         return False
 
-    def send(self, commands: Iterable[Command]) -> None:
+    def send(self, commands: Iterable[Command], additional: object = None) -> None:
         """Have nothing to hand over."""
+        del additional
         assert not [command for command in commands if command.carrier]

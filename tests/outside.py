@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from deploy.local.nats import RELAY
+from deploy.platform.nats import RELAY
 from libs.common.bus import Bus
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import Speaker

@@ -22,9 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local import mongo_server, ports, programs, redis_server
-from deploy.local.files import write_private
+from deploy.local import programs
 from deploy.local.process import PROJECT_ROOT, Spec, base_environment, end, spawn, tie_to
+from deploy.platform import mongo_server, ports, redis_server
+from deploy.platform.files import write_private
 from tests import containers
 
 START_SECONDS = 120.0

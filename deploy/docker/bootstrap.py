@@ -9,12 +9,14 @@ import os
 import sys
 from pathlib import Path
 
-from deploy.local import console, ready, starting
-from deploy.local import state as states
-from deploy.local.bootstrap import bootstrap
-from deploy.local.errors import LauncherError
-from deploy.local.files import write_private
-from deploy.local.state import Addresses, State
+from deploy.platform import console, ready
+from deploy.platform import state as states
+from deploy.platform.bootstrap import bootstrap
+from deploy.platform.errors import LauncherError
+from deploy.platform.files import write_private
+from deploy.platform.serving import until_serving
+from deploy.platform.state import Addresses, State
+from libs.common.errors import ThingwayError
 
 DIRECTORY = Path("/secrets")
 SIMULATOR = Path("/simulator")
@@ -55,7 +57,7 @@ async def run(directory: Path, simulator: Path, public: Addresses) -> None:
     """Wait for the platform and bring it to its first data; repeatable."""
     state, addresses = states.load_addressed(directory)
     async with asyncio.timeout(START_SECONDS):
-        await starting.until_serving(addresses.base_url)
+        await until_serving(addresses.base_url)
     await bootstrap(state, addresses, console.admin_email(), lambda: states.save(directory, state))
     write_private(directory / ready.FILE_NAME, ready_file(state, public))
     write_private(simulator / "env", simulator_file(state))
@@ -65,7 +67,7 @@ def main() -> int:
     """Exit code 1 and one line when it cannot be."""
     try:
         asyncio.run(run(DIRECTORY, SIMULATOR, public_addresses(dict(os.environ))))
-    except LauncherError as error:
+    except (LauncherError, ThingwayError) as error:
         sys.stderr.write(f"bootstrap: {error}\n")
         return 1
     except TimeoutError:

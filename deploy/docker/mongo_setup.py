@@ -9,9 +9,9 @@ import os
 import sys
 
 from deploy.docker.setup import MONGO_PORT
-from deploy.local import mongo_server
-from deploy.local.mongo_server import DatabaseUser
-from deploy.local.services import SERVICES
+from deploy.platform import mongo_server
+from deploy.platform.mongo_server import DatabaseUser
+from deploy.platform.services import SERVICES
 
 START_SECONDS = 180.0
 
@@ -19,9 +19,7 @@ START_SECONDS = 180.0
 def users(environ: dict[str, str]) -> list[DatabaseUser]:
     """The users by database, with the passwords that `setup` made."""
     found = {
-        service.database_user or service.name: service.database
-        for service in SERVICES
-        if service.database is not None
+        service.store_user: service.database for service in SERVICES if service.database is not None
     }
     return [
         DatabaseUser(name, environ[f"MONGO_{name}"], database) for name, database in found.items()

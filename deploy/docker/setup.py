@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from deploy.local import console, keys, services
-from deploy.local import state as states
-from deploy.local.errors import LauncherError
-from deploy.local.files import write_private
-from deploy.local.nats import ADMIN, USERS, NatsConfig, render_nats_config
-from deploy.local.redis_server import render_acl
-from deploy.local.services import SERVICES, Doors, Service
-from deploy.local.state import Addresses, State
+from deploy.platform import console, keys, services
+from deploy.platform import state as states
+from deploy.platform.errors import LauncherError
+from deploy.platform.files import write_private
+from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.platform.redis_server import render_acl
+from deploy.platform.services import SERVICES, Doors, Service
+from deploy.platform.state import Addresses, State
 
 STATE = Path("/state")
 OUT = Path("/out")
@@ -38,7 +38,6 @@ IN_THE_YAML = (
     "THINGWAY_PORT",
     "THINGWAY_UPSTREAMS",
     "THINGWAY_WATCHED",
-    "THINGWAY_PUBLIC_URL",
 )
 """Settings that are no secrets stand in docker-compose.yml."""
 

@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import aiohttp
 from rich.console import Console
 from rich.table import Column, Table
 
-from deploy.local import lock, ports, programs, ready
-from deploy.local import state as states
-from deploy.local.errors import Exit, LauncherError
-from deploy.local.starting import is_serving
+from deploy.local import lock, programs
+from deploy.platform import ports, ready
+from deploy.platform import state as states
+from deploy.platform.errors import Exit, LauncherError
+from deploy.platform.serving import is_serving
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_FREE_GB = 2.0
@@ -30,11 +32,13 @@ class Finding:
     text: str
 
 
-async def examine(directory: Path, host: str, doors: dict[str, int]) -> Exit:
-    """Print a table of findings; `doors` are the public ports by option name."""
+async def examine(given: Namespace) -> Exit:
+    """Print a table of findings."""
+    directory = given.data
+    doors = {"--port": given.port, "--mqtt-port": given.mqtt_port, "--nats-port": given.nats_port}
     running = lock.is_held(directory)
     findings = [_python(), *_programs(), _writable(directory), _space(directory)]
-    findings += [_port(host, option, port, running=running) for option, port in doors.items()]
+    findings += [_port(given.host, option, port, running=running) for option, port in doors.items()]
     findings += await _services(directory) if running else [_not_running(directory)]
     table = Table("", "", Column(overflow="fold"), box=None, show_header=False)
     for finding in findings:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local.bootstrap import demo_product
-from deploy.local.errors import LauncherError
-from deploy.local.files import write_private
-from deploy.local.openapi import OpenApi
+from deploy.platform.bootstrap import demo_product
+from deploy.platform.errors import LauncherError
+from deploy.platform.files import write_private
+from deploy.platform.openapi import OpenApi
 
 FILE_NAME = "simulated.json"
 _AT_ONCE = 8

@@ -5,8 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from deploy.local.errors import LauncherError
-from deploy.local.files import make_private_directory
+from deploy.platform.errors import LauncherError
+from deploy.platform.files import make_private_directory
 
 _LEFTOVERS_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05

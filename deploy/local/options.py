@@ -1,72 +1,17 @@
-"""Options that several commands share, and what `thingway up` was asked for."""
+"""Options that several commands share, and types of arguments."""
 
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from deploy.local import ports
-from deploy.local.state import Addresses
 from libs.common.contracts.limits import Limits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What `thingway up` was asked for."""
-
-    data: Path
-    host: str
-    port: int
-    mqtt_port: int
-    nats_port: int
-    workers: int
-    simulator: bool
-    admin_email: str
-
-    @property
-    def addresses(self) -> Addresses:
-        """Where clients on this machine will find the platform."""
-        host = ports.reachable(self.host)
-        return Addresses(
-            base_url=f"http://{host}:{self.port}",
-            mqtt_url=f"mqtt://{host}:{self.mqtt_port}",
-            nats_url=f"nats://{host}:{self.nats_port}",
-        )
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """Take `--data DIR`."""
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=_absolute,
-        default=os.environ.get("THINGWAY_DATA") or ".data",
-        help="data directory (default: %(default)s; environment: THINGWAY_DATA)",
-    )
-
-
-def add_doors(parser: argparse.ArgumentParser) -> None:
-    """Take the address and the ports of the public doors."""
-    doors = {
-        "--port": (8080, "HTTP API"),
-        "--mqtt-port": (1883, "MQTT"),
-        "--nats-port": (4222, "NATS"),
-    }
-    for option, (default, name) in doors.items():
-        parser.add_argument(
-            option,
-            type=number(1, 65_535),
-            default=default,
-            metavar="PORT",
-            help=f"port of {name} (default: %(default)s)",
-        )
-    parser.add_argument(
-        "--host",
-        type=_given,
-        default="127.0.0.1",
-        help="address of these doors (default: %(default)s)",
-    )
+def option(*names: str, **more: Any) -> dict[str, Any]:
+    """An argument of a command, as `argparse` takes it; a default may be a function."""
+    return {"names": names, "more": more}
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
@@ -114,3 +59,28 @@ def change_of_limit(text: str) -> tuple[str, int | None]:
             f"{text!r}: there is no limit {name!r}; there are {', '.join(names.values())}"
         )
     return name, None if value == "default" else number(1, 2**53)(value)
+
+
+def _door(name: str, default: int, what: str) -> dict[str, Any]:
+    text = f"port of {what} (default: %(default)s)"
+    return option(name, type=number(1, 65_535), default=default, metavar="PORT", help=text)
+
+
+DATA = option(
+    "--data",
+    metavar="DIR",
+    type=_absolute,
+    default=lambda: os.environ.get("THINGWAY_DATA") or ".data",
+    help="data directory (default: %(default)s; environment: THINGWAY_DATA)",
+)
+DOORS = (
+    _door("--port", 8080, "HTTP API"),
+    _door("--mqtt-port", 1883, "MQTT"),
+    _door("--nats-port", 4222, "NATS"),
+    option(
+        "--host",
+        type=_given,
+        default="127.0.0.1",
+        help="address of these doors (default: %(default)s)",
+    ),
+)

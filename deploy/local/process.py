@@ -9,55 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.platform.services import TUNING
+
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR")
-_TUNING = frozenset(
-    f"THINGWAY_{name}"
-    for name in (
-        "LOG_LEVEL",
-        "SHUTDOWN_GRACE",
-        "ACCESS_TOKEN_LIFE",
-        "REFRESH_TOKEN_LIFE",
-        "USER_ACCESS_TOKEN_LIFE",
-        "USER_REFRESH_TOKEN_LIFE",
-        "TENANT_LIMITS",
-        "AUDIT_RETENTION_DAYS",
-        "RETENTION_DAYS",
-        "COMMAND_RETENTION_DAYS",
-        "COMMAND_LIFE",
-        "SERVICE_CALL_TIMEOUT",
-        "HTTP_OFFLINE_AFTER",
-        "INGEST_BATCH",
-        "INGEST_CONCURRENCY",
-        "MAX_BODY",
-        "MAX_HEADER",
-        "REQUEST_TIMEOUT",
-        "CONNECT_TIMEOUT",
-        "UPSTREAM_REQUESTS",
-        "UPSTREAM_POLLS",
-        "ADDRESS_CONNECTIONS",
-        "ADDRESS_REQUESTS",
-        "PRINCIPAL_RATE",
-        "PRINCIPAL_BURST",
-        "ADDRESS_RATE",
-        "ADDRESS_BURST",
-        "TOKEN_RATE",
-        "TOKEN_BURST",
-        "WEBSOCKETS",
-        "TRUSTED_PROXIES",
-        "FLOW_RUNS",
-        "FLOW_RUNS_WAITING",
-        "FLOW_RUN_SECONDS",
-        "FLOW_NODE_SECONDS",
-        "FLOW_FAILURES",
-        "FLOW_LOG_DAYS",
-        "FLOW_LOG_ENTRIES",
-        "CODE_PROCESSES",
-        "OUTGOING_NETWORKS",
-    )
-)
-"""Settings that an operator may give to the launcher; addresses and secrets are its own."""
 _PASSED_ON_PREFIXES = ("LC_", "OTEL_")
 
 
@@ -79,7 +35,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in _PASSED_ON or name in _TUNING or name.startswith(_PASSED_ON_PREFIXES)
+        if name in _PASSED_ON or name in TUNING or name.startswith(_PASSED_ON_PREFIXES)
     }
 
 

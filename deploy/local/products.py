@@ -1,13 +1,14 @@
 """`thingway product import`: put a product or a bare TSL document on the platform."""
 
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.local import state as states
-from deploy.local.errors import CommandError
-from deploy.local.openapi import OpenApi
+from deploy.platform import state as states
+from deploy.platform.errors import CommandError
+from deploy.platform.openapi import OpenApi
 
 _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
 
@@ -38,12 +39,22 @@ class Target:
         return OpenApi(self.base_url, self.client_id, self.client_secret)
 
 
-async def import_file(target: Target, file: Path, model: str | None) -> None:
-    """Import `file`; raises `ApiRefused` with every fault the platform finds in it."""
-    chosen, product = read(file, model)
+async def import_file(given: Namespace) -> None:
+    """Import a file; raises `ApiRefused` with every fault the platform finds in it."""
+    target = _target(given)
+    chosen, product = read(given.file, given.model)
     async with target.connect() as api:
         await api.put_product(chosen, product)
     print(f"product {chosen} is imported")
+
+
+def _target(given: Namespace) -> Target:
+    remote = (given.url, given.client_id, given.client_secret)
+    if not any(remote):
+        return Target.of_directory(given.data)
+    if not all(remote):
+        raise CommandError("--url, --client-id and --client-secret belong together")
+    return Target(base_url=given.url, client_id=given.client_id, client_secret=given.client_secret)
 
 
 def read(file: Path, model: str | None) -> tuple[str, dict[str, Any]]:

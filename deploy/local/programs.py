@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.errors import LauncherError
+from deploy.platform.errors import LauncherError
 
 _VERSION_SECONDS = 20
 _VERSION = re.compile(r"v=?(\d+)\.(\d+)(?:\.(\d+))?")

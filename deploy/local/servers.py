@@ -4,14 +4,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local import keys, mongo_server, programs, redis_server, services
-from deploy.local.admin import wait_ready
-from deploy.local.files import make_private_directory, write_private
-from deploy.local.nats import ADMIN, USERS, NatsConfig, render_nats_config
-from deploy.local.ports import reachable
+from deploy.local import programs
 from deploy.local.process import Spec
 from deploy.local.programs import Program
-from deploy.local.state import State
+from deploy.platform import keys, mongo_server, redis_server, services
+from deploy.platform.admin import wait_ready
+from deploy.platform.files import make_private_directory, write_private
+from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.platform.ports import reachable
+from deploy.platform.state import State
 
 INTERNAL_PORTS = ("mongod", "redis")
 NATS = "nats"

@@ -6,9 +6,9 @@ import json
 import random
 import signal
 import time
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiomqtt
@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.live import Live
 
 from deploy.local import fleet
-from deploy.local import state as states
-from deploy.local.bootstrap import demo_product
 from deploy.local.products import Target
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
+from deploy.platform import state as states
+from deploy.platform.bootstrap import demo_product
 from libs.common.jobs import happened
 
 _QOS = 1
@@ -46,20 +46,20 @@ class Counts:
         self.last_error = str(error) or type(error).__name__
 
 
-async def simulate(directory: Path, devices: int, rate: float, duration: float | None) -> None:
-    """Report as `devices` devices with `rate` reports/s in total until Ctrl-C or `duration` s."""
-    _, addresses = states.load_addressed(directory)
+async def simulate(given: Namespace) -> None:
+    """Report as many devices with `rate` reports/s in total until Ctrl-C or `duration` s."""
+    _, addresses = states.load_addressed(given.data)
     console = Console()
-    async with Target.of_directory(directory).connect() as api:
+    async with Target.of_directory(given.data).connect() as api:
         keys = await fleet.provide(
-            api, directory, devices, lambda n: console.print(f"{n} devices exist")
+            api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()
-    crowd = Crowd(addresses.mqtt_url, devices / rate, counts)
+    crowd = Crowd(addresses.mqtt_url, given.devices / given.rate, counts)
     tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
     try:
         async with _display(console, counts):
-            await _until_stopped(duration)
+            await _until_stopped(given.duration)
     finally:
         for task in tasks:
             task.cancel()

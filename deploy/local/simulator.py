@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import aiomqtt
 
-from deploy.local.bootstrap import demo_product
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
+from deploy.platform.bootstrap import demo_product
 
 log = logging.getLogger("simulator")
 

@@ -6,17 +6,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-from deploy.local.errors import Exit, LauncherError
 from deploy.local.supervisor import Child
+from deploy.platform.errors import Exit, LauncherError
 
 START_SECONDS = 90.0
 _EARLY_DEATHS = 4
 """A child that died so often before it was ready will not get there."""
-_PAUSE_SECONDS = 0.05
-_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2)
-_OK = 200
 
 
 async def until_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> None:
@@ -34,24 +29,6 @@ async def until_ready(child: Child, ready: Callable[[], Awaitable[None]]) -> Non
         waiting.result()
     finally:
         waiting.cancel()
-
-
-async def until_serving(base_url: str) -> None:
-    """Return when `base_url/readyz` answers 200; the caller bounds the time."""
-    async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT) as session:
-        while True:
-            if await is_serving(session, base_url):
-                return
-            await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def is_serving(session: aiohttp.ClientSession, base_url: str) -> bool:
-    """Whether `base_url/readyz` answers 200 now."""
-    try:
-        async with session.get(f"{base_url}/readyz") as answer:
-            return answer.status == _OK
-    except (aiohttp.ClientError, TimeoutError):
-        return False
 
 
 async def together(steps: list[Coroutine[Any, Any, None]]) -> None:

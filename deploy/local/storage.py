@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from nats.errors import Error as NatsError
 
-from deploy.local import admin
-from deploy.local.nats import SYSTEM_USER
+from deploy.platform import admin
+from deploy.platform.nats import SYSTEM_USER
 
 PERIOD = 10.0
 """Seconds between two looks."""

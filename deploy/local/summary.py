@@ -3,9 +3,9 @@
 import textwrap
 from pathlib import Path
 
-from deploy.local import console
-from deploy.local.ready import FILE_NAME
-from deploy.local.state import State
+from deploy.platform import console
+from deploy.platform.ready import FILE_NAME
+from deploy.platform.state import State
 
 
 def summary(state: State, directory: Path) -> str:

@@ -4,45 +4,65 @@ import asyncio
 import os
 import signal
 import sys
+from argparse import Namespace
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
-from deploy.local import (
-    console,
-    lock,
-    ports,
-    ready,
-    servers,
-    services,
-    simulator,
-    starting,
-    storage,
-)
-from deploy.local import state as states
-from deploy.local.bootstrap import bootstrap
-from deploy.local.errors import Exit, LauncherError
-from deploy.local.files import make_private_directory
-from deploy.local.nats import SYSTEM_USER
-from deploy.local.options import Options
+from deploy.local import lock, servers, simulator, starting, storage
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
-from deploy.local.services import PUBLIC_SERVICE, SERVICES, Doors, Service
 from deploy.local.summary import summary
 from deploy.local.supervisor import Supervisor
+from deploy.platform import console, ports, ready, services
+from deploy.platform import state as states
+from deploy.platform.bootstrap import bootstrap
+from deploy.platform.errors import Exit, LauncherError
+from deploy.platform.files import make_private_directory
+from deploy.platform.nats import SYSTEM_USER
+from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Doors, Service
+from deploy.platform.serving import until_serving
+from deploy.platform.state import Addresses
 
 END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
 """Set by the Makefile: a make that is killed takes the launcher with it."""
 _SERVICE_STAGE = 3
 
 
-def up(options: Options) -> Exit:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `thingway up` was asked for."""
+
+    data: Path
+    host: str
+    port: int
+    mqtt_port: int
+    nats_port: int
+    workers: int
+    simulator: bool
+    admin_email: str
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where clients on this machine will find the platform."""
+        host = ports.reachable(self.host)
+        return Addresses(
+            base_url=f"http://{host}:{self.port}",
+            mqtt_url=f"mqtt://{host}:{self.mqtt_port}",
+            nats_url=f"nats://{host}:{self.nats_port}",
+        )
+
+
+def up(given: Namespace) -> Exit:
     """Run the platform until SIGINT or SIGTERM.
 
     Raises `LauncherError` with exit code 2 when a program, the data directory or a port
     does not allow a start, with exit code 1 when something does not become ready.
     """
+    options = Options(**{one.name: getattr(given, one.name) for one in fields(Options)})
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
     found = servers.Programs.find()
@@ -137,7 +157,7 @@ class Launcher:
         async with self._progress.shown():
             await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
             await starting.together(
-                [self._bring_up(spec, partial(starting.until_serving, url)) for spec, url in specs]
+                [self._bring_up(spec, partial(until_serving, url)) for spec, url in specs]
             )
             await self._progress.follow(
                 "first data",

@@ -47,13 +47,17 @@ class InvalidInput(ThingwayError):
 
     status = 400
     code = "parameter_validation_failed"
+    faults: Sequence[Any] = ()
+    """What `of_faults` was given, for who says it in other words."""
 
     @classmethod
     def of_faults(cls, faults: Sequence[Any]) -> "InvalidInput":
         """Make one error of several faults, each with a `path` and a `reason`."""
         text = "; ".join(f"{fault.path}: {fault.reason}" for fault in faults)
         detail = [{"field": fault.path, "reason": fault.reason} for fault in faults]
-        return cls(text, field=faults[0].path if faults else None, detail=detail)
+        error = cls(text, field=faults[0].path if faults else None, detail=detail)
+        error.faults = faults
+        return error
 
 
 class MalformedRequest(InvalidInput):

@@ -2,52 +2,73 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from litestar import Litestar, Router
 
-from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.bus import Bus, RpcServer
 from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
+from libs.common.identity.grants import GrantReader
 from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.quota import Quota
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
-from services.device.commands.provision import CommandProvisioner
+from services.device.commands.polling import ROUTER as POLLING_ROUTES
+from services.device.commands.polling import CommandPolls
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
-from services.device.commands.writer import CommandWriter
-from services.device.console.wiring import build_console
-from services.device.devices.messages import CredentialsOverRpc
-from services.device.devices.routes import ROUTES as DEVICE_ROUTES
+from services.device.devices.adding import DeviceAdder
+from services.device.devices.bringing import DeviceBringer
+from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
+from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
-from services.device.edge.routes import ROUTER as EDGE_ROUTES
-from services.device.edge.service import EdgeService
-from services.device.edge.waiting import WaitingDevices
-from services.device.entity_values.wiring import Parts, build_values
-from services.device.history.routes import property_history
-from services.device.history.service import HistoryService
-from services.device.history.store import HistoryStore
-from services.device.integrations.asking import IntegrationClient
-from services.device.integrations.carrying import CommandCarrier
-from services.device.presence.connections import SystemAccount
-from services.device.presence.http import HttpPresence
-from services.device.presence.messages import offer_connections
-from services.device.presence.store import PresenceStore
-from services.device.presence.watch import PresenceWatch
-from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.devices.users import UserDevices
+from services.device.entities.calling import EntityCaller
+from services.device.entities.console import ROUTER as ENTITY_ROUTES
+from services.device.entities.custom.service import CustomEntities
+from services.device.entities.custom.store import CustomEntityStore
+from services.device.entities.history.export import EntityExport
+from services.device.entities.history.service import EntityHistory
+from services.device.entities.history.store import ValueStore
+from services.device.entities.rpc import EntityRpc
+from services.device.entities.search.service import EntitySearch
+from services.device.entities.service import EntityService
+from services.device.entities.writing import EntityWriter
+from services.device.integrations.own import ThingMaker
+from services.device.integrations.rpc import IntegrationRpc
+from services.device.members.directory import EntityDirectory
+from services.device.members.models import Models
+from services.device.members.registry import MemberRegistry
+from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
-from services.device.rps.routes import ROUTES as RPS_ROUTES
-from services.device.rps.service import RpsService
-from services.device.rps.store import RpsStore
+from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
+from services.device.reports.edge.service import EdgeService
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.history.routes import property_history
+from services.device.reports.history.service import HistoryService
+from services.device.reports.history.store import HistoryStore
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.store import PresenceStore
+from services.device.reports.presence.watch import PresenceWatch
+from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
 from services.device.things.access import Things
+from services.device.things.grants import GrantsOverRpc
+from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.wiring import Base, connected
 
 OPEN_API = Router(
@@ -64,71 +85,188 @@ OPEN_API = Router(
 """The device open API: for applications."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What several rooms use, each made once."""
+
+    base: Base
+    rpc: RpcServer
+    ids: IdAllocator
+    grants: GrantReader
+    credentials: CredentialsOverRpc
+    forgetting: GrantsOverRpc
+    products: ProductService
+    things: Things
+    models: Models
+    directory: EntityDirectory
+    integrations: Integrations
+    client: IntegrationClient
+    maker: ThingMaker
+    carrier: CommandCarrier
+    commands: CommandService
+    bringer: DeviceBringer
+
+
+def share(base: Base) -> Shared:
+    """Make what several rooms use."""
+    settings, database = base.settings, base.mongo.database
+    ids = IdAllocator(database, "things")
+    products = ProductService(base.products, base.tsls)
+    things, models = Things(base.devices, base.things), Models(database, base.tsls)
+    integrations = Integrations(base.rpc)
+    client = IntegrationClient(base.rpc, settings.service_call_timeout)
+    carrier = CommandCarrier(base.devices, integrations, client, base.commands)
+    return Shared(
+        base=base,
+        rpc=RpcServer(base.bus, "device"),
+        ids=ids,
+        grants=GrantReader(base.rpc),
+        credentials=CredentialsOverRpc(base.rpc),
+        forgetting=GrantsOverRpc(base.rpc),
+        products=products,
+        things=things,
+        models=models,
+        directory=EntityDirectory(base.devices, base.things, models),
+        integrations=integrations,
+        client=client,
+        maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
+        carrier=carrier,
+        commands=CommandService(
+            things=things,
+            directory=base.things,
+            store=base.commands,
+            latest=base.latest,
+            ids=IdAllocator(database, "tasks"),
+            carrier=carrier,
+            life=settings.command_life,
+        ),
+        bringer=DeviceBringer(base.devices, ids, products),
+    )
+
+
+def console(shared: Shared) -> dict[str, Any]:
+    """What consoles do with devices."""
+    DeviceNames(shared.base.devices, shared.models).offer(shared.rpc)
+    return {
+        "user_devices": UserDevices(
+            store=shared.base.devices,
+            grants=shared.grants,
+            entities=shared.directory,
+            integrations=shared.integrations,
+            client=shared.client,
+            credentials=shared.credentials,
+            forgetting=shared.forgetting,
+        ),
+        "device_adder": DeviceAdder(
+            integrations=shared.integrations,
+            client=shared.client,
+            bringer=shared.bringer,
+            grants=shared.grants,
+        ),
+    }
+
+
+def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
+    """What consoles and other services do with entities."""
+    base, directory = shared.base, shared.directory
+    seconds = base.settings.service_call_timeout
+    service = EntityService(
+        directory=directory,
+        grants=shared.grants,
+        integrations=shared.integrations,
+        maker=shared.maker,
+        latest=base.latest,
+    )
+    writer = EntityWriter(
+        entities=service, commands=shared.commands, reporter=reporter, integrations=shared.client
+    )
+    caller = EntityCaller(
+        entities=service,
+        commands=shared.commands,
+        bus=base.bus,
+        store=base.commands,
+        integrations=shared.integrations,
+        client=shared.client,
+        rpc=base.rpc,
+        seconds=seconds,
+    )
+    custom_store = CustomEntityStore(
+        base.mongo, base.things.own, base.latest, base.limits, shared.ids
+    )
+    custom = CustomEntities(custom_store, service, directory, shared.forgetting)
+    values = ValueStore(base.mongo)
+    history = EntityHistory(service, values, base.retention, base.settings.retention_days)
+    search = EntitySearch(
+        base.devices,
+        shared.models,
+        directory,
+        shared.grants,
+        shared.integrations,
+        shared.maker,
+    )
+    EntityRpc(
+        directory=directory, latest=base.latest, writer=writer, caller=caller, custom=custom
+    ).offer(shared.rpc)
+    return {
+        "entities": service,
+        "entity_search": search,
+        "entity_history": history,
+        "entity_export": EntityExport(service, history, values, shared.integrations),
+        "entity_writer": writer,
+        "entity_caller": caller,
+        "custom_entities": custom,
+    }
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    things = Things(database, base.things)
-    writer = CommandWriter(mongo, base.commands, base.outbox)
-    client, rpc = RpcClient(base.bus), RpcServer(base.bus, "device")
-    store = DeviceStore(mongo, base.outbox, base.limits)
-    products = ProductService(ProductStore(mongo, base.limits))
-    console = build_console(mongo, store, products, client, rpc)
-    integrations = IntegrationClient(client)
-    carrier = CommandCarrier(database, console.shared.integrations, integrations, writer)
-    commands = CommandService(
-        things=things,
-        commands=base.commands,
-        latest=base.latest,
-        ids=IdAllocator(database, "tasks"),
-        writer=writer,
-        carrier=carrier,
-        life=settings.command_life,
-    )
+    shared, reporter = share(base), Reporter(base.bus)
+    things, commands, rpc = shared.things, shared.commands, shared.rpc
     devices = DeviceService(
-        store,
-        IdAllocator(database, "things"),
-        products,
-        CommandProvisioner(base.things, commands),
-        CredentialsOverRpc(client),
+        base.devices,
+        base.latest,
+        shared.ids,
+        shared.products,
+        commands,
+        shared.credentials,
     )
-    presence = PresenceStore(mongo, base.outbox)
+    presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
-    waiting = WaitingDevices(base.bus)
+    polls = CommandPolls(base.bus, things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
         things=things,
-        commands=base.commands,
-        waiting=waiting,
         presence=heard,
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    history = HistoryService(HistoryStore(mongo, base.retention), settings.retention_days)
+    pages = HistoryStore(base.devices, base.partitions, base.retention)
+    history = HistoryService(pages, settings.retention_days)
     delivery = Delivery(
-        database=database, bus=base.bus, commands=base.commands, writer=writer, carrier=carrier
+        devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
-    watch = PresenceWatch(system=system, store=presence, commands=base.commands)
-    offer_connections(rpc, presence, SystemAccount(system))
-    values = build_values(
-        Parts(
-            base=base,
-            shared=console.shared,
-            client=client,
-            rpc=rpc,
-            things=things,
-            commands=commands,
-            products=products,
-            presence=heard,
-        )
-    )
-
-    numbers = Quota(database["devices"], base.limits, "devices")
+    account = SystemAccount(system)
+    watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
+    offer_connections(rpc, presence, account)
+    IntegrationRpc(
+        devices=base.devices,
+        integrations=shared.integrations,
+        maker=shared.maker,
+        directory=base.things,
+        reporter=reporter,
+        presence=heard,
+        products=shared.products,
+        latest=base.latest,
+        bringer=shared.bringer,
+        retention_ms=settings.retention_days * DAY_MS,
+    ).offer(rpc)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
-        await waiting.start()
-        await report_use(base.bus, numbers.used, "device")
+        await polls.start()
+        await report_use(base.bus, base.devices.used, "device")
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),
@@ -136,32 +274,28 @@ def build_app(base: Base, system: Bus) -> Litestar:
         ):
             yield
         await rpc.stop()
-        await waiting.stop()
+        await polls.stop()
         await heard.stop()
 
     return create_app(
         Service(
             name="device",
             title="Thingway device open API",
-            routes=[
-                OPEN_API,
-                EDGE_ROUTES,
-                *console.routes,
-                *values.routes,
-            ],
+            routes=[OPEN_API, EDGE_ROUTES, POLLING_ROUTES, CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
             dependencies={
-                "product_service": products,
+                "product_service": shared.products,
                 "device_service": devices,
                 "rps_service": RpsService(RpsStore(mongo, base.limits)),
                 "things": things,
                 "history": history,
                 "commands": commands,
                 "edge": edge,
-                **console.dependencies,
-                **values.dependencies,
+                "command_polls": polls,
+                **console(shared),
+                **entities(shared, reporter),
             },
             lifespan=lifespan,
         )

@@ -11,18 +11,17 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.stored_shapes import delete_unused_shapes
-from services.device.history.partitions import DAY_MS
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
+from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
+from services.device.reports.ledger import Ledger
 from services.device.reports.metrics import UplinkMetrics
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
+from services.device.reports.retention.rows import HistoryRows
+from services.device.reports.retention.sweeps import Sweeps
 from services.device.reports.store import ReportStore
-from services.device.retention.job import RetentionJob
-from services.device.retention.rows import HistoryRows
-from services.device.retention.sweeps import Sweeps
+from services.device.things.removed import RemovedThings
 from services.device.wiring import Base, connected
 
 DURABLE = "ingest"
@@ -30,23 +29,24 @@ OVERLAP_FROM = 1000
 """Messages of a batch that is worth writing while another one is being written."""
 
 
-def build_ingest(base: Base) -> Ingest:
+def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
     """Put ingest together."""
+    replies = ReplyHandler(
+        mongo=base.mongo,
+        devices=base.devices,
+        commands=base.commands,
+        outbox=base.outbox,
+        latest=base.latest,
+        reports=store,
+    )
     return Ingest(
         bus=base.bus,
         things=base.things,
-        store=ReportStore(base.mongo, base.partitions, base.ledger),
+        store=store,
         latest=base.latest,
-        facts=Facts(base.mongo.database),
-        shapes=ShapeKeeper(base.mongo.database, base.limits),
-        replies=ReplyHandler(
-            mongo=base.mongo,
-            commands=base.commands,
-            outbox=base.outbox,
-            latest=base.latest,
-            partitions=base.partitions,
-            ledger=base.ledger,
-        ),
+        facts=Facts(base.devices, base.latest),
+        shapes=ShapeKeeper(shapes, base.devices, base.limits),
+        close=replies.handle,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         retention_ms=base.settings.retention_days * DAY_MS,
@@ -58,28 +58,43 @@ async def main() -> None:
     async with connected("device-ingest") as base:
         settings = base.settings
         await bound_streams(base.bus.js)
+        ledger = Ledger(base.mongo)
+        store = ReportStore(base.mongo, base.partitions, ledger)
+        shapes = ShapeStore(base.mongo.database)
         consumer = BatchConsumer(
             bus=base.bus,
             stream=UPLINK,
             durable=DURABLE,
-            handle=build_ingest(base).handle,
+            handle=build_ingest(base, store, shapes).handle,
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,
             overlap_from=OVERLAP_FROM,
         )
         days = settings.retention_days
-        rows = HistoryRows(base.mongo.database, base.limits, days)
-        sweeps = Sweeps(base.mongo.database, base.retention, rows, days)
-        retention = RetentionJob(base.partitions, base.ledger, sweeps, days)
-        uplink = UplinkMetrics(base.bus, base.ledger)
-        unused = partial(delete_unused_shapes, base.mongo.database)
+        own = base.things.own
+        rows = HistoryRows(base.devices, own, base.partitions, base.limits, days)
+        sweeps = Sweeps(
+            devices=base.devices,
+            own=own,
+            removed=RemovedThings(base.mongo.database),
+            partitions=base.partitions,
+            events=store.events,
+            ledger=ledger,
+            products=base.products,
+            retention=base.retention,
+            rows=rows,
+            removals=[base.latest.forget, base.commands.forget],
+            days=days,
+        )
+        uplink = UplinkMetrics(base.bus, ledger)
+        unused = partial(shapes.sweep, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
             async with running(
                 consumer.run(),
                 uplink.run(),
-                Leader(base.mongo.database, "retention", retention.run).run(),
+                Leader(base.mongo.database, "retention", sweeps.run).run(),
                 Leader(base.mongo.database, "shapes", unused).run(),
             ):
                 yield

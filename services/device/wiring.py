@@ -11,13 +11,15 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.device.commands.store import CommandStore
-from services.device.history.partitions import Partitions
 from services.device.migrations import MIGRATIONS
-from services.device.reports.latest import LatestValues
-from services.device.reports.ledger import Ledger
-from services.device.retention.days import Retention
+from services.device.products.store import ProductStore
+from services.device.reports.history.partitions import Partitions
+from services.device.reports.retention.days import Retention
 from services.device.settings import DeviceSettings
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,42 @@ class Base:
     telemetry: Telemetry
     mongo: Mongo
     bus: Bus
+    devices: DeviceStore
+    tsls: Tsls
     things: ThingDirectory
+    products: ProductStore
     outbox: Outbox
     partitions: Partitions
     latest: LatestValues
-    ledger: Ledger
     commands: CommandStore
     rpc: RpcClient
     limits: KnownLimits
     retention: Retention
+
+
+def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> Base:
+    """Make the pieces on clients that are connected."""
+    database, rpc = mongo.database, RpcClient(bus)
+    outbox, limits, latest = Outbox(database, bus), KnownLimits(rpc), LatestValues(database)
+    devices, tsls = DeviceStore(mongo, outbox, limits, latest), Tsls(database)
+    products = ProductStore(mongo, devices, tsls, limits)
+    return Base(
+        settings=settings,
+        telemetry=telemetry,
+        mongo=mongo,
+        bus=bus,
+        devices=devices,
+        tsls=tsls,
+        things=ThingDirectory(database, devices, tsls),
+        products=products,
+        outbox=outbox,
+        partitions=Partitions(database),
+        latest=latest,
+        commands=CommandStore(mongo, outbox),
+        rpc=rpc,
+        limits=limits,
+        retention=Retention(products, limits, settings.retention_days),
+    )
 
 
 @asynccontextmanager
@@ -54,24 +83,9 @@ async def connected(name: str) -> AsyncIterator[Base]:
     )
     try:
         await migrate(mongo.database, MIGRATIONS)
-        things, rpc = ThingDirectory(mongo.database), RpcClient(bus)
-        limits = KnownLimits(rpc)
-        await things.watch(bus)
-        yield Base(
-            settings=settings,
-            telemetry=telemetry,
-            mongo=mongo,
-            bus=bus,
-            things=things,
-            outbox=Outbox(mongo.database, bus),
-            partitions=Partitions(mongo.database),
-            latest=LatestValues(mongo.database),
-            ledger=Ledger(mongo),
-            commands=CommandStore(mongo.database),
-            rpc=rpc,
-            limits=limits,
-            retention=Retention(mongo.database, limits, settings.retention_days),
-        )
+        base = base_of(settings, telemetry, mongo, bus)
+        await base.things.watch(bus)
+        yield base
     finally:
         await bus.drain()
         await mongo.close()

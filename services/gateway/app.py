@@ -12,7 +12,7 @@ from libs.common.http.server import open_files
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
-from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
+from libs.common.identity.tokens import TokenReader
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
@@ -81,7 +81,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         name: service_check(session, base) for name, base in {**addresses, **watched}.items()
     }
     gatekeeper = Gatekeeper(
-        CoalescingTokenReader(TokenReader(redis)),
+        TokenReader(redis),
         DeviceKeyReader(redis, rpc),
         AccessReader(rpc),
         _limits(redis, settings),

@@ -7,6 +7,8 @@ from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.access import ResourceType
+from libs.common.contracts.integrations import GetIntegrations, Manifest
+from libs.common.contracts.names import DescribeDashboards, DescribeIntegrations
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
@@ -22,24 +24,23 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
-from services.management.dashboards.messages import offer_dashboards
+from services.management.builtin.direct import Direct
+from services.management.builtin.hosting import Hosting
+from services.management.builtin.system import System
 from services.management.dashboards.routes import ROUTER as DASHBOARD_ROUTES
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import DashboardStore
-from services.management.integrations.builtin.direct import Direct
-from services.management.integrations.builtin.system import System
-from services.management.integrations.hosting import Hosting
-from services.management.integrations.messages import ThingsOverRpc, offer_integrations
+from services.management.integrations.messages import ThingsOverRpc
 from services.management.integrations.registry import Registry
 from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
 from services.management.integrations.service import IntegrationService
 from services.management.integrations.store import IntegrationStore
 from services.management.live.hub import Hub
-from services.management.live.keys import Subscriptions
-from services.management.live.messages import EntitiesOverRpc, RightsOverRpc, hear
+from services.management.live.messages import hear
 from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
-from services.management.live.state import TokenStates
+from services.management.live.service import Subscriptions
+from services.management.live.store import TokenStates
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
@@ -63,11 +64,13 @@ def build_app(
     registry = Registry(IntegrationStore(mongo.database))
     integrations = IntegrationService(registry, ThingsOverRpc(rpc_client), grants)
     rpc = RpcServer(bus, "management")
-    offer_dashboards(rpc, dashboards)
-    offer_integrations(rpc, registry, integrations)
+    rpc.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
+    rpc.offer_each("announce_integration", Manifest, registry.announce)
+    rpc.offer("get_integrations", GetIntegrations, registry.known)
+    rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
     hub = Hub()
-    subscriptions = Subscriptions(hub, EntitiesOverRpc(rpc_client))
-    watch = Watch(hub, TokenStates(redis), RightsOverRpc(rpc_client, grants), subscriptions)
+    subscriptions = Subscriptions(hub, rpc_client)
+    watch = Watch(hub, TokenStates(redis), rpc_client, grants, subscriptions)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
     hosting = Hosting(
         mongo.database,

@@ -1,1 +1,1 @@
-"""Flows and their engine: reserved, nothing of it is built yet."""
+"""Flows: their designs, what makes them run, the engine that runs them, and their logs."""

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.flows import CallFlow
 from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
@@ -17,15 +19,21 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
-from services.workflow.designs.messages import offer_names
-from services.workflow.designs.routes import ROUTES as FLOW_ROUTES
-from services.workflow.designs.store import FlowStore
+from services.workflow.engine.notes import REFUSED_PERIOD
+from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
+from services.workflow.flows.messages import offer_names
+from services.workflow.flows.routes import ROUTES as FLOW_ROUTES
+from services.workflow.flows.settling import PERIOD as SETTLING_PERIOD
+from services.workflow.jobs import repeated
+from services.workflow.logs.routes import ROUTES as LOG_ROUTES
 from services.workflow.migrations import MIGRATIONS
-from services.workflow.runs.routes import ROUTES as LOG_ROUTES
+from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
+from services.workflow.triggers.calls import AT_ONCE
 from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow
-from services.workflow.wiring import Core, build_core
+from services.workflow.triggers.listeners.messages import listen
+from services.workflow.wiring import Core
 
 ROUTER = Router(
     "/workflow",
@@ -42,11 +50,14 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     """Put the service together."""
     database = core.mongo.database
     offered = RpcServer(core.bus, "workflow")
-    core.triggers.offer(offered, core.engine)
-    offer_names(offered, FlowStore(core.mongo))
+    offered.offer("call_flow", CallFlow, core.caller.call, at_once=AT_ONCE)
+    offer_names(offered, core.flow_store)
 
     async def use(wanted: AskUse) -> Use:
         return core.queue.use(wanted.tenant)
+
+    recover = partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait")
+    settle = partial(repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait")
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -56,15 +67,16 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
             core.outside,
             running(
                 core.replicas.renew(),
-                core.unbegun.run(),
                 Leader(database, "outbox", core.outbox.sweep).run(),
-                Leader(database, "recovery", core.recovery.run).run(),
-                Leader(database, "settling", core.settling.run).run(),
-                core.retention.run(),
-                core.refused.run(),
+                Leader(database, "recovery", recover).run(),
+                Leader(database, "settling", settle).run(),
+                repeated(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
+                repeated(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
+                repeated(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
             ),
         ):
-            async with running(*core.triggers.jobs(core.engine)):
+            listening = listen(core.bus, core.followed, core.engine)
+            async with running(core.followed.run(), listening.run(), core.timers.run()):
                 await offered.start()
                 yield
                 await offered.stop()
@@ -84,7 +96,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "logs": core.logs,
                 "trials": core.trials,
                 "registry": core.registry,
-                "hooks": core.triggers.hooks(core.engine),
+                "hooks": core.hooks,
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,
@@ -106,7 +118,7 @@ async def main() -> None:
     )
     try:
         await migrate(mongo.database, MIGRATIONS)
-        await serve(build_app(build_core(settings, mongo, bus), telemetry), settings)
+        await serve(build_app(Core(settings, mongo, bus), telemetry), settings)
     finally:
         await bus.drain()
         await mongo.close()

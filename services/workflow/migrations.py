@@ -2,7 +2,7 @@
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
-from services.workflow.designs.store import create_indexes as create_flow_indexes
+from services.workflow.flows.store import create_indexes as create_flow_indexes
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes

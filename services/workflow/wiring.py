@@ -1,155 +1,90 @@
-"""Puts together what flows are designed, run and logged with."""
+"""Puts together what flows are designed, made to run, run and logged with; each once."""
 
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from typing import Self
 from uuid import uuid4
 
 from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
+from libs.common.http.outgoing import networks_of
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.sharing import Sharing
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Mongo, StoreError
-from services.workflow.designs.cutting import Cutting
-from services.workflow.designs.deploying import Deploying
-from services.workflow.designs.history import History
-from services.workflow.designs.service import FlowService
-from services.workflow.designs.settling import Settling
-from services.workflow.designs.store import FlowStore
-from services.workflow.designs.unsettled import UnsettledStore
-from services.workflow.engine.breaker import CircuitBreaker
-from services.workflow.engine.limits import Limits
-from services.workflow.engine.notes import Notes
+from libs.common.store.mongo import Mongo
+from services.workflow.engine.notes import CircuitBreaker, Notes, Refused
 from services.workflow.engine.plans import Plans
-from services.workflow.engine.queue import RunQueue
-from services.workflow.engine.recovery import Recovery
-from services.workflow.engine.refused import Refused
+from services.workflow.engine.queue import Limits, RunQueue
+from services.workflow.engine.recovery import Recovery, Unbegun
 from services.workflow.engine.replicas import Replicas
 from services.workflow.engine.runner import Engine
-from services.workflow.engine.unbegun import Unbegun
-from services.workflow.entities.access import EntityAccess
-from services.workflow.entities.messages import EntitiesOverRpc
+from services.workflow.entities import Entities, EntityAccess
+from services.workflow.flows.deploying import Deploying
+from services.workflow.flows.messages import People
+from services.workflow.flows.service import FlowService
+from services.workflow.flows.settling import Settling
+from services.workflow.flows.store import FlowStore, UnsettledStore
+from services.workflow.logs.service import LogService
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.choice import Choice
+from services.workflow.nodes.code import CodeNode
+from services.workflow.nodes.email import Email
 from services.workflow.nodes.entity_assigner import EntityAssigner
 from services.workflow.nodes.entity_selector import EntitySelector
 from services.workflow.nodes.event_listener import EventListener
 from services.workflow.nodes.http_in import HttpIn
+from services.workflow.nodes.http_request import HttpRequestNode
+from services.workflow.nodes.mqtt_publish import MqttPublish
 from services.workflow.nodes.output import Output
 from services.workflow.nodes.service_invocation import ServiceInvocation
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
-from services.workflow.outside import Outside
-from services.workflow.people import PeopleOverRpc
+from services.workflow.nodes.webhook import Webhook
+from services.workflow.outgoing.http import OutgoingHttp
+from services.workflow.outgoing.mail import OutgoingMail
+from services.workflow.outgoing.mqtt import OutgoingMqtt
 from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.retention import Retention
-from services.workflow.runs.service import LogService
 from services.workflow.runs.store import RunStore
+from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.service import TrialService
-from services.workflow.triggers.services.messages import EntitiesOverRpc as ServicesOverRpc
-from services.workflow.triggers.wiring import Triggers
-from services.workflow.vault.marks import Marks
-from services.workflow.vault.service import RevealedDesigns, Vault
+from services.workflow.triggers.calls import FlowCaller, FlowServices
+from services.workflow.triggers.hooks.service import HookBook, HookCaller
+from services.workflow.triggers.hooks.store import HookStore
+from services.workflow.triggers.listeners.following import FollowedIndex
+from services.workflow.triggers.store import DeployedFlows
+from services.workflow.triggers.timers.service import TimerBook, TimerWatch
+from services.workflow.triggers.timers.store import TimerStore
+from services.workflow.vault.service import Vault
 from services.workflow.vault.store import SecretStore
 
 FLOW_IDS, RUN_IDS = 100, 1000
 """Ids taken at a time; a restart wastes at most so many."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Core:
-    """The service without its edges; one per process."""
+class Outside:
+    """What nodes reach beyond the platform with; `async with` holds processes and connections."""
 
-    settings: WorkflowSettings
-    mongo: Mongo
-    bus: Bus
-    rpc: RpcClient
-    outbox: Outbox
-    registry: Registry
-    replicas: Replicas
-    engine: Engine
-    limits: KnownLimits
-    queue: RunQueue
-    refused: Refused
-    recovery: Recovery
-    unbegun: Unbegun
-    retention: Retention
-    flows: FlowService
-    settling: Settling
-    logs: LogService
-    trials: TrialService
-    triggers: Triggers
-    outside: Outside
+    def __init__(self, settings: WorkflowSettings) -> None:
+        allowed = networks_of(settings.outgoing_networks)
+        self.sandbox = Sandbox(settings.code_processes)
+        self.http = OutgoingHttp(allowed)
+        self.mail = OutgoingMail(allowed)
+        self.mqtt = OutgoingMqtt(allowed)
+        self._held = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._held.enter_async_context(self.sandbox)
+        await self._held.enter_async_context(self.http)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._held.aclose()
 
 
-def build_core(settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> Core:
-    """Make it on clients that are connected."""
-    database, rpc = mongo.database, RpcClient(bus)
-    grants, entities = GrantReader(rpc), EntitiesOverRpc(rpc)
-    outside = Outside(settings)
-    registry = registry_of(entities, outside)
-    outbox, designs = Outbox(database, bus), FlowStore(mongo)
-    secrets = SecretStore(database)
-    vault = Vault(secrets, Marks(registry, settings.secrets_key))
-    runs, replicas = RunStore(mongo, outbox), Replicas(database, uuid4().hex)
-    run_ids = IdAllocator(database, "runs", RUN_IDS).take
-    log = ReplicaLog(runs, replicas.own)
-    triggers = Triggers(database, bus, rpc, designs)
-    access, unsettled = EntityAccess(grants, entities), UnsettledStore(database)
-    deploying = Deploying(registry, access, triggers.deployments, vault)
-    limits, notes = limits_of(settings), Notes(log, run_ids)
-    known = KnownLimits(rpc)
-    queue, refused = RunQueue(limits, known.of), Refused(notes, (StoreError,))
-    breaker = CircuitBreaker(Cutting(designs, deploying), notes, settings.flow_failures)
-    engine = Engine(
-        plans=Plans(RevealedDesigns(designs, vault), registry),
-        log=log,
-        breaker=breaker,
-        limits=limits,
-        queue=queue,
-        refused=refused,
-        next_id=run_ids,
-    )
-    flows = FlowService(
-        store=designs,
-        sharing=Sharing(rpc, grants, ResourceType.WORKFLOW),
-        people=PeopleOverRpc(rpc),
-        logs=runs,
-        deploying=deploying,
-        vault=vault,
-        unsettled=unsettled,
-        history=History(designs, runs, secrets),
-        limits=known.of,
-        next_id=IdAllocator(database, "flows", FLOW_IDS).take,
-    )
-    return Core(
-        settings=settings,
-        mongo=mongo,
-        bus=bus,
-        rpc=rpc,
-        outbox=outbox,
-        registry=registry,
-        replicas=replicas,
-        engine=engine,
-        limits=known,
-        queue=queue,
-        refused=refused,
-        recovery=Recovery(runs, replicas, engine, log.finish, (StoreError,)),
-        unbegun=Unbegun(runs, replicas, engine, (StoreError,)),
-        retention=Retention(runs, log.grown, settings.flow_log_days, settings.flow_log_entries),
-        flows=flows,
-        settling=Settling(unsettled, designs, deploying, ServicesOverRpc(rpc), (StoreError,)),
-        logs=LogService(flows, runs),
-        trials=TrialService(
-            checker=deploying, vault=vault, runner=engine, registry=registry, next_id=run_ids
-        ),
-        triggers=triggers,
-        outside=outside,
-    )
-
-
-def registry_of(entities: EntitiesOverRpc, outside: Outside) -> Registry:
+def registry_of(entities: Entities, outside: Outside) -> Registry:
     """All node types."""
     return Registry(
         [
@@ -162,9 +97,79 @@ def registry_of(entities: EntitiesOverRpc, outside: Outside) -> Registry:
             EntitySelector(entities),
             ServiceInvocation(entities),
             Output(),
-            *outside.nodes(),
+            CodeNode(outside.sandbox),
+            Webhook(outside.http),
+            HttpRequestNode(outside.http),
+            Email(outside.mail),
+            MqttPublish(outside.mqtt),
         ]
     )
+
+
+class Core:
+    """The service without its edges, on clients that are connected; one per process."""
+
+    def __init__(self, settings: WorkflowSettings, mongo: Mongo, bus: Bus) -> None:
+        self.settings, self.mongo, self.bus = settings, mongo, bus
+        database, rpc = mongo.database, RpcClient(bus)
+        grants, entities = GrantReader(rpc), Entities(rpc)
+        self.outside = Outside(settings)
+        self.registry = registry_of(entities, self.outside)
+        self.outbox, self.limits = Outbox(database, bus), KnownLimits(rpc)
+        self.flow_store, unsettled = FlowStore(mongo), UnsettledStore(database)
+        secrets = SecretStore(database)
+        vault = Vault(secrets, self.registry, settings.secrets_key)
+        runs, self.replicas = RunStore(mongo, self.outbox), Replicas(database, uuid4().hex)
+        log = ReplicaLog(runs, self.replicas.own)
+        run_ids = IdAllocator(database, "runs", RUN_IDS).take
+        timers, hooks = TimerStore(database), HookStore(database)
+        self.deployed = DeployedFlows(database)
+        self.followed = FollowedIndex(self.deployed)
+        deploying = Deploying(
+            self.registry,
+            EntityAccess(grants, entities),
+            vault,
+            [
+                self.deployed,
+                self.followed,
+                TimerBook(timers, now_ms),
+                HookBook(hooks),
+                FlowServices(entities, self.flow_store),
+            ],
+        )
+        self.flows = FlowService(
+            store=self.flow_store,
+            unsettled=unsettled,
+            secrets=secrets,
+            runs=runs,
+            vault=vault,
+            deploying=deploying,
+            sharing=Sharing(rpc, grants, ResourceType.WORKFLOW),
+            people=People(rpc),
+            limits=self.limits.of,
+            next_id=IdAllocator(database, "flows", FLOW_IDS).take,
+        )
+        self.settling = Settling(unsettled, self.flow_store, deploying, entities)
+        self.logs = LogService(self.flows, runs)
+        limits, notes = limits_of(settings), Notes(log, run_ids)
+        self.queue, self.refused = RunQueue(limits, self.limits.of), Refused(notes)
+        self.engine = Engine(
+            plans=Plans(self.flow_store, vault, self.registry),
+            log=log,
+            breaker=CircuitBreaker(self.flows, notes, settings.flow_failures),
+            limits=limits,
+            queue=self.queue,
+            refused=self.refused,
+            next_id=run_ids,
+        )
+        self.recovery = Recovery(runs, self.replicas, self.engine, log)
+        self.unbegun = Unbegun(runs, self.replicas, self.engine)
+        days, entries = settings.flow_log_days, settings.flow_log_entries
+        self.retention = Retention(runs, log.grown, days, entries)
+        self.trials = TrialService(deploying, vault, self.engine, self.registry, run_ids)
+        self.timers = TimerWatch(timers, self.engine, now_ms)
+        self.hooks = HookCaller(hooks, self.engine)
+        self.caller = FlowCaller(self.deployed, self.engine)
 
 
 def limits_of(settings: WorkflowSettings) -> Limits:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from deploy.local.services import SERVICES
+from deploy.platform.services import SERVICES
 from libs.common.http.guards import guarded
 from libs.common.identity import make_keys
 from tests import apps

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import schemathesis
+from deploy.local.apps import TENANT
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -14,10 +15,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from deploy.local.apps import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT
-from services.device.edge.service import LONGEST_POLL
+from services.device.commands.polling import LONGEST_POLL
 from services.gateway.routes import RouteTable
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, new_email

@@ -13,7 +13,7 @@ import aiohttp
 import httpx
 import pytest
 
-from deploy.local.services import SERVICES
+from deploy.platform.services import SERVICES
 from libs.common.http.guards import WEBSOCKET, Guard, Guarded, guarded
 from libs.common.identity import Kind, make_keys
 from libs.common.identity.functions import Function

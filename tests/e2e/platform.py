@@ -18,9 +18,9 @@ import nats
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from deploy.local import ports, ready
-from deploy.local import state as states
 from deploy.local.process import PROJECT_ROOT
+from deploy.platform import ports, ready
+from deploy.platform import state as states
 from tests.e2e.callers import Application, Console
 from tests.e2e.waiting import PAUSE, until
 

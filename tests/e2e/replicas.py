@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from deploy.local import ports, services
 from deploy.local.process import PROJECT_ROOT, base_environment
-from deploy.local.services import Doors, environment
+from deploy.platform import ports, services
+from deploy.platform.services import Doors, environment
 from tests.contract.console import Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until

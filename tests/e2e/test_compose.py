@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from deploy.local.process import PROJECT_ROOT
-from deploy.local.ready import Ready
+from deploy.platform.ready import Ready
 from tests.e2e.callers import Application
 from tests.e2e.journey import browsing, travel
 from tests.e2e.listening import listening

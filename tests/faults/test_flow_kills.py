@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from deploy.local import ports
+from deploy.platform import ports
 from libs.common.bus import Bus
 from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.store.mongo import Mongo

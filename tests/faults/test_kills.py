@@ -8,7 +8,7 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import ExecutionTimeout
 
-from deploy.local.services import database_users
+from deploy.platform.services import database_users
 from tests.e2e.callers import Application
 from tests.e2e.listening import Listener
 from tests.e2e.platform import Platform

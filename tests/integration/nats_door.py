@@ -17,7 +17,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import RetentionPolicy, StreamConfig
 
-from deploy.local.nats import RELAY, USERS, NatsConfig, render_nats_config
+from deploy.platform.nats import RELAY, USERS, NatsConfig, render_nats_config
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.auth.callout import jwt
 from services.auth.callout.permissions import application_permissions, device_permissions

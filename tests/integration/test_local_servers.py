@@ -17,16 +17,18 @@ from pymongo.errors import OperationFailure
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from deploy.local import admin, ports, servers, services
-from deploy.local import state as states
-from deploy.local.errors import CommandError
-from deploy.local.mongo_server import DatabaseUser
+from deploy.local import servers
 from deploy.local.process import base_environment
-from deploy.local.redis_server import KeyUser
 from deploy.local.servers import NatsDoors, Programs
 from deploy.local.starting import together, until_ready
-from deploy.local.state import State
 from deploy.local.supervisor import Supervisor
+from deploy.platform import admin, ports, services
+from deploy.platform import state as states
+from deploy.platform.errors import CommandError
+from deploy.platform.mongo_server import DatabaseUser
+from deploy.platform.redis_server import KeyUser
+from deploy.platform.state import State
+from libs.common.contracts.auth import Applications, ListApplications
 
 WAIT = 30.0
 THINGWAY = [sys.executable, "-c", "import sys; from deploy.local.cli import main; sys.exit(main())"]
@@ -165,9 +167,9 @@ async def test_nats_takes_the_service_users(platform: Running) -> None:
 async def test_an_absent_service_is_one_clear_line(platform: Running) -> None:
     """While `auth` does not answer, a command says that the platform is not ready."""
     password = platform.state.secrets["nats.admin"]
-    async with admin.connect(platform.doors.url, password) as client:
-        with pytest.raises(CommandError, match="not ready"):
-            await client.call("rpc.auth.list_applications")
+    with pytest.raises(CommandError, match="not ready"):
+        async with admin.connect(platform.doors.url, password) as client:
+            await client.call("rpc.auth.list_applications", ListApplications(), Applications)
 
 
 async def test_a_killed_server_comes_back(platform: Running) -> None:

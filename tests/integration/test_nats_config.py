@@ -12,8 +12,8 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
-from deploy.local.nats import SERVICE_USERS
 from deploy.local.storage import is_stuck
+from deploy.platform.nats import SERVICE_USERS
 from libs.common.bus.accounts import ACCOUNT
 from tests.integration.nats_door import (
     KEYS,

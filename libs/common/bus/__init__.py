@@ -1,6 +1,6 @@
 """The bus: NATS subjects, streams, publishing, consuming, rpc and the outbox."""
 
-from libs.common.bus.atomic import publish_all
+from libs.common.bus.atomic import publish_all, publish_each
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.outbox import Outbox, OutboxEntry
@@ -23,4 +23,5 @@ __all__ = [
     "RpcServer",
     "acknowledge",
     "publish_all",
+    "publish_each",
 ]

@@ -20,7 +20,10 @@ MOST = 1000
 MOST_BYTES = 16 * 1024**2
 """Bytes of one batch; all that one HTTP request may hold fits."""
 ALONE = 2
-"""From so many messages on a batch is cheaper than single publishes."""
+"""From so many messages on they need a batch to be stored together."""
+WORTH_A_BATCH = 64
+"""Messages from which on a batch is cheaper than single publishes. Of a processor, a batch takes
+3 ms of the server, a single message 17 µs of it and 58 µs of the client (measured, 2.15.1)."""
 
 
 _LONGEST = dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id", "Nats-Batch-Sequence"), "-" * 64)
@@ -34,9 +37,18 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     many of a subject; some may be stored by then. Raises `TooLarge`, and publishes nothing, when
     the bus takes one of them at no time.
     """
+    if len(messages) < ALONE:
+        for message in messages:
+            await bus.publish_one(message)
+        return
     for message in messages:
         bus.measure(message.subject, message.payload, message.headers | _LONGEST)
     await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in _chunks(messages)))
+
+
+async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
+    """Publish messages of one stream that need not be stored together; else as `publish_all`."""
+    await (bus.publish(messages) if len(messages) < WORTH_A_BATCH else publish_all(bus, messages))
 
 
 def _chunks(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:

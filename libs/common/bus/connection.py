@@ -230,6 +230,14 @@ class Bus:
         finally:
             _forget(waiting)
 
+    async def publish_one(self, message: Outgoing) -> None:
+        """Publish one message to JetStream; raises as `publish` does."""
+        self.measure(message.subject, message.payload, message.all_headers())
+        try:
+            await self._publish(message)
+        except (NatsError, TimeoutError) as error:
+            raise Unavailable(f"the bus does not take messages: {error!r}") from error
+
     async def _publish(self, message: Outgoing) -> None:
         """Publish one message; nats-py's own `publish_async` never ends when a stream refuses."""
         answer = await self.client.request(

@@ -17,7 +17,7 @@ from typing import Any
 from bson import ObjectId
 from opentelemetry import metrics
 
-from libs.common.bus.atomic import publish_all
+from libs.common.bus.atomic import publish_each
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
@@ -151,7 +151,7 @@ class Outbox:
             if entry["stream"]
         ]
         if name == EVENTS:
-            await publish_all(self._bus, streamed)
+            await publish_each(self._bus, streamed)
         else:
             await asyncio.gather(*map(self._publish_one, streamed))
         for entry in documents:

@@ -11,6 +11,7 @@ import hmac
 import msgspec
 
 from libs.common.bus import RpcClient
+from libs.common.coalescing import Coalescing
 from libs.common.contracts.auth import DeviceIdentity, DeviceLogin
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
@@ -49,10 +50,13 @@ def device_principal(sn: str, tenant: str) -> Principal:
 
 
 class DeviceKeyReader:
-    """Proves devices by SN and key: one Redis round trip, one rpc when Redis knows nothing."""
+    """Proves devices by SN and key: one rpc when Redis knows nothing.
+
+    Those of one event-loop turn share a round trip to Redis.
+    """
 
     def __init__(self, redis: Redis, rpc: RpcClient) -> None:
-        self._redis = redis
+        self._copies = Coalescing(redis.mget)
         self._rpc = rpc
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
 
@@ -61,7 +65,7 @@ class DeviceKeyReader:
 
         Raises what Redis raises, and `Unavailable` when `auth` is needed and silent.
         """
-        raw = await self._redis.get(device_copy_key(sn))
+        raw = await self._copies.answer(device_copy_key(sn))
         if raw is not None:
             copy = self._decoder.decode(raw)
             return device_principal(copy.sn, copy.tenant) if copy.opens(key) else None

@@ -7,12 +7,12 @@ other. Revocation deletes the keys and is seen by the next look-up. What writes 
 `services/auth/tokens`.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
 
 import msgspec
 
+from libs.common.coalescing import Coalescing
 from libs.common.identity.access import access_key
 from libs.common.identity.principal import Kind, Principal
 from libs.common.recent import Recent
@@ -53,6 +53,14 @@ class TokenReader:
         self._redis = redis
         self._decode = msgspec.json.Decoder(Principal).decode
         self._tenants: Recent[str, str] = Recent(REMEMBERED)
+        self._coalescing = Coalescing(self.principals)
+
+    async def principal(self, token: str) -> Principal | None:
+        """The principal of a token, None when it is not valid; raises what Redis raises.
+
+        Look-ups of one event-loop turn share their round trip.
+        """
+        return await self._coalescing.answer(token)
 
     async def principals(self, tokens: Sequence[str]) -> list[Principal | None]:
         """The principal of each token, None where it is not valid.
@@ -78,45 +86,3 @@ class TokenReader:
             version = int(versions[user.tenant] or 0)
             found[at] = msgspec.structs.replace(user, access=version)
         return found
-
-
-class CoalescingTokenReader:
-    """Collects the look-ups of one event-loop turn into one round trip.
-
-    Measured 1.3 times the requests/s of one GET for each request.
-    """
-
-    def __init__(self, reader: TokenReader) -> None:
-        self._reader = reader
-        self._waiting: list[tuple[str, asyncio.Future[Principal | None]]] = []
-        self._running: set[asyncio.Task[None]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def principal(self, token: str) -> Principal | None:
-        """The principal of `token`, None when it is not valid; raises what Redis raises."""
-        loop = self._loop
-        if loop is None:  # Python 3.11 makes a system call whenever it is asked for the loop
-            loop = self._loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._send)
-        future: asyncio.Future[Principal | None] = loop.create_future()
-        self._waiting.append((token, future))
-        return await future
-
-    def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        task = asyncio.ensure_future(self._look_up(waiting))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _look_up(self, waiting: list[tuple[str, "asyncio.Future[Principal | None]"]]) -> None:
-        try:
-            found = await self._reader.principals([token for token, _ in waiting])
-        except Exception as error:  # noqa: BLE001 - it is raised at every caller
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), principal in zip(waiting, found, strict=True):
-            if not future.done():
-                future.set_result(principal)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
-from libs.common.tsl.faults import Fault
+from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY
 
 PATTERNS = {
@@ -25,7 +25,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Refused(Exception):
-    """A scalar that its node does not accept, never seen outside; the message is the reason."""
+    """A scalar that its node does not accept, never seen outside; `args` are reason and code."""
 
 
 def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> Any:
@@ -40,7 +40,12 @@ def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> An
     try:
         return _scalar(node, value)
     except _Refused as refused:
-        return faults.append(Fault(path, str(refused)))
+        return faults.append(_fault(path, refused, value))
+
+
+def _fault(path: str, refused: _Refused, value: object) -> Fault:
+    reason, code = refused.args
+    return Fault(path, reason, code, {"value": value})
 
 
 def check_members(
@@ -50,7 +55,7 @@ def check_members(
     good = check_each(members, value, path, faults)
     for key, node in members.items():
         if node.required and key not in value:
-            faults.append(Fault(f"{path}.{key}", "is required"))
+            faults.append(Fault(f"{path}.{key}", "is required", "null"))
     return good
 
 
@@ -76,7 +81,7 @@ def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -
     try:
         _size(node, len(value), "elements")
     except _Refused as refused:
-        return faults.append(Fault(path, str(refused)))
+        return faults.append(_fault(path, refused, value))
     element = node.element
     if element is None:
         return faults.append(Fault(path, "has no type of element"))
@@ -85,7 +90,7 @@ def _elements(node: Node, value: list[object], path: str, faults: list[Fault]) -
 
 def _scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after the other
     if value is None:
-        return _refuse("must not be null")
+        return _refuse("must not be null", "null")
     match node.kind:
         case "BOOL":
             return value if isinstance(value, bool) else _refuse("must be true or false")
@@ -101,8 +106,8 @@ def _scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after
             return _refuse("must be an object" if kind == "STRUCT" else "must be an array")
 
 
-def _refuse(reason: str) -> NoReturn:
-    raise _Refused(reason)
+def _refuse(reason: str, code: Code = "type") -> NoReturn:
+    raise _Refused(reason, code)
 
 
 def _integer(value: object) -> int:
@@ -125,9 +130,9 @@ def _number(value: object) -> float:
 
 def _within(node: Node, number: float) -> float:
     if node.low is not None and number < node.low:
-        _refuse(f"must be at least {_plain(node.low)}")
+        _refuse(f"must be at least {_plain(node.low)}", "range")
     if node.high is not None and number > node.high:
-        _refuse(f"must be at most {_plain(node.high)}")
+        _refuse(f"must be at most {_plain(node.high)}", "range")
     return number
 
 
@@ -138,7 +143,7 @@ def _plain(bound: float) -> str:
 def _choice(node: Node, value: object) -> str:
     key = value if isinstance(value, str) else str(_integer(value))
     if key not in node.choices:
-        _refuse(f"must be one of {', '.join(list(node.choices)[:50])}")
+        _refuse(f"must be one of {', '.join(list(node.choices)[:50])}", "choice")
     return key
 
 
@@ -147,14 +152,14 @@ def _text(node: Node, value: object) -> str:
         _refuse("must be a text")
     _size(node, len(value), "characters")
     if node.encoding in _FITS and not _FITS[node.encoding](value):
-        _refuse(f"must be {node.encoding}")
+        _refuse(f"must be {node.encoding}", "encoding")
     if _SURROGATE.search(value):
-        _refuse("must not contain half a surrogate pair")
+        _refuse("must not contain half a surrogate pair", "other")
     return value
 
 
 def _size(node: Node, size: int, unit: str) -> None:
     if size < node.min_size:
-        _refuse(f"must have at least {node.min_size} {unit}")
+        _refuse(f"must have at least {node.min_size} {unit}", "size")
     if node.max_size is not None and size > node.max_size:
-        _refuse(f"must have at most {node.max_size} {unit}")
+        _refuse(f"must have at most {node.max_size} {unit}", "size")

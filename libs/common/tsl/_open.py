@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from libs.common.tsl.faults import Fault
+from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import (
     MAX_DEPTH,
     MAX_KEY,
@@ -87,7 +87,10 @@ class _Walk:
             reason = f"must have at most {MAX_TEXT} characters"
         else:
             reason = unstorable_scalar(value)
-        return self._refuse(path, reason) if reason else value
+        if reason is None:
+            return value
+        code: Code = "null" if value is None else "type"
+        return self.faults.append(Fault(path, reason, code, {"value": value}))
 
     def _refuse(self, path: str, reason: str) -> None:
         self.faults.append(Fault(path, reason))

@@ -1,19 +1,35 @@
 """What can be wrong with a TSL document or with the values of a thing."""
 
+from typing import Any, Literal
+
 import msgspec
 
 from libs.common.tsl.limits import MAX_KEY
 
+Code = Literal["null", "type", "choice", "range", "size", "encoding", "other"]
+"""What a value is at fault in; `null` also where it is missing."""
 
-class Fault(msgspec.Struct, frozen=True):
+
+class Fault(msgspec.Struct, frozen=True, eq=False):
     """One thing that is wrong, and where.
 
     `path` reads like the JSON: `properties[3].dataSpec.validator.min` in a document,
-    `properties.reporting_interval.time` in a report; empty when it is the whole.
+    `properties.reporting_interval.time` in a report; empty when it is the whole. `reason` is
+    what the open API says; who says it in other words makes them of `code` and
+    `args`, of which `value` is what was checked.
     """
 
     path: str
     reason: str
+    code: Code = "other"
+    args: dict[str, Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        """Two faults are the same when they say the same."""
+        return isinstance(other, Fault) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
@@ -38,7 +54,7 @@ class InvalidValues(Refusal):
 def refuse_non_object(values: object, path: str) -> None:
     """Raise `InvalidValues` unless `values` is an object: clients send anything as one."""
     if not isinstance(values, dict):
-        raise InvalidValues([Fault(path, "must be an object")])
+        raise InvalidValues([Fault(path, "must be an object", "type", {"value": values})])
 
 
 class MalformedReport(Refusal):

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from libs.common.bus import Bus, Outgoing
 from libs.common.errors import Unavailable
-from libs.common.store.mongo import Database, StoreError
-from services.device.commands.messages import finished, to_device
+from libs.common.store.mongo import StoreError
+from services.device.commands.carrying import CommandCarrier
+from services.device.commands.messages import to_device
 from services.device.commands.model import Command, now
-from services.device.commands.service import Carrier
 from services.device.commands.store import CommandStore
-from services.device.commands.writer import CommandWriter
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +28,14 @@ class Delivery:
     def __init__(
         self,
         *,
-        database: Database,
+        devices: DeviceStore,
         bus: Bus,
         commands: CommandStore,
-        writer: CommandWriter,
-        carrier: Carrier,
+        carrier: CommandCarrier,
     ) -> None:
-        self._devices = database["devices"]
+        self._devices = devices
         self._bus = bus
         self._commands = commands
-        self._writer = writer
         self._carrier = carrier
 
     async def run(self) -> None:
@@ -55,27 +53,20 @@ class Delivery:
         due = await self._commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
-            command.status, command.finished_at = "TIMEOUT", moment
-            command.error = "the device did not answer in time"
-            await self._writer.end(command, finished(command))
+            await self._commands.end(command, "TIMEOUT", "the device did not answer in time")
         waiting = sorted(
             (command for command in due if command.expires_at > moment),
             key=lambda command: (command.created_at, command.id),
         )
         if not waiting:
             return
-        online = await self._online(waiting)
+        online = await self._devices.online({command.thing_id for command in waiting})
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self._commands.sent(here, moment)
         await self._commands.rest(away)
         self._carrier.send(here)
         await self._send([one for one in here if not one.carrier])
-
-    async def _online(self, commands: Sequence[Command]) -> set[int]:
-        ids = list({command.thing_id for command in commands})
-        cursor = self._devices.find({"_id": {"$in": ids}, "connectStatus": "ONLINE"}, {"_id": 1})
-        return {document["_id"] async for document in cursor}
 
     async def _send(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in to_device(command)]

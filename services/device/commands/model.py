@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
+
 from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, TaskStatus
 from services.device.things import Thing
@@ -29,11 +31,10 @@ class TaskType(StrEnum):
     """A service call."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Command:
-    """One command to one device; `payload` is its kind's part of the wire."""
+class Command(msgspec.Struct, rename="camel", kw_only=True):
+    """One command to one device, as it is stored; `payload` is its kind's part of the wire."""
 
-    id: int
+    id: int = msgspec.field(name="_id")
     thing_id: int
     sn: str
     tenant: str
@@ -54,6 +55,8 @@ class Command:
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
     error: str | None = None
+    closed_by: str | None = None
+    """The key of the reply that closed it."""
     attempts: int = 0
 
     @property

@@ -4,8 +4,6 @@ The end of the command, its event, the history record of confirmed properties an
 ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
 """
 
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,18 +11,17 @@ import msgspec
 from libs.common.bus import Outbox
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from libs.common.store.mongo import Mongo, Session
 from libs.common.tsl import Refusal
 from services.device.commands.messages import confirmed, finished
 from services.device.commands.model import OPEN, Command, TaskType
-from services.device.commands.schemas import Reply, read_reply
 from services.device.commands.store import CommandStore
-from services.device.history.partitions import Partitions, history_key, partition_of
-from services.device.reports.latest import LatestValues
-from services.device.reports.ledger import Ledger
-from services.device.reports.store import SEEN, seen_key
+from services.device.reports.checking import Reply, read_reply
+from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
 
@@ -36,18 +33,18 @@ class ReplyHandler:
         self,
         *,
         mongo: Mongo,
+        devices: DeviceStore,
         commands: CommandStore,
         outbox: Outbox,
         latest: LatestValues,
-        partitions: Partitions,
-        ledger: Ledger,
+        reports: ReportStore,
     ) -> None:
         self._mongo = mongo
+        self._devices = devices
         self._commands = commands
         self._outbox = outbox
         self._latest = latest
-        self._partitions = partitions
-        self._ledger = ledger
+        self._reports = reports
 
     async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
         """Close the command that `uplink` answers; return why not, when it is refused."""
@@ -55,29 +52,27 @@ class ReplyHandler:
             reply, command_id = read_reply(uplink.payload)
         except InvalidInput as error:
             return f"not a reply: {error.text}"
-        found = await self._commands.of_thing(command_id, thing.id)
-        if found is not None and found[0].status in OPEN:
-            command, _ = found
+        command = await self._commands.find_for_thing(command_id, thing.id)
+        if command is not None and command.status in OPEN:
             _answer(command, reply, thing, uplink.received)
-            await self._show(command, thing, uplink)
+            properties = _confirmed(command)
+            if properties is not None:  # who sees the command closed finds these values
+                await self._latest.apply([(thing.id, uplink.received, properties)])
             if await self._close(command, thing, uplink):
                 return None
-            found = await self._mongo.transaction(
-                lambda session: self._commands.of_thing(command_id, thing.id, session)
+            command = await self._mongo.transaction(
+                lambda session: self._commands.find_for_thing(command_id, thing.id, session)
             )  # as the failed attempt saw it: a plain majority read may lag behind it
-        if found is None:
+        if command is None:
             return f"commandId {command_id} is not a command of this device"
-        _, closed_by = found
-        if closed_by is None:
+        if command.closed_by is None:
             return f"command {command_id} expired before this answer"
-        if closed_by != uplink.key:
-            await self._count_repetition(uplink)
+        if command.closed_by != uplink.key:
+            await self._reports.store_repetition(uplink)
         return None
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
-        confirms = command.kind == "SET_PROPERTIES" and command.status == "SUCCESS"
-        if confirms:
-            await self._partitions.ensure({partition_of(uplink.received)})
+        properties = _confirmed(command)
         written: list[dict[str, Any]] = []
 
         async def work(session: Session) -> bool:
@@ -85,57 +80,27 @@ class ReplyHandler:
             if not await self._commands.close(command, session, closed_by=uplink.key):
                 return False
             entries = [finished(command)]
-            if confirms:
+            if properties is not None:
                 entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
-                await self._record(command, thing, uplink, session)
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
-                values = await self._commands.profile(thing.id, session)
-                values.update(command.settings())
-                await self._commands.set_profile(thing.id, values, session)
+                await self._commands.confirm_profile(thing.id, command.settings(), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self._provisioned(thing, session)
+                await self._devices.provisioned(thing.id, session)
             written.extend(await self._outbox.add(entries, session))
-            await self._ledger.count(page, session, stored=[uplink])
             return True
 
-        with self._ledger.page() as page:
-            closed = await self._mongo.transaction(work)
+        closed = await self._reports.store_confirmed(uplink, thing, properties, work)
         if closed:
             await self._outbox.relay(written)
         return closed
 
-    async def _provisioned(self, thing: Thing, session: Session) -> None:
-        """A device that was added with a first configuration has taken one."""
-        await self._mongo.database["devices"].update_one(
-            {"_id": thing.id, "rpsStatus": "WAITING"},
-            {"$set": {"rpsStatus": "SUCCESS"}},
-            session=session,
-        )
 
-    async def _record(
-        self, command: Command, thing: Thing, uplink: Uplink, session: Session
-    ) -> None:
-        if not thing.data_storage:
-            return
-        key = history_key(thing.id, uplink.received, uplink.sequence)
-        history = self._partitions.collection(partition_of(uplink.received))
-        await history.insert_one({"_id": key, "p": command.payload["properties"]}, session=session)
-
-    async def _show(self, command: Command, thing: Thing, uplink: Uplink) -> None:
-        """Who sees the command closed finds the values that the device confirmed."""
-        if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
-            await self._latest.apply([(thing.id, uplink.received, command.payload["properties"])])
-
-    async def _count_repetition(self, uplink: Uplink) -> None:
-        """A command that was sent twice may be answered twice: taken, with nothing to do."""
-
-        async def work(session: Session) -> None:
-            row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
-            await self._mongo.database[SEEN].insert_one(row, session=session)
-            await self._ledger.count(page, session, stored=[uplink])
-
-        with self._ledger.page() as page, suppress(DuplicateKey):
-            await self._mongo.transaction(work)
+def _confirmed(command: Command) -> dict[str, Any] | None:
+    """The properties that a device says are in force, if it does."""
+    if command.kind == "SET_PROPERTIES" and command.status == "SUCCESS":
+        properties: dict[str, Any] = command.payload["properties"]
+        return properties
+    return None
 
 
 def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:

@@ -1,13 +1,13 @@
 """Property updates, configuration, service calls and tasks over HTTP."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar import Request, Response, Router, get, patch, post
+from litestar import Response, Router, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -20,7 +20,6 @@ from services.device.commands.schemas import (
 from services.device.commands.service import CommandService
 from services.device.things.access import MAX_ID, DeviceId
 
-HttpRequest = Request[Any, Any, Any]
 TASKS = "/device/openapi/v1/tasks"
 
 TaskId = Annotated[int, PathParameter(ge=1, le=MAX_ID)]

@@ -1,12 +1,10 @@
 """Wire shapes of property updates, service calls, configuration and tasks."""
 
-import re
 from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.contracts.events import Subcommand, TaskStatus
-from libs.common.errors import InvalidInput
 from services.device.things.access import MAX_ID
 
 Text = Annotated[str, msgspec.Meta(max_length=128)]
@@ -85,26 +83,3 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
     service_id: str | None = None
     outputs: dict[str, Any] | None = None
     subcommand: list[Subcommand] = msgspec.field(default_factory=list)
-
-
-class Reply(msgspec.Struct, rename="camel"):
-    """What a device answers on `up/reply`; other fields are ignored."""
-
-    command_id: int | str
-    status: str
-    outputs: dict[str, Any] | None = None
-    error: Any = None
-
-
-def read_reply(raw: bytes) -> tuple[Reply, int]:
-    """Read a reply and the id it names, which may be decimal text; raise `InvalidInput`."""
-    try:
-        reply = msgspec.json.decode(raw, type=Reply)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(str(error).replace("`", "'"), field="reply") from error
-    text = str(reply.command_id)
-    if not re.fullmatch(r"[0-9]{1,16}", text) or int(text) > MAX_ID:
-        raise InvalidInput("must be the id of a command", field="commandId")
-    if reply.status not in {"SUCCESS", "FAILED"}:
-        raise InvalidInput("must be SUCCESS or FAILED", field="status")
-    return reply, int(text)

@@ -1,26 +1,32 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from libs.common.bus import OutboxEntry
 from libs.common.bus.hops import current_hops
 from libs.common.clock import to_ms
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Session
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
+from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import ERROR_CODES, created, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
-from services.device.things import Thing
-from services.device.things.access import device_not_found
+from services.device.commands.store import CommandStore, Made
+from services.device.things import Thing, ThingDirectory
+from services.device.things.access import Things
+from services.device.things.errors import device_not_found
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
 
 MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
@@ -32,85 +38,25 @@ LARGEST_REQUEST = 8 * 1024**2
 """Bytes of all commands of one request, which is one transaction."""
 
 
-class Commands(Protocol):
-    """What the service needs of the store."""
-
-    async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
-        """A command of one application."""
-
-    async def pending(
-        self, thing_ids: Sequence[int], kind: Kind, session: Any = None
-    ) -> dict[int, dict[str, Any]]:
-        """What unanswered commands of a kind set, by thing; the newest wins."""
-
-    async def profile(self, thing_id: int) -> dict[str, Any]:
-        """Confirmed profile values."""
-
-
-class Latest(Protocol):
-    """Latest values."""
-
-    async def of(self, thing_ids: Sequence[int], session: Any = None) -> dict[int, dict[str, Any]]:
-        """The latest value of each property, by thing."""
-
-
-class Lookup(Protocol):
-    """Things on behalf of a caller."""
-
-    async def of(self, principal: Principal, device_id: int) -> Thing:
-        """The thing, or `NotFound`."""
-
-    async def all_of(self, principal: Principal, device_ids: Sequence[int]) -> dict[int, Thing]:
-        """The things that there are, by id."""
-
-
-class Ids(Protocol):
-    """The id allocator."""
-
-    async def take(self) -> int:
-        """A new id."""
-
-
-class Carrier(Protocol):
-    """Knows which integrations carry the commands of their devices, and hands them over."""
-
-    async def carries(self, integration: str) -> bool:
-        """Whether commands go to the integration instead of to the device."""
-
-    def send(self, commands: Iterable[Command]) -> None:
-        """Hand over those that are carried, without waiting."""
-
-
-class Writer(Protocol):
-    """Writes commands and what they say in one transaction, then says it."""
-
-    async def write(
-        self,
-        make: Callable[[Any], Awaitable[tuple[Sequence[Command], Sequence[OutboxEntry]]]],
-        in_turn: Sequence[int] = (),
-    ) -> Sequence[Command]:
-        """Write and relay what `make` gives; alone, for the things that are `in_turn`."""
-
-
 class CommandService:
     """Checks what is asked against the TSL, and writes it down as commands."""
 
     def __init__(
         self,
         *,
-        things: Lookup,
-        commands: Commands,
-        latest: Latest,
-        ids: Ids,
-        writer: Writer,
-        carrier: Carrier,
+        things: Things,
+        directory: ThingDirectory,
+        store: CommandStore,
+        latest: LatestValues,
+        ids: IdAllocator,
+        carrier: CommandCarrier,
         life: float,
     ) -> None:
         self._things = things
-        self._commands = commands
+        self._directory = directory
+        self._store = store
         self._latest = latest
         self._ids = ids
-        self._writer = writer
         self._carrier = carrier
         self._life = timedelta(seconds=life)
 
@@ -133,9 +79,13 @@ class CommandService:
         return command
 
     async def check_properties(self, thing: Thing, properties: dict[str, Any]) -> Draft:
-        """Check what a device is to take on (faults at `properties.…`)."""
-        current = await self._current([thing])
-        return _draft_properties(thing, properties, "properties", current[thing.id])
+        """Check what a device is to take on (faults at `properties.…`).
+
+        What it has is read only where a STRUCT given in part is completed from it.
+        """
+        partial = any(isinstance(value, dict) for value in properties.values())
+        current = await self._current([thing]) if partial else {}
+        return _draft_properties(thing, properties, "properties", current.get(thing.id, {}))
 
     def check_call(self, thing: Thing, service_id: str, inputs: dict[str, Any] | None) -> Draft:
         """Check a call of a service of a device (faults at `serviceId` and `inputs.…`)."""
@@ -154,11 +104,25 @@ class CommandService:
         commands = await self.issue(principal, drafts)
         return [DeviceTask(command.thing_id, command.id) for command in commands]
 
-    async def check_config(self, thing: Thing, config: Config) -> Draft:
-        """Check a configuration whose own `type` says what it is (auto-provision)."""
-        kind = config.type or ("PROFILE" if config.values is not None else "TSL")
-        current = await self._current([thing])
-        return _draft_config(thing, kind, config, current[thing.id])
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        """Raise `InvalidInput` when a new device's TSL does not accept its first configuration."""
+        await self._draft_first(device, config)
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Send a device that has just been added its first configuration, as a task."""
+        application = str(device.application_id)
+        principal = Principal(CallerKind.APPLICATION, device.tenant, application)
+        await self.issue(principal, [await self._draft_first(device, config)])
+
+    async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
+        """Check a configuration whose own `type` says what it is."""
+        try:
+            wire = msgspec.convert(config, Config)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(str(error).replace("`", "'"), field="config") from error
+        thing = await self._directory.thing(device)
+        kind = wire.type or ("PROFILE" if wire.values is not None else "TSL")
+        return _draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
         """What the device is configured to, in the shape that a task takes.
@@ -167,8 +131,8 @@ class CommandService:
         """
         thing = await self._things.of(principal, device_id)
         if thing.device_type == "GATEWAY":
-            values = await self._commands.profile(thing.id)
-            pending = await self._commands.pending([thing.id], "SET_PROFILE")
+            values = await self._store.profile(thing.id)
+            pending = await self._store.pending([thing.id], "SET_PROFILE")
             values.update(pending.get(thing.id, {}))
             listed = [{"key": key, "value": value} for key, value in values.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
@@ -178,7 +142,7 @@ class CommandService:
 
     async def task(self, principal: Principal, task_id: int) -> Task:
         """The state of a task of the caller."""
-        command = await self._commands.get(task_id, principal.tenant, principal.application_id)
+        command = await self._store.find_task(task_id, principal.tenant, principal.application_id)
         if command is None:
             raise NotFound(f"there is no task {task_id}", field="taskId", code="task_not_found")
         return describe(command)
@@ -197,14 +161,14 @@ class CommandService:
         return drafts
 
     async def _current(
-        self, things: Iterable[Thing], session: Any = None
+        self, things: Iterable[Thing], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
         """What each thing has, with what it is still to take on laid over it.
 
         In this order: what is pending no more has become a latest value before.
         """
         ids = [thing.id for thing in things]
-        pending = await self._commands.pending(ids, "SET_PROPERTIES", session)
+        pending = await self._store.pending(ids, "SET_PROPERTIES", session)
         latest = await self._latest.of(ids, session)
         return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
 
@@ -217,7 +181,7 @@ class CommandService:
         carriers = {draft.thing.integration for draft in drafts}
         carriers = {one for one in carriers if await self._carrier.carries(one)}
 
-        async def make(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
+        async def make(session: Session) -> Made:
             whole = await self._completed(drafts, session)
             if sum(draft.size for draft in whole) > LARGEST_REQUEST:
                 raise TooLarge(f"the commands of a request may have {LARGEST_REQUEST} bytes")
@@ -225,11 +189,12 @@ class CommandService:
             return commands, [entry for command in commands for entry in created(command)]
 
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
-        commands = await self._writer.write(make, in_turn=partial)
-        self._carrier.send(commands)
+        commands = await self._store.write(make, in_turn=partial)
+        known = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
+        self._carrier.send(commands, known)
         return commands
 
-    async def _completed(self, drafts: Sequence[Draft], session: Any) -> list[Draft]:
+    async def _completed(self, drafts: Sequence[Draft], session: Session) -> list[Draft]:
         whole: list[Draft] = []
         for start in range(0, len(drafts), READ_AT_ONCE):
             some = drafts[start : start + READ_AT_ONCE]
@@ -299,7 +264,7 @@ def _draft_properties(
         whole = thing.tsl.check_write(properties, current)
     except InvalidValues as error:
         prefix = field.removesuffix("properties")
-        faults = [type(one)(prefix + one.path, one.reason) for one in error.faults]
+        faults = [msgspec.structs.replace(one, path=prefix + one.path) for one in error.faults]
         raise InvalidInput.of_faults(faults) from error
     draft = _draft(thing, "SET_PROPERTIES", {"properties": whole})
     partial = any(isinstance(value, dict) for value in properties.values())

@@ -1,15 +1,23 @@
-"""Commands in MongoDB."""
+"""Commands in MongoDB: `commands`, `profiles` and `command_turns`.
 
-from collections.abc import Mapping, Sequence
+What a command says is written in the transaction that makes it true, and said after it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from pymongo import UpdateOne
 
-from libs.common.contracts.events import DeviceProfile
-from libs.common.store.mongo import Database, Session
-from services.device.commands.model import OPEN, Command, Kind, settings_of
+from libs.common.bus import Outbox, OutboxEntry
+from libs.common.contracts.events import TaskStatus
+from libs.common.store.mongo import Document, Mongo, Session
+from services.device.commands.messages import finished
+from services.device.commands.model import OPEN, Command, Kind, now, settings_of
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
@@ -20,99 +28,93 @@ FIRST_ATTEMPT = 2
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Not by id alone: each replica hands out ids of a block of its own."""
 
-
-def to_document(command: Command) -> dict[str, Any]:
-    """The command as it is stored."""
-    return {
-        "_id": command.id,
-        "thingId": command.thing_id,
-        "sn": command.sn,
-        "tenant": command.tenant,
-        "applicationId": command.application_id,
-        "userId": command.user_id,
-        "hops": command.hops,
-        "carrier": command.carrier,
-        "kind": command.kind,
-        "payload": command.payload,
-        "profile": msgspec.to_builtins(command.profile),
-        "createdAt": command.created_at,
-        "expiresAt": command.expires_at,
-        "status": command.status,
-        "attempts": FIRST_ATTEMPT,
-        "nextSendAt": min(
-            command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT]), command.expires_at
-        ),
-    }
+Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
+"""New commands, and what they say."""
 
 
-def from_document(document: Mapping[str, Any]) -> Command:
-    """The command that was stored."""
-    return Command(
-        id=document["_id"],
-        thing_id=document["thingId"],
-        sn=document["sn"],
-        tenant=document["tenant"],
-        application_id=document["applicationId"],
-        user_id=document.get("userId"),
-        hops=document.get("hops", 0),
-        carrier=document.get("carrier"),
-        kind=document["kind"],
-        payload=document["payload"],
-        profile=msgspec.convert(document["profile"], DeviceProfile),
-        created_at=document["createdAt"],
-        expires_at=document["expiresAt"],
-        status=document["status"],
-        finished_at=document.get("finishedAt"),
-        outputs=document.get("outputs"),
-        error=document.get("error"),
-        attempts=document.get("attempts", 0),
-    )
+def to_document(command: Command) -> Document:
+    """A new command as it is stored; it has no field yet for what became of it."""
+    fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
+    for later in ("finishedAt", "outputs", "error", "closedBy"):
+        del fields[later]
+    again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
+    return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": min(again, command.expires_at)}
+
+
+def from_document(document: Document | None) -> Command | None:
+    """The command that was stored, if one was found."""
+    return msgspec.convert(document, Command | None)
 
 
 class CommandStore:
     """Reads and writes commands."""
 
-    def __init__(self, database: Database) -> None:
-        self._commands = database["commands"]
-        self._profiles = database["profiles"]
-        self._turns = database["command_turns"]
+    def __init__(self, mongo: Mongo, outbox: Outbox) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._commands = mongo.database["commands"]
+        self._profiles = mongo.database["profiles"]
+        self._turns = mongo.database["command_turns"]
+        self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
-    async def add(self, commands: Sequence[Command], session: Session) -> None:
-        """Write new commands in the caller's transaction."""
-        await self._commands.insert_many([to_document(one) for one in commands], session=session)
+    async def write(
+        self, make: Callable[[Session], Awaitable[Made]], in_turn: Sequence[int] = ()
+    ) -> Sequence[Command]:
+        """Write the commands that `make` gives and relay what they say.
 
-    async def take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
-        """Let the caller's transaction conflict with every other that takes a turn of these things.
-
-        Each thing once, and in one order for all callers.
+        `make` may run again after a conflict. Nobody else makes commands for the things
+        `in_turn` meanwhile, so what it reads of them in its session still holds.
         """
+        things = sorted(set(in_turn))  # whoever takes several takes them in the same order
+
+        async def work(session: Session) -> tuple[Sequence[Command], list[dict[str, Any]]]:
+            await self._take_turns(things, session)
+            commands, entries = await make(session)
+            documents = [to_document(command) for command in commands]
+            await self._commands.insert_many(documents, session=session)
+            return commands, await self._outbox.add(entries, session)
+
+        async with AsyncExitStack() as turns:  # conflicts are for those of other processes
+            for thing in things:
+                lock = self._in_turn.setdefault(thing, asyncio.Lock())
+                await turns.enter_async_context(lock)
+            commands, written = await self._mongo.transaction(work)
+        await self._outbox.relay(written)
+        return commands
+
+    async def _take_turns(self, thing_ids: Sequence[int], session: Session) -> None:
+        """Let the caller's transaction conflict with every other that takes a turn of these."""
         if thing_ids:
-            now = datetime.now(UTC)
-            turns = [
-                UpdateOne({"_id": one}, {"$set": {"at": now}, "$inc": {"taken": 1}}, upsert=True)
-                for one in thing_ids
-            ]
+            change = {"$set": {"at": datetime.now(UTC)}, "$inc": {"taken": 1}}
+            turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
             await self._turns.bulk_write(turns, session=session)
 
-    async def find(self, command_id: int) -> Command | None:
+    async def end(self, command: Command, status: TaskStatus, error: str) -> None:
+        """End a command that its device does not, unless somebody else was faster."""
+        command.status, command.error, command.finished_at = status, error, now()
+
+        async def work(session: Session) -> list[dict[str, Any]]:
+            if not await self.close(command, session):
+                return []
+            return await self._outbox.add([finished(command)], session)
+
+        await self._outbox.relay(await self._mongo.transaction(work))
+
+    async def find_command(self, command_id: int) -> Command | None:
         """A command, whoever asked for it."""
-        document = await self._commands.find_one({"_id": command_id})
-        return from_document(document) if document else None
+        return from_document(await self._commands.find_one({"_id": command_id}))
 
-    async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
-        """A command of one application."""
-        document = await self._commands.find_one(
-            {"_id": command_id, "tenant": tenant, "applicationId": application_id}
-        )
-        return from_document(document) if document else None
+    async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
+        """A command that an application has asked for."""
+        query = {"_id": command_id, "tenant": tenant, "applicationId": application_id}
+        return from_document(await self._commands.find_one(query))
 
-    async def of_thing(
+    async def find_for_thing(
         self, command_id: int, thing_id: int, session: Session | None = None
-    ) -> tuple[Command, str | None] | None:
-        """A command of one thing, with the key of the reply that closed it."""
+    ) -> Command | None:
+        """A command of one thing."""
         query = {"_id": command_id, "thingId": thing_id}
-        document = await self._commands.find_one(query, session=session)
-        return (from_document(document), document.get("closedBy")) if document else None
+        return from_document(await self._commands.find_one(query, session=session))
 
     async def pending(
         self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None
@@ -132,7 +134,7 @@ class CommandStore:
         ready = {"$not": {"$gt": now - POLL_AGAIN}}
         query = {"thingId": thing_id, "status": {"$in": OPEN}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
-        taken = [from_document(document) async for document in cursor]
+        taken = msgspec.convert(await cursor.to_list(), list[Command])
         if taken:
             await self._commands.update_many(
                 {"_id": {"$in": [command.id for command in taken]}, "status": {"$in": OPEN}},
@@ -165,7 +167,7 @@ class CommandStore:
             sort=[("nextSendAt", 1)],
             limit=limit,
         )
-        return [from_document(document) async for document in cursor]
+        return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def sent(self, commands: Sequence[Command], now: datetime) -> None:
         """Note that commands were sent, and when they are to be sent again."""
@@ -207,12 +209,20 @@ class CommandStore:
         document = await self._profiles.find_one({"_id": thing_id}, session=session)
         return {entry["key"]: entry["value"] for entry in document["values"]} if document else {}
 
-    async def set_profile(self, thing_id: int, values: Mapping[str, Any], session: Session) -> None:
-        """Write the profile values of a thing, whole."""
+    async def confirm_profile(
+        self, thing_id: int, settings: Sequence[tuple[str, Any]], session: Session
+    ) -> None:
+        """Add to the profile values that a thing has confirmed."""
+        values = await self.profile(thing_id, session) | dict(settings)
         listed = [{"key": key, "value": value} for key, value in values.items()]
         await self._profiles.replace_one(
             {"_id": thing_id}, {"values": listed}, upsert=True, session=session
         )
+
+    async def forget(self, thing_id: int) -> None:
+        """Remove what a thing that is gone has left here; its commands end by their age."""
+        for collection in (self._profiles, self._turns):
+            await collection.delete_one({"_id": thing_id})
 
 
 def _pause(attempts: int) -> int:

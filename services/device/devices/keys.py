@@ -1,46 +1,58 @@
-"""Keys of devices end with them, whoever deletes one and whatever happens meanwhile."""
+"""Keys of devices, which `auth` keeps: they end with their devices, whatever happens meanwhile."""
 
 import logging
 from collections.abc import Awaitable, Callable
 
+from libs.common.bus import RpcClient
+from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done
 from libs.common.errors import ThingwayError
-from services.device.devices.ports import CredentialsGateway, Device
-from services.device.devices.schemas import Credentials
+from services.device.things.model import Device
 
 log = logging.getLogger(__name__)
 
 Step = Callable[[], Awaitable[object]]
 
 
-async def issue_key(keys: CredentialsGateway, device: Device, look: Step) -> Credentials:
+class CredentialsOverRpc:
+    """Device credentials, kept by `auth`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
+        """Make a new key; the old one dies."""
+        device = DeviceRef(sn, device_id, tenant)
+        return await self._rpc.call("rpc.auth.issue_device_credentials", device, DeviceCredentials)
+
+    async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
+        """Let the key of this device open nothing any more."""
+        device = DeviceRef(sn, device_id, tenant)
+        await self._rpc.call("rpc.auth.revoke_device_credentials", device, Done)
+
+
+async def issue_key(keys: CredentialsOverRpc, device: Device, look: Step) -> DeviceCredentials:
     """Make a new key for a device; the old one dies.
 
     `look` raises when the device has been deleted meanwhile: then no key may be left.
     """
-    who = _who(device)
-    issued = await keys.issue(*who)
+    issued = await keys.issue(device.sn, device.id, device.tenant)
     try:
         await look()
     except ThingwayError:
-        await keys.revoke(*who)
+        await keys.revoke(device.sn, device.id, device.tenant)
         raise
     return issued
 
 
-async def delete_with_key(keys: CredentialsGateway, device: Device, delete: Step) -> None:
+async def delete_with_key(keys: CredentialsOverRpc, device: Device, delete: Step) -> None:
     """Delete a device and its key.
 
     The key ends before the device does, so that a crash in between leaves no key without a
     device; and once more after it, for one that was issued meanwhile.
     """
-    who = _who(device)
-    await keys.revoke(*who)
+    await keys.revoke(device.sn, device.id, device.tenant)
     await delete()
     try:
-        await keys.revoke(*who)
+        await keys.revoke(device.sn, device.id, device.tenant)
     except ThingwayError as error:
-        log.warning("device %d: a second revocation failed: %s", device["_id"], error)
-
-
-def _who(device: Device) -> tuple[str, int, str]:
-    return device["sn"], device["_id"], device["tenant"]
+        log.warning("device %d: a second revocation failed: %s", device.id, error)

@@ -2,9 +2,15 @@
 
 from contextlib import suppress
 
+from pymongo import UpdateOne
+
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import CollectionExists, Database
 from libs.common.things import DIRECT
+from services.device.things.grams import INDEX, grams_of
+
+BATCH = 2_000
+"""Devices that a migration changes at a time."""
 
 
 async def _make_indexes(database: Database) -> None:
@@ -43,7 +49,33 @@ async def _belong_to_integrations(database: Database) -> None:
         await devices.create_index([("tenant", 1), *((field, 1) for field in fields)], name=name)
 
 
+async def _give_grams(database: Database) -> None:
+    """Grams for devices that were added before there were any, in the order of ids."""
+    devices, after = database["devices"], -1
+    while True:
+        without = {"_id": {"$gt": after}, "grams": None}
+        found = await devices.find(
+            without, {"name": 1, "snKey": 1}, sort=[("_id", 1)], limit=BATCH
+        ).to_list()
+        if not found:
+            break
+        await devices.bulk_write(
+            [
+                UpdateOne(
+                    {"_id": device["_id"], "name": device["name"]},
+                    {"$set": {"grams": grams_of(device["name"], device["snKey"])}},
+                )
+                for device in found
+            ],
+            ordered=False,
+        )
+        after = found[-1]["_id"]
+    fields = ("grams", "tenant", "application.applicationId", "_id")
+    await devices.create_index([(field, 1) for field in fields], name=INDEX)
+
+
 MIGRATIONS = [
     Migration(200, "indexes of devices", _make_indexes),
     Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
+    Migration(202, "grams of names and SNs", _give_grams),
 ]

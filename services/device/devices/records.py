@@ -4,68 +4,52 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
-from libs.common.things import DIRECT
-from services.device.devices.ports import Device
-from services.device.devices.schemas import AddDevice, ApplicationRef, DeviceRecord, DeviceRef
-from services.device.devices.serials import dev_eui_of, key_of
+from services.device.devices.schemas import AddDevice, DeviceRecord, DeviceRef
 from services.device.products.schemas import Product
-
-
-def new_device(
-    device_id: int, serial: str, principal: Principal, product: Product, body: AddDevice
-) -> Device:
-    """The document of a device that has never been there."""
-    return begin(device_id, serial, principal.tenant, product) | given_by(principal, body)
+from services.device.things.model import ApplicationRef, Device, DeviceChanges
+from services.device.things.serials import dev_eui_of, key_of
 
 
 def begin(device_id: int, serial: str, tenant: str, product: Product) -> Device:
     """What every device has that has never been there; who adds it adds the rest."""
     now = datetime.now(UTC)
-    dev_eui = dev_eui_of(serial)
-    return {
-        "_id": device_id,
-        "tenant": tenant,
-        "sn": serial,
-        "snKey": key_of(serial),
-        "integration": DIRECT,
-        "identifier": serial,
-        **({"devEUI": dev_eui} if dev_eui else {}),
-        **follow(product),
-        "connectStatus": "DISCONNECT",
-        "licenseStatus": "VALID",
-        "dataStorage": True,
-        "createdAt": now,
-        "updatedAt": now,
-    }
+    return Device(
+        id=device_id,
+        tenant=tenant,
+        sn=serial,
+        sn_key=key_of(serial),
+        identifier=serial,
+        dev_eui=dev_eui_of(serial),
+        model=product.model,
+        tsl_version=product.current_version,
+        device_type=product.device_type,
+        created_at=now,
+        updated_at=now,
+    )
 
 
-def follow(product: Product) -> dict[str, Any]:
-    """The fields by which a device follows a product, at its current version."""
-    return {
-        "model": product.model,
-        "tslVersion": product.current_version,
-        "deviceType": product.device_type,
-    }
+def follow(changes: DeviceChanges, product: Product) -> None:
+    """Let a device follow a product, at its current version."""
+    changes.model = product.model
+    changes.tsl_version = product.current_version
+    changes.device_type = product.device_type
 
 
-def given_by(principal: Principal, body: AddDevice) -> dict[str, Any]:
+def given_by(principal: Principal, body: AddDevice) -> DeviceChanges:
     """The fields that an application sets by adding a device, new or known."""
-    fields: dict[str, Any] = {
-        "name": body.name,
-        "description": body.description or "",
-        "project": body.project or "",
-        "tag": list(dict.fromkeys(body.tag or [])),
-        "rpsStatus": "WAITING" if body.auto_provision else "DISABLE",
-        "application": {
-            "applicationId": principal.application_id,
-            "applicationName": principal.name,
-        },
-    }
-    if body.data_storage is not None:
-        fields["dataStorage"] = body.data_storage
-    return fields
+    return DeviceChanges(
+        name=body.name,
+        description=body.description or "",
+        project=body.project or "",
+        tag=list(dict.fromkeys(body.tag or [])),
+        rps_status="WAITING" if body.auto_provision else "DISABLE",
+        application=ApplicationRef(principal.application_id, principal.name),
+        data_storage=msgspec.UNSET if body.data_storage is None else body.data_storage,
+    )
 
 
 def config_of(body: AddDevice) -> dict[str, Any] | None:
@@ -92,38 +76,34 @@ def config_of(body: AddDevice) -> dict[str, Any] | None:
 
 def ref_of(device: Device) -> DeviceRef:
     """The device as adding and updating it answer."""
-    return DeviceRef(device["sn"], device["_id"], device.get("devEUI"), device.get("imei"))
+    return DeviceRef(device.sn, device.id, device.dev_eui, device.imei)
 
 
 def record_of(device: Device, reported: int | None = None) -> DeviceRecord:
     """The whole record; `reported` (ms) is the newest report that latest values know."""
-    application = device.get("application")
-    battery = device.get("electricity")
-    times = [time for time in (reported, device.get("lastUpdateTime")) if time is not None]
+    times = [time for time in (reported, device.last_update_time) if time is not None]
     return DeviceRecord(
-        sn=device["sn"],
-        device_id=device["_id"],
-        dev_eui=device.get("devEUI"),
-        imei=device.get("imei"),
-        name=device["name"],
-        description=device["description"],
-        project=device["project"],
-        tag=device["tag"],
-        model=device["model"],
-        tsl_version=device["tslVersion"],
-        device_type=device["deviceType"],
-        connect_status=device["connectStatus"],
-        license_status=device["licenseStatus"],
-        rps_status=device["rpsStatus"],
-        autop_status=device["rpsStatus"],
-        hardware_version=device.get("hardwareVersion"),
-        firmware_version=device.get("firmwareVersion"),
-        electricity=None if battery is None else int(battery),
+        sn=device.sn,
+        device_id=device.id,
+        dev_eui=device.dev_eui,
+        imei=device.imei,
+        name=device.name,
+        description=device.description,
+        project=device.project,
+        tag=device.tag,
+        model=device.model,
+        tsl_version=device.tsl_version,
+        device_type=device.device_type,
+        connect_status=device.connect_status,
+        license_status=device.license_status,
+        rps_status=device.rps_status,
+        autop_status=device.rps_status,
+        hardware_version=device.hardware_version,
+        firmware_version=device.firmware_version,
+        electricity=None if device.electricity is None else int(device.electricity),
         last_update_time=max(times, default=None),
-        application=ApplicationRef(application["applicationId"], application["applicationName"])
-        if application
-        else None,
-        mac=device.get("mac"),
-        wlan_mac=device.get("wlanMac"),
-        data_storage=device["dataStorage"],
+        application=device.application,
+        mac=device.mac,
+        wlan_mac=device.wlan_mac,
+        data_storage=device.data_storage,
     )

@@ -1,15 +1,16 @@
-"""Devices on the wire (specification, "Device"; field notes, section 3)."""
+"""Devices on the wire, of the open API and below it of the console (field notes, section 3)."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.contracts.events import Connect
-from services.device.devices.fields import Id, Line, Name, Tags, Text
-from services.device.devices.paging import PageNumber, PageSize, Sorts
-from services.device.products.schemas import DeviceType
+from libs.common.http import console
+from libs.common.things import EntityType, ValueType
+from services.device.things.fields import Id, Line, Name, PageNumber, PageSize, Sorts, Tags, Text
+from services.device.things.model import ApplicationRef, DeviceType, Provisioning
 
-Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
+Part = Annotated[str, msgspec.Meta(max_length=255)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
@@ -84,13 +85,6 @@ class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
     imei: str | None = None
 
 
-class ApplicationRef(msgspec.Struct, rename="camel"):
-    """The application that a device belongs to."""
-
-    application_id: int
-    application_name: str
-
-
 class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The whole record; `lastUpdateTime` is the time of the newest report in ms.
 
@@ -131,8 +125,62 @@ class DevicePage(msgspec.Struct, rename="camel"):
     content: list[DeviceRecord]
 
 
-class Credentials(msgspec.Struct):
-    """What a device logs in with; the key is shown only here."""
+class FindDevices(console.PageRequest, kw_only=True):
+    """Body of `POST /device/search`: parts of the name and of the identifier, in any case."""
 
-    sn: str
+    name: Part | None = None
+    identifier: Part | None = None
+
+
+class CreateDevice(msgspec.Struct):
+    """Body of `POST /device`; parameters of the integration's add service by entity key."""
+
+    name: Name
+    integration: Part
+    param_entities: dict[str, Any]
+
+
+class DeleteDevices(msgspec.Struct):
+    """Body of `POST /device/batch-delete`."""
+
+    device_id_list: Annotated[list[console.Id], msgspec.Meta(max_length=1000)]
+
+
+class RenameDevice(msgspec.Struct):
+    """Body of `PUT /device/{device_id}`."""
+
+    name: Name
+
+
+class ShownDevice(console.Shown, kw_only=True):
+    """A device in a list; times in ms."""
+
+    id: str
     key: str
+    name: str
+    integration: str
+    integration_name: str | None = None
+    """Absent when the integration is gone."""
+    identifier: str
+    additional_data: dict[str, Any]
+    created_at: int
+    updated_at: int
+    deletable: bool
+
+
+class DeviceEntity(console.Shown, kw_only=True):
+    """An entity in the detail of its device."""
+
+    id: str
+    key: str
+    name: str
+    type: EntityType
+    value_attribute: dict[str, Any]
+    value_type: ValueType
+    description: str | None = None
+
+
+class DeviceDetail(ShownDevice, kw_only=True):
+    """A device with its entities: each parent, then its children."""
+
+    entities: list[DeviceEntity]

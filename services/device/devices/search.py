@@ -1,14 +1,15 @@
-"""What a search asks, as a MongoDB filter and order."""
+"""What searches of applications and of users ask, as MongoDB filters and orders."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from libs.common.errors import InvalidInput
+from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
-from services.device.devices.paging import order_of
-from services.device.devices.schemas import SearchDevices
-from services.device.devices.serials import key_of
+from services.device.devices.schemas import FindDevices, SearchDevices
+from services.device.things.fields import order_of
+from services.device.things.seen import hint, seen, seen_in_parts
+from services.device.things.serials import key_of
+from services.device.things.store import Condition, Order, Query
 
 COLUMNS = {
     "sn": "snKey",
@@ -42,16 +43,16 @@ as old as that, the answered times are exact.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A page of the devices that match `filter`, in `order`."""
-
-    filter: dict[str, Any]
-    order: list[tuple[str, int]]
-    skip: int
-    limit: int
-    hint: str | None = None
-    """The index to use, when MongoDB would not choose it."""
+USER_COLUMNS = {
+    "id": "_id",
+    "key": "key",
+    "name": "name",
+    "identifier": "identifier",
+    "integration": "integration",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""Of users: the same."""
 
 
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
@@ -62,17 +63,19 @@ def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
     low, high = search.electricity_min, search.electricity_max
     if low is not None and high is not None and low > high:
         raise InvalidInput("must not exceed electricityMax", field="electricityMin")
-    conditions = [{"tenant": tenant, "application.applicationId": application_id}]
-    conditions.extend(_conditions(search))
+    scope: Condition = {"tenant": tenant, "application.applicationId": application_id}
+    conditions = [scope, *_conditions(search)]
     return Query(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
         order=order_of(search.sorts or [], COLUMNS),
         skip=(search.page_number - 1) * search.page_size,
         limit=search.page_size,
+        texts=[text for text in (search.name, search.keyword) if text],
+        scope=scope,
     )
 
 
-def _conditions(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.application_id is not None:
         yield {"application.applicationId": search.application_id}
     yield from _whole(search)
@@ -84,7 +87,7 @@ def _conditions(search: SearchDevices) -> Iterator[dict[str, Any]]:
         yield {"electricity": {"$lte": search.electricity_max}}
 
 
-def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _whole(search: SearchDevices) -> Iterator[Condition]:
     if search.sn:
         yield {"snKey": key_of(search.sn)}
     if search.dev_eui:
@@ -95,7 +98,7 @@ def _whole(search: SearchDevices) -> Iterator[dict[str, Any]]:
         yield {"project": search.project}
 
 
-def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _in_part(search: SearchDevices) -> Iterator[Condition]:
     if search.keyword:
         serial = {"$regex": pattern_of(search.keyword.upper())}
         yield {"$or": [{"name": containing(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]}
@@ -109,7 +112,7 @@ def _in_part(search: SearchDevices) -> Iterator[dict[str, Any]]:
             yield {name: containing(text)}
 
 
-def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
+def _any_of(search: SearchDevices) -> Iterator[Condition]:
     tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
     for name, values in (
         ("connectStatus", search.connect_status),
@@ -120,3 +123,44 @@ def _any_of(search: SearchDevices) -> Iterator[dict[str, Any]]:
     ):
         if values:
             yield {name: {"$in": list(dict.fromkeys(values))}}
+
+
+def granted_query(
+    tenant: str, grants: Grants, search: FindDevices
+) -> tuple[Query, list[Condition]]:
+    """Translate a search by a user with `grants`; raise `InvalidInput` for a wrong order.
+
+    The conditions are such that every device of the whole list meets exactly one.
+    """
+    base: Condition = {"tenant": tenant}
+    texts = [text for text in (search.name, search.identifier) if text]
+    if search.name:
+        base["name"] = containing(search.name)
+    if search.identifier:
+        base["snKey"] = {"$regex": pattern_of(search.identifier.upper())}
+    order = _order(search)
+    query = Query(
+        base | seen(grants),
+        order,
+        search.skip,
+        search.size,
+        hint(grants, order),
+        texts,
+        {"tenant": tenant},
+    )
+    return query, [base | part for part in seen_in_parts(grants)]
+
+
+def _order(search: FindDevices) -> Order:
+    """The order; the key is the integration, then the identifier.
+
+    The last criterion, the id, runs as the others do, so that an index can be walked.
+    """
+    order: Order = []
+    for column, direction in search.order(USER_COLUMNS):
+        parts = ("integration", "identifier") if column == "key" else (column,)
+        order += [(part, direction) for part in parts]
+    asked = {sort.property for sort in search.sorts or ()}
+    if len(order) > 1 and "id" not in asked:
+        order[-1] = ("_id", order[0][1])
+    return order

@@ -2,32 +2,19 @@
 
 import logging
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
+from libs.common.store.ids import IdAllocator
 from libs.common.tsl import TslDocument
-from services.device.devices.errors import device_exists, rps_record_exists, unknown_version
-from services.device.devices.keys import delete_with_key, issue_key
-from services.device.devices.ports import (
-    Catalogue,
-    CredentialsGateway,
-    Device,
-    Devices,
-    Ids,
-    Provisioner,
-)
-from services.device.devices.records import (
-    config_of,
-    follow,
-    given_by,
-    new_device,
-    record_of,
-    ref_of,
-)
+from services.device.devices.keys import CredentialsOverRpc, delete_with_key, issue_key
+from services.device.devices.records import begin, config_of, follow, given_by, record_of, ref_of
 from services.device.devices.schemas import (
     AddDevice,
-    Credentials,
     DevicePage,
     DeviceRecord,
     DeviceRef,
@@ -35,12 +22,32 @@ from services.device.devices.schemas import (
     UpdateDevice,
 )
 from services.device.devices.search import query_of
-from services.device.devices.serials import Holder, SerialTaken, check_serial, key_of
-from services.device.things.access import device_not_found
+from services.device.products.service import ProductService
+from services.device.things.errors import (
+    device_exists,
+    device_not_found,
+    rps_record_exists,
+    unknown_version,
+)
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device, DeviceChanges
+from services.device.things.serials import Holder, SerialTaken, check_serial, key_of
+from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
 SERIAL_FIELD = "snDevEUI"
+T = TypeVar("T")
+
+
+class Provisioner(Protocol):
+    """Sends a first configuration to a device that was added with `autoProvision`."""
+
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        """Raise `InvalidInput` when the device's TSL does not accept `config`."""
+
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        """Begin to configure a device that has just been added."""
 
 
 class DeviceService:
@@ -48,15 +55,17 @@ class DeviceService:
 
     def __init__(
         self,
-        store: Devices,
-        ids: Ids,
-        catalogue: Catalogue,
+        store: DeviceStore,
+        latest: LatestValues,
+        ids: IdAllocator,
+        products: ProductService,
         provisioner: Provisioner,
-        credentials: CredentialsGateway,
+        credentials: CredentialsOverRpc,
     ) -> None:
         self._store = store
+        self._latest = latest
         self._ids = ids
-        self._catalogue = catalogue
+        self._products = products
         self._provisioner = provisioner
         self._credentials = credentials
 
@@ -85,8 +94,9 @@ class DeviceService:
     async def _add_new(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        product = await self._catalogue.choose(principal.tenant, body.model, key_of(serial))
-        device = new_device(await self._ids.take(), serial, principal, product, body)
+        product = await self._products.choose(principal.tenant, body.model, key_of(serial))
+        device = begin(await self._ids.take(), serial, principal.tenant, product)
+        device = device.changed(given_by(principal, body))
         if config is not None:
             await self._provisioner.validate(device, config)
         try:
@@ -99,15 +109,15 @@ class DeviceService:
     async def _add_again(
         self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        if known["tenant"] != principal.tenant or known.get("application") is not None:
+        if known.tenant != principal.tenant or known.application is not None:
             raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
         changes = given_by(principal, body)
-        if body.model is not None and body.model != known["model"]:
-            product = await self._catalogue.choose(principal.tenant, body.model, known["snKey"])
-            changes |= follow(product)
+        if body.model is not None and body.model != known.model:
+            product = await self._products.choose(principal.tenant, body.model, known.sn_key)
+            follow(changes, product)
         if config is not None:
-            await self._provisioner.validate(known | changes, config)
-        device = await self._store.attach(known["_id"], changes)
+            await self._provisioner.validate(known.changed(changes), config)
+        device = await self._store.attach(known.id, changes)
         if device is None:
             raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
         return device
@@ -120,74 +130,77 @@ class DeviceService:
         try:
             await self._provisioner.provision(device, config)
         except ThingwayError:
-            log.exception("device %d was added and not provisioned", device["_id"])
+            log.exception("device %d was added and not provisioned", device.id)
 
     async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
         """The whole record of a device."""
         device = await self._find(principal, device_id)
-        times = await self._store.report_times([device_id])
+        times = await self._latest.times([device_id])
         return record_of(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
         """One page of the devices that match; see `SearchDevices`."""
         query = query_of(principal.tenant, principal.application_id, search)
         devices, total = await self._store.search(query)
-        times = await self._store.report_times([device["_id"] for device in devices])
-        records = [record_of(device, times.get(device["_id"])) for device in devices]
+        times = await self._latest.times([device.id for device in devices])
+        records = [record_of(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)
 
     async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
         """Change a device; raise `InvalidInput` for a version that its product lacks."""
         device = await self._find(principal, body.device_id)
-        given = {
-            "name": body.name,
-            "description": body.description,
-            "project": body.project,
-            "tag": None if body.tag is None else list(dict.fromkeys(body.tag)),
-            "dataStorage": body.data_storage,
-        }
-        changes = {name: value for name, value in given.items() if value is not None}
-        if body.tsl_version is not None and body.tsl_version != device["tslVersion"]:
-            model = device["model"]
-            if body.tsl_version not in await self._catalogue.versions(principal.tenant, model):
-                raise unknown_version(model, body.tsl_version)
-            changes["tslVersion"] = body.tsl_version
+        changes = DeviceChanges(
+            name=body.name,
+            description=_given(body.description),
+            project=_given(body.project),
+            tag=msgspec.UNSET if body.tag is None else list(dict.fromkeys(body.tag)),
+            data_storage=_given(body.data_storage),
+        )
+        if body.tsl_version is not None and body.tsl_version != device.tsl_version:
+            versions = await self._products.versions(principal.tenant, device.model)
+            if body.tsl_version not in versions:
+                raise unknown_version(device.model, body.tsl_version)
+            changes.tsl_version = body.tsl_version
         updated = await self._store.update(
-            principal.tenant, principal.application_id, body.device_id, changes
+            principal.tenant, body.device_id, changes, principal.application_id
         )
         return ref_of(_found(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
         """Take a device from its application. It keeps its id, history and key, and reports."""
-        removed = await self._store.detach(principal.tenant, principal.application_id, device_id)
+        removed = await self._store.detach(principal.tenant, device_id, principal.application_id)
         _found(removed, device_id)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN."""
         device = await self._find(principal, device_id)
-        serial: str = device["sn"]
 
         async def delete() -> None:
-            owner = principal.tenant, principal.application_id
-            _found(await self._store.delete(*owner, device_id), device_id)
+            owner = principal.application_id
+            _found(await self._store.delete(principal.tenant, device_id, owner), device_id)
 
         await delete_with_key(self._credentials, device, delete)
-        return serial
+        return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
-        return await self._catalogue.tsl(device["tenant"], device["model"], device["tslVersion"])
+        return await self._products.tsl(device.tenant, device.model, device.tsl_version)
 
-    async def issue_credentials(self, principal: Principal, device_id: int) -> Credentials:
+    async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
         device = await self._find(principal, device_id)
         look = partial(self._find, principal, device_id)
         return await issue_key(self._credentials, device, look)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
-        found = await self._store.find(principal.tenant, principal.application_id, device_id)
+        found = await self._store.find(principal.tenant, device_id, principal.application_id)
         return _found(found, device_id)
+
+
+def _given(value: T | None) -> T | msgspec.UnsetType:
+    """What is absent or null stays as it is."""
+    return msgspec.UNSET if value is None else value
 
 
 def _found(device: Device | None, device_id: int) -> Device:

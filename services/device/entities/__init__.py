@@ -1,1 +1,1 @@
-"""Entities: a view on things and their TSLs. There is no row for an entity anywhere."""
+"""Entities for consoles and other services: search, values, history, services, custom ones."""

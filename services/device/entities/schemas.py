@@ -1,11 +1,31 @@
 """Entities on the wire (specification, "Entity"; notes, sections 3.8 and 4)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Ids, PageRequest, Shown
+from libs.common.http.console import Id, Ids, PageRequest, Shown
 from libs.common.things import AccessMod, EntityType, ValueType
+from libs.common.tsl.limits import MAX_TS
+
+MOST_ENTITIES = 100
+"""Entities of one search of history."""
+MOST_OPTIONS = 1000
+"""Values of an enumeration."""
+
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
+"""Milliseconds since 1970, up to the year 9999."""
+AggregateType = Literal["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"]
+Identifier = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9_@#\-/\[\]][A-Za-z0-9_@#$\-/\[\]]*$",
+        description="Letters, digits and _@#$-/[], not beginning with $",
+    ),
+]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"\S")]
 
 
 class SearchEntities(PageRequest, kw_only=True):
@@ -70,3 +90,88 @@ class EntityStatus(Shown, kw_only=True):
     value: Any = None
     updated_at: str | None = None
     value_type: ValueType | None = None
+
+
+class SearchHistory(PageRequest, kw_only=True):
+    """Body of `POST /entity/history/search`; both bounds are inclusive, the end is now."""
+
+    entity_id: Id | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_ENTITIES)] | None = None
+    start_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+
+
+class HistoryItem(msgspec.Struct, kw_only=True):
+    """A value that an entity had; `timestamp` in ms."""
+
+    entity_id: str
+    timestamp: int
+    value: Any
+    value_type: ValueType
+
+
+class AggregateHistory(msgspec.Struct, kw_only=True):
+    """Body of `POST /entity/history/aggregate`; both bounds are inclusive, the end is now."""
+
+    entity_id: Id
+    aggregate_type: AggregateType
+    start_timestamp: Timestamp | None = None
+    end_timestamp: Timestamp | None = None
+
+
+class ValueCount(msgspec.Struct, kw_only=True):
+    """How often an entity had a value."""
+
+    value: Any
+    value_type: ValueType
+    count: int
+
+
+class Aggregate(Shown, kw_only=True):
+    """Answer of an aggregate: nothing when there is no value; `count_result` of COUNT alone."""
+
+    value: Any = None
+    value_type: ValueType | None = None
+    count_result: list[ValueCount] | None = None
+
+
+class UpdateProperties(msgspec.Struct):
+    """Body of `POST /entity/property/update`: values by entity key."""
+
+    exchange: dict[str, Any]
+
+
+class CallService(msgspec.Struct):
+    """Body of `POST /entity/service/call`: inputs, or the service itself, by entity key."""
+
+    exchange: dict[str, Any]
+    entity_id: Id | None = None
+    """What consoles send along; the keys say all that is needed."""
+
+
+class CreateEntity(msgspec.Struct, kw_only=True):
+    """Body of `POST /entity`; a child has the identifier of its parent, an OBJECT."""
+
+    identifier: Identifier
+    name: Name
+    type: EntityType
+    value_type: ValueType
+    access_mod: AccessMod | None = None
+    """Of a PROPERTY; it must have one."""
+    value_attribute: dict[str, Any] | None = None
+    visible: bool | None = None
+    """Unless it is false, the entity is shown."""
+    parent_identifier: Identifier | None = None
+    description: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
+
+
+class RenameEntity(msgspec.Struct):
+    """Body of `PUT /entity/{entity_id}`."""
+
+    name: Name
+
+
+class DeleteEntities(msgspec.Struct):
+    """Body of `POST /entity/delete`."""
+
+    entity_ids: Ids

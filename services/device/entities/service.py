@@ -1,29 +1,39 @@
-"""Single entities on behalf of users."""
+"""Entities on behalf of users: who sees which, and how answers show them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from libs.common.errors import Forbidden, NotFound
+from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.identity import Principal
-from libs.common.things import SYSTEM
-from services.device.console.integrations import Integrations
-from services.device.console.schemas import DeviceEntity
-from services.device.console.service import GrantsOf
-from services.device.entities.ports import Entities, Values
+from libs.common.identity.grants import GrantReader, Grants
+from libs.common.things import SYSTEM, split_key
 from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
-from services.device.entities.shown import device_entity, meta_of, shown_entity
-from services.device.entities.things import Document, Entity
+from services.device.integrations.own import ThingMaker
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
+from services.device.things.integrations import Integrations, ShownIntegration
+from services.device.things.latest import LatestValues
+
+MOST_KEYS = 1000
+"""Entities of one exchange."""
 
 
 class EntityService:
     """Finds entities that a user sees, and says what is known of them."""
 
     def __init__(
-        self, entities: Entities, grants: GrantsOf, integrations: Integrations, values: Values
+        self,
+        *,
+        directory: EntityDirectory,
+        grants: GrantReader,
+        integrations: Integrations,
+        maker: ThingMaker,
+        latest: LatestValues,
     ) -> None:
-        self._entities = entities
+        self._directory = directory
         self._grants = grants
         self._integrations = integrations
-        self._values = values
+        self._maker = maker
+        self._latest = latest
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """An entity, when the user sees it; see `find_all`."""
@@ -36,16 +46,39 @@ class EntityService:
         Raises `Forbidden` for a user who has no grant at all, else `NotFound`, as consoles
         expect it (notes, section 3.5).
         """
-        found = await self._entities.by_ids(principal.tenant, ids)
-        if all(one in found and found[one].thing.integration == SYSTEM for one in ids):
-            return [found[one] for one in ids]
+        found = await self._directory.by_ids(principal.tenant, ids)
+        if all(key in found and found[key].thing.integration == SYSTEM for key in ids):
+            return [found[key] for key in ids]
+        grants = await self._granted(principal)
+        for key in ids:
+            if key not in found or not found[key].seen_with(grants):
+                raise NotFound(f"entity {key} not found", field="entity_id")
+        return [found[key] for key in ids]
+
+    async def with_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
+        """The entities of `keys` that the user sees, with their records; see `EntityThing`.
+
+        Custom ones every user sees. What is unknown is missing, and so is what the user does
+        not see. Raises `Forbidden` for a user who has no grant at all and means none that
+        everybody sees.
+        """
+        if not 1 <= len(keys) <= MOST_KEYS:
+            raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
+        parts = [split for key in keys if (split := split_key(key)) is not None]
+        own = {part.integration for part in parts if part.device is None} - {SYSTEM}
+        await self._maker.complete(principal.tenant, own)
+        found = await self._directory.by_keys(principal.tenant, keys, records=True)
+        shared = {key: one for key, one in found.items() if one.thing.integration == SYSTEM}
+        if len(shared) == len(keys):
+            return shared
+        grants = await self._grants.of(principal) if shared else await self._granted(principal)
+        return {key: one for key, one in found.items() if key in shared or one.seen_with(grants)}
+
+    async def _granted(self, principal: Principal) -> Grants:
         grants = await self._grants.of(principal)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
-        for one in ids:
-            if one not in found or not found[one].seen_with(grants):
-                raise NotFound(f"entity {one} not found", field="entity_id")
-        return [found[one] for one in ids]
+        return grants
 
     async def children(self, principal: Principal, entity_id: int) -> list[ShownEntity]:
         """The children of an entity, by number; none of one that is no OBJECT."""
@@ -53,7 +86,7 @@ class EntityService:
         integrations = await self._integrations.known()
         members = entity.thing.members.children(entity.member.path)
         members.sort(key=lambda member: member.number)
-        return [shown_entity(Entity(entity.thing, one), integrations) for one in members]
+        return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
 
     async def meta(self, principal: Principal, entity_id: int) -> EntityMeta:
         """What is known of an entity besides its value."""
@@ -64,7 +97,8 @@ class EntityService:
         entity = await self.find(principal, entity_id)
         if entity.member.type != "PROPERTY":
             return EntityStatus()
-        entries = await self._values.entries(entity.thing.id)
+        thing = entity.thing.id
+        entries = (await self._latest.entries([thing])).get(thing, {})
         value = entity.value_in({key: entry["v"] for key, entry in entries.items()})
         if value is None:
             return EntityStatus()
@@ -73,7 +107,43 @@ class EntityService:
             value=value, updated_at=str(written), value_type=entity.member.value_type
         )
 
-    async def of_device(self, device: Document) -> Sequence[DeviceEntity]:
-        """The entities of a device, each parent before its children."""
-        (thing,) = await self._entities.of_devices(device["tenant"], [device])
-        return [device_entity(Entity(thing, member)) for member in thing.members.families()]
+
+def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:
+    """A row of a list."""
+    thing, member = entity.thing, entity.member
+    integration = integrations.get(thing.integration)
+    above = None if member.parent is None else thing.members.by_path.get(member.parent)
+    return ShownEntity(
+        entity_id=str(entity.id),
+        entity_key=entity.key,
+        entity_name=member.name,
+        entity_type=member.type,
+        entity_value_type=member.value_type,
+        entity_value_attribute=member.attribute,
+        entity_access_mod=member.access_mod,
+        entity_parent_name=above.name if above else None,
+        entity_description=member.description,
+        entity_is_customized=entity.customized,
+        entity_created_at=thing.created_at,
+        entity_updated_at=thing.updated_at,
+        device_name=thing.name,
+        integration_name=integration.name if integration else None,
+    )
+
+
+def meta_of(entity: Entity) -> EntityMeta:
+    """What is known of an entity besides its value."""
+    thing, member = entity.thing, entity.member
+    return EntityMeta(
+        id=str(entity.id),
+        key=entity.key,
+        name=member.name,
+        type=member.type,
+        access_mod=member.access_mod,
+        value_type=member.value_type,
+        value_attribute=member.attribute,
+        description=member.description,
+        customized=entity.customized,
+        created_at=thing.created_at,
+        updated_at=thing.updated_at,
+    )

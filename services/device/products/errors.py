@@ -1,16 +1,11 @@
 """Why an operation on a product is refused."""
 
-from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.errors import Conflict, NotFound
 
 
 def product_not_found(model: str) -> NotFound:
     """404: the tenant has no such product."""
     return NotFound(f"there is no product {model}", field="model", code="product_not_found")
-
-
-def unknown_model(model: str) -> InvalidInput:
-    """400: a device names a product that the tenant does not have."""
-    return InvalidInput(f"model: there is no product {model}", field="model")
 
 
 def built_in(model: str) -> Conflict:

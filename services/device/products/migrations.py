@@ -1,4 +1,4 @@
-"""Indexes of products and TSLs."""
+"""Indexes of products, TSLs and RPS records."""
 
 from contextlib import suppress
 
@@ -25,4 +25,12 @@ async def _make_indexes(database: Database) -> None:
         await database.create_collection("product_usage")
 
 
-MIGRATIONS = [Migration(100, "indexes of products and TSLs", _make_indexes)]
+async def _index_rps(database: Database) -> None:
+    keys = [("tenant", 1), ("applicationId", 1), ("_id", 1)]
+    await database["rps"].create_index(keys, name="application")
+
+
+MIGRATIONS = [
+    Migration(100, "indexes of products and TSLs", _make_indexes),
+    Migration(300, "indexes of RPS records", _index_rps),
+]

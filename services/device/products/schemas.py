@@ -1,14 +1,13 @@
 """Products on the wire."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from libs.common.settings import Days
 from libs.common.tsl import TslDocument
-from services.device.devices.fields import Name
-
-DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
+from services.device.things.fields import Name
+from services.device.things.model import DeviceType
 
 Prefixes = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -10,47 +10,26 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
-from services.device.devices.serials import SERIAL
-from services.device.entities.members import marks_of
-from services.device.products.errors import built_in, product_not_found, unknown_model
-from services.device.products.model import StoredTsl, Wanted
+from services.device.members.member import marks_of
+from services.device.products.errors import built_in, product_not_found
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
+from services.device.products.store import ProductStore, Wanted
+from services.device.things.errors import unknown_model
+from services.device.things.serials import SERIAL
+from services.device.things.tsls import StoredTsl, Tsls
 
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 LARGEST_DOCUMENT = 4 * 1024 * 1024
 """Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
 
-_DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
-
-
-class Products(Protocol):
-    """What the service needs of its store."""
-
-    async def find(self, tenant: str, model: str) -> Product | None:
-        """The product of a model."""
-
-    async def with_prefix(self, tenant: str, prefixes: list[str]) -> list[Product]:
-        """The products that answer to any of these prefixes."""
-
-    async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
-        """Products by model, and their number."""
-
-    async def tsl(self, tenant: str, model: str, version: str) -> StoredTsl | None:
-        """The document of one version."""
-
-    async def put(self, wanted: Wanted) -> Product:
-        """Create or update."""
-
-    async def delete(self, tenant: str, model: str) -> bool:
-        """Delete; False when there is none."""
-
 
 class ProductService:
     """Products of a tenant; any of its applications may manage them."""
 
-    def __init__(self, store: Products) -> None:
+    def __init__(self, store: ProductStore, tsls: Tsls) -> None:
         self._store = store
+        self._tsls = tsls
 
     async def put(self, principal: Principal, model: str, body: PutProduct) -> Product:
         """Create or update a product; its TSL becomes the version that new devices get.
@@ -129,11 +108,7 @@ class ProductService:
 
     async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         """The document of one version; the open TSL stands in for one that is gone."""
-        if model != GENERIC:
-            stored = await self._store.tsl(tenant, model, version)
-            if stored is not None:
-                return _DOCUMENT.decode(stored.document)
-        return generic_tsl().document
+        return (await self._tsls.find(tenant, model, version)).document
 
     async def _find(self, tenant: str, model: str) -> Product | None:
         return generic_product() if model == GENERIC else await self._store.find(tenant, model)

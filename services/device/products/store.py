@@ -1,10 +1,8 @@
-"""Products and TSL documents in MongoDB.
-
-`products`: `{_id: {tenant, model}, name, snPrefixes, deviceType, currentVersion, versions,
-historyDays?, createdAt, updatedAt}`. `tsls`: `{_id: {tenant, model, version}, document, hash}`, the
-document being the JSON of the normalised TSL.
+"""Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
+currentVersion, versions, historyDays?, createdAt, updatedAt}`.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +12,7 @@ from libs.common.clock import to_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
-from services.device.entities.registry import MemberRegistry, owner_of
+from services.device.members.registry import MemberRegistry, owner_of
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,
@@ -22,23 +20,39 @@ from services.device.products.errors import (
     version_in_use,
 )
 from services.device.products.migrations import HAS_PREFIXES
-from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product
-from services.device.products.usage import ProductUsage
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import StoredTsl, Tsls
+from services.device.things.usage import ProductUsage
 
 MOST_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A product as its `PUT` wants it."""
+
+    tenant: str
+    model: str
+    name: str
+    sn_prefixes: list[str]
+    device_type: str
+    tsl: StoredTsl
+    history_days: int | None
+    marks: list[str]
+    """What its members are numbered by (`services.device.members.registry`)."""
+
+
 class ProductStore:
     """Reads and writes the products of tenants."""
 
-    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
+    def __init__(self, mongo: Mongo, devices: DeviceStore, tsls: Tsls, limits: KnownLimits) -> None:
         self._mongo = mongo
         self._products = mongo.database["products"]
-        self._tsls = mongo.database["tsls"]
-        self._devices = mongo.database["devices"]
+        self._tsls = tsls
+        self._devices = devices
         self._usage = ProductUsage(mongo.database)
         self._members = MemberRegistry(mongo.database)
         self._quota = Quota(self._products, limits, "records", "_id.tenant")
@@ -61,12 +75,6 @@ class ProductStore:
             return [], total
         cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
         return [_product(document) async for document in cursor], total
-
-    async def tsl(self, tenant: str, model: str, version: str) -> StoredTsl | None:
-        """The document of one version."""
-        key = {"tenant": tenant, "model": model, "version": version}
-        document = await self._tsls.find_one({"_id": key})
-        return StoredTsl(version, document["document"], document["hash"]) if document else None
 
     async def put(self, wanted: Wanted) -> Product:
         """Create or update a product and make the given TSL its current version.
@@ -92,31 +100,26 @@ class ProductStore:
 
     async def _put(self, wanted: Wanted, session: Session) -> Product:
         identity = {"tenant": wanted.tenant, "model": wanted.model}
-        key = {**identity, "version": wanted.tsl.version}
+        version = wanted.tsl.version
         known = await self._products.find_one({"_id": identity}, session=session)
-        stored = await self._tsls.find_one({"_id": key}, {"hash": 1}, session=session)
-        replaced = stored is not None and stored["hash"] != wanted.tsl.hash
+        stored = await self._tsls.hash(wanted.tenant, wanted.model, version, session)
+        replaced = stored is not None and stored != wanted.tsl.hash
         if stored is None and known is not None and len(known["versions"]) >= MOST_VERSIONS:
             raise too_many_versions(wanted.model, MOST_VERSIONS)
-        if replaced:
-            users = {"tenant": wanted.tenant, "model": wanted.model}
-            users["tslVersion"] = wanted.tsl.version
-            if await self._devices.find_one(users, {"_id": 1}, session=session):
-                raise version_in_use(wanted.model, wanted.tsl.version)
+        if replaced and await self._devices.uses(wanted.tenant, wanted.model, version, session):
+            raise version_in_use(wanted.model, version)
         if known is None or replaced:
             await self._usage.seal(wanted.tenant, wanted.model, session)
         if stored is None or replaced:
-            content = {"document": wanted.tsl.document, "hash": wanted.tsl.hash}
-            await self._tsls.replace_one({"_id": key}, content, upsert=True, session=session)
-            await self._members.numbers(
-                owner_of(wanted.tenant, wanted.model), wanted.marks, session
-            )
+            await self._tsls.put(wanted.tenant, wanted.model, wanted.tsl, session)
+            owner = owner_of(wanted.tenant, wanted.model)
+            await self._members.numbers(owner, wanted.marks, session)
         now = datetime.now(UTC)
         fields: dict[str, Any] = {
             "name": wanted.name,
             "snPrefixes": wanted.sn_prefixes,
             "deviceType": wanted.device_type,
-            "currentVersion": wanted.tsl.version,
+            "currentVersion": version,
             "historyDays": wanted.history_days,
         }
         same = all((known or {}).get(name) == one for name, one in fields.items())
@@ -126,7 +129,7 @@ class ProductStore:
             {"_id": identity},
             {
                 "$set": {**fields, "updatedAt": now},
-                "$addToSet": {"versions": wanted.tsl.version},
+                "$addToSet": {"versions": version},
                 "$setOnInsert": {"createdAt": now},
             },
             upsert=True,
@@ -152,20 +155,29 @@ class ProductStore:
         """
 
         async def work(session: Session) -> bool:
-            if await self._devices.find_one(
-                {"tenant": tenant, "model": model}, {"_id": 1}, session=session
-            ):
+            if await self._devices.uses(tenant, model, None, session):
                 raise product_in_use(model)
             identity = {"tenant": tenant, "model": model}
             gone = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.end(tenant, model, session)
             await self._members.forget(owner_of(tenant, model), session)
-            await self._tsls.delete_many(
-                {"_id.tenant": tenant, "_id.model": model}, session=session
-            )
+            await self._tsls.delete(tenant, model, session)
             return bool(gone.deleted_count)
 
         return await self._mongo.transaction(work)
+
+    async def history_days(self, tenant: str, model: str) -> int | None:
+        """The days for which a product keeps history, when it has some of its own."""
+        found = await self._products.find_one(
+            {"_id": {"tenant": tenant, "model": model}}, {"historyDays": 1}
+        )
+        return (found or {}).get("historyDays")
+
+    async def all_history_days(self, tenant: str) -> dict[str, int]:
+        """The same of all products of a tenant that have some of their own."""
+        query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
+        found = self._products.find(query, {"historyDays": 1})
+        return {row["_id"]["model"]: row["historyDays"] async for row in found}
 
 
 def _product(document: dict[str, Any]) -> Product:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from libs.common.limits.meter import Excess
-from libs.common.tsl import Fault, InvalidValues, MalformedReport, Report
-from services.device.reports.uplink import MAX_PAYLOAD, Uplink, time_fault
+from libs.common.tsl import Fault, Refusal
+from services.device.reports.checking import read_event, read_report
+from services.device.reports.uplink import MAX_PAYLOAD, Uplink
 from services.device.things import Thing
 
 NOTHING: Mapping[int, Excess] = {}
@@ -79,43 +80,24 @@ def sort_batch(
             batch.refused.append(Refused(uplink, reason, thing, beyond=True))
         elif len(uplink.payload) > MAX_PAYLOAD:
             batch.refused.append(Refused(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
-        elif uplink.channel == "report":
-            _sort_report(uplink, thing, retention_ms, batch)
-        elif uplink.channel == "event":
-            _sort_event(uplink, thing, retention_ms, batch)
-        elif uplink.channel == "reply":
-            batch.replies.append((uplink, thing))
         else:
-            batch.refused.append(Refused(uplink, "the subject is not one of ours", thing))
+            _sort(uplink, thing, retention_ms, batch)
     return batch
 
 
-def _sort_report(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
+def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
     try:
-        report: Report = thing.tsl.decode_report(uplink.payload)
-    except MalformedReport as error:
-        batch.refused.append(Refused(uplink, error.reason, thing, error.faults))
-        return
-    ts = uplink.received if report.ts is None else report.ts
-    late = time_fault(ts, uplink.received, retention_ms)
-    if late:
-        batch.refused.append(Refused(uplink, f"ts {late}", thing, [Fault("ts", late)]))
-    elif not report.properties:
-        reason = "; ".join(map(str, report.faults))
-        batch.refused.append(Refused(uplink, reason, thing, report.faults))
-    else:
-        batch.reports.append(GoodReport(uplink, thing, ts, report.properties, report.faults))
-
-
-def _sort_event(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
-    try:
-        event = thing.tsl.decode_event(uplink.payload)
-    except (MalformedReport, InvalidValues) as error:
+        match uplink.channel:
+            case "report":
+                ts, report = read_report(thing, uplink.payload, uplink.received, retention_ms)
+                good = GoodReport(uplink, thing, ts, report.properties, report.faults)
+                batch.reports.append(good)
+            case "event":
+                ts, event = read_event(thing, uplink.payload, uplink.received, retention_ms)
+                batch.events.append(GoodEvent(uplink, thing, ts, event.event_id, event.outputs))
+            case "reply":
+                batch.replies.append((uplink, thing))
+            case _:
+                batch.refused.append(Refused(uplink, "the subject is not one of ours", thing))
+    except Refusal as error:
         batch.refused.append(Refused(uplink, str(error), thing, error.faults))
-        return
-    ts = uplink.received if event.ts is None else event.ts
-    late = time_fault(ts, uplink.received, retention_ms)
-    if late:
-        batch.refused.append(Refused(uplink, f"ts {late}", thing, [Fault("ts", late)]))
-    else:
-        batch.events.append(GoodEvent(uplink, thing, ts, event.event_id, event.outputs))

@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from pymongo import UpdateOne
-
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
 from services.device.reports.batch import GoodReport
 from services.device.things import Thing
-from services.device.things.directory import FACTS
+from services.device.things.latest import LatestValues
+from services.device.things.model import FACTS
+from services.device.things.store import DeviceStore
 
 FRESH = 10.0
 """Seconds between two writes of one device's `lastUpdateTime`."""
@@ -30,9 +29,9 @@ LARGEST_LEVEL = 2**31
 class Facts:
     """Keeps device records in step with what devices report."""
 
-    def __init__(self, database: Database) -> None:
-        self._devices = database["devices"]
-        self._latest = database["latest"]
+    def __init__(self, devices: DeviceStore, latest: LatestValues) -> None:
+        self._devices = devices
+        self._latest = latest
         self._written: Recent[int, float] = Recent(KEPT)
 
     async def note(self, reports: Iterable[GoodReport]) -> None:
@@ -49,13 +48,7 @@ class Facts:
                 newest[thing.id] = max(report.ts, newest.get(thing.id, 0))
         await self._write_facts(changed)
         if newest:
-            await self._devices.bulk_write(
-                [
-                    UpdateOne({"_id": key}, {"$max": {"lastUpdateTime": ts}})
-                    for key, ts in newest.items()
-                ],
-                ordered=False,
-            )
+            await self._devices.note_reports(newest)
             for key in newest:
                 self._written.put(key, now)
 
@@ -63,24 +56,14 @@ class Facts:
         """Write what the latest values say, each fact unless the record has a newer one."""
         if not things:
             return
-        fields = {f"v.{key}": 1 for key in FACTS}
         written: dict[int, dict[str, Any]] = {}
-        operations = []
-        async for latest in self._latest.find({"_id": {"$in": list(things)}}, fields):
-            values = {key: entry["v"] for key, entry in latest["v"].items()}
-            shown = written[latest["_id"]] = _facts(values)
-            for key, entry in latest["v"].items():
-                name = FACTS[key]
-                if name in shown:
-                    time_of = f"factTimes.{name}"
-                    operations.append(
-                        UpdateOne(
-                            {"_id": latest["_id"], time_of: {"$not": {"$gt": entry["t"]}}},
-                            {"$set": {name: shown[name], time_of: entry["t"]}},
-                        )
-                    )
-        if operations:
-            await self._devices.bulk_write(operations, ordered=False)
+        facts: list[tuple[int, str, Any, int]] = []
+        for thing_id, latest in (await self._latest.some(things, FACTS)).items():
+            shown = _facts({key: value for key, (value, _) in latest.items()})
+            written[thing_id] = shown
+            times = {FACTS[key]: ts for key, (_, ts) in latest.items()}
+            facts += [(thing_id, name, value, times[name]) for name, value in shown.items()]
+        await self._devices.note_facts(facts)
         for key, shown in written.items():
             things[key].facts.update(shown)
 

@@ -8,30 +8,29 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 from opentelemetry import metrics, trace
 
-from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_all
+from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry import extract_context, tracer
 from libs.common.things import GENERIC
-from services.device.entities.keeper import ShapeKeeper
-from services.device.entities.shapes import Shape, within
+from services.device.members.shape_store import ShapeKeeper
+from services.device.members.shapes import Shape, within
 from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
 from services.device.reports.facts import Facts
-from services.device.reports.latest import LatestValues
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import ReportStore
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
+from services.device.things.latest import LatestValues
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +59,8 @@ HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus say that they are well."""
 
 
-class Replies(Protocol):
-    """Closes commands (`services.device.commands`)."""
-
-    async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
-        """Close the command that a reply answers; return why not, when it is refused."""
+Close = Callable[[Uplink, Thing], Awaitable[str | None]]
+"""Closes the command that a reply answers; returns why not, when it is refused."""
 
 
 class Ingest:
@@ -79,7 +75,7 @@ class Ingest:
         latest: LatestValues,
         facts: Facts,
         shapes: ShapeKeeper,
-        replies: Replies,
+        close: Close,
         quota: Quota,
         refusals: Refusals,
         retention_ms: int,
@@ -90,7 +86,7 @@ class Ingest:
         self._latest = latest
         self._facts = facts
         self._shapes = shapes
-        self._replies = replies
+        self._close_command = close
         self._quota = quota
         self._refusals = refusals
         self._retention_ms = retention_ms
@@ -170,7 +166,7 @@ class Ingest:
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        shapes = await self._shapes.note(reports)
+        shapes = await self._shapes.note((one.thing, one.properties) for one in reports)
         await self._latest.apply((one.thing.id, one.ts, _shown(one, shapes)) for one in reports)
         await self._facts.note([report for report in reports if report.thing.device])
 
@@ -191,14 +187,14 @@ class Ingest:
         """Deal with replies one after another; return those that are refused."""
         refused = []
         for uplink, thing in replies:
-            reason = await self._replies.handle(uplink, thing)
+            reason = await self._close_command(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_all(self._bus, list(batch_events(batch)))
-        await publish_all(self._bus, self._refusals.entries(batch))
+        await publish_each(self._bus, list(batch_events(batch)))
+        await publish_each(self._bus, self._refusals.entries(batch))
 
 
 def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:

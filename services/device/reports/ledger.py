@@ -11,8 +11,7 @@ that is judged differently then, because its device has changed meanwhile, is no
 
 import zlib
 from array import array
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
@@ -49,12 +48,24 @@ class Ledger:
         """Sequence of the first message that `UPLINK` still holds, or one before it: what was
         counted up to there comes no more, and is forgotten."""
 
-    @contextmanager
-    def page(self) -> Iterator[str]:
-        """A page to count on, held around a transaction; pages are used again."""
-        page = self._free.pop() if self._free else uuid4().hex
+    async def counting(
+        self,
+        work: Callable[[Session], Awaitable[bool]],
+        *,
+        stored: Collection[Uplink] = (),
+        rejected: Collection[Uplink] = (),
+    ) -> bool:
+        """Do `work` and count uplinks in one transaction, unless it says that it did nothing."""
+        page = self._free.pop() if self._free else uuid4().hex  # pages are used again
+
+        async def counted(session: Session) -> bool:
+            if not await work(session):
+                return False
+            await self.count(page, session, stored=stored, rejected=rejected)
+            return True
+
         try:
-            yield page
+            return await self._mongo.transaction(counted)
         finally:
             self._free.append(page)
 
@@ -63,10 +74,10 @@ class Ledger:
         page: str,
         session: Session,
         *,
-        stored: Collection[Uplink] = (),
-        rejected: Collection[Uplink] = (),
+        stored: Collection[Uplink],
+        rejected: Collection[Uplink],
     ) -> None:
-        """Add uplinks to the counts of a page inside the caller's transaction."""
+        """Add uplinks to the counts of a page in the caller's transaction."""
         if not stored and not rejected:
             return
         seen = {"$ifNull": ["$seen", []]}

@@ -27,6 +27,8 @@ PREFIX = "ingest.stored."
 _OURS = re.compile(rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?").fullmatch
 CHUNK = 100
 """Outcomes of one answer."""
+STORED_WAIT = 10.0
+"""Seconds that a sender waits to hear that its messages are stored."""
 LONGEST_REASON = 1000
 """Characters of a reason in an answer: 100 fit, also when JSON takes six bytes for each."""
 
@@ -91,13 +93,13 @@ class StoredWaiter:
         if len(self._outcomes) >= self._expected:
             self._complete.set()
 
-    async def wait(self, seconds: float) -> list[Outcome]:
-        """Return every outcome; raise `UpstreamTimeout` when they take longer."""
+    async def wait(self) -> list[Outcome]:
+        """Return every outcome; raise `UpstreamTimeout` after `STORED_WAIT`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(STORED_WAIT):
                 await self._complete.wait()
         except TimeoutError as error:
             raise UpstreamTimeout(
-                f"accepted, and not known to be stored after {seconds:g} s"
+                f"accepted, and not known to be stored after {STORED_WAIT:g} s"
             ) from error
         return self._outcomes

@@ -5,15 +5,23 @@ be stored already, is not counted again, and only its event is said once more.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Mongo, Session
-from services.device.history.partitions import KEY, Partitions, history_key, partition_of
+from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, DuplicateKey, Mongo, Session
 from services.device.reports.batch import Batch
+from services.device.reports.history.partitions import (
+    KEY,
+    Partitions,
+    collection_name,
+    history_key,
+    partition_of,
+)
 from services.device.reports.ledger import Ledger
 from services.device.reports.uplink import Uplink
+from services.device.things import Thing
 
 EVENTS, SEEN = "device_events", "uplinks_seen"
 
@@ -38,8 +46,11 @@ class ReportStore:
 
     def __init__(self, mongo: Mongo, partitions: Partitions, ledger: Ledger) -> None:
         self._mongo = mongo
+        self._database = mongo.database
         self._partitions = partitions
         self._ledger = ledger
+        self.events = mongo.database[EVENTS]
+        """Events of devices, by the key that history has."""
 
     async def check(self) -> None:
         """Raise unless the database takes writes."""
@@ -66,13 +77,51 @@ class ReportStore:
             rows = await self._without_stored(rows)
             await self._write(rows, await self._ledger.known([row.uplink for row in rows]))
 
+    async def store_confirmed(
+        self,
+        uplink: Uplink,
+        thing: Thing,
+        properties: dict[str, Any] | None,
+        work: Callable[[Session], Awaitable[bool]],
+    ) -> bool:
+        """Do `work` and count the reply that caused it, unless `work` says that it did nothing.
+
+        What the reply confirms is stored like a report; `properties` is None where it confirms
+        none.
+        """
+        partition = partition_of(uplink.received)
+        if properties is not None:
+            await self._partitions.ensure({partition})
+
+        async def stored(session: Session) -> bool:
+            if not await work(session):
+                return False
+            if properties is not None and thing.data_storage:
+                key = history_key(thing.id, uplink.received, uplink.sequence)
+                history = self._partitions.collection(partition)
+                await history.insert_one({"_id": key, "p": properties}, session=session)
+            return True
+
+        return await self._ledger.counting(stored, stored=[uplink])
+
+    async def store_repetition(self, uplink: Uplink) -> None:
+        """Count an uplink that is taken, with nothing to do; idempotent."""
+
+        async def work(session: Session) -> bool:
+            row = {"_id": seen_key(uplink), "at": datetime.now(UTC)}
+            await self._database[SEEN].insert_one(row, session=session)
+            return True
+
+        with suppress(DuplicateKey):
+            await self._ledger.counting(work, stored=[uplink])
+
     def _rows(self, batch: Batch) -> list[_Row]:
         rows: list[_Row] = []
         now = datetime.now(UTC)
         for report in batch.reports:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
-                name = self._partitions.name(partition_of(report.ts))
+                name = collection_name(partition_of(report.ts))
                 rows.append(_Row(name, {"_id": key, "p": report.properties}, report.uplink))
             else:
                 seen = {"_id": seen_key(report.uplink), "at": now}
@@ -100,13 +149,12 @@ class ReportStore:
         stored = [row.uplink for row in new if not row.refused]
         rejected = [row.uplink for row in new if row.refused]
 
-        async def work(session: Session) -> None:
+        async def work(session: Session) -> bool:
             for name, some in documents.items():
-                await self._mongo.database[name].insert_many(some, session=session)
-            await self._ledger.count(page, session, stored=stored, rejected=rejected)
+                await self._database[name].insert_many(some, session=session)
+            return True
 
-        with self._ledger.page() as page:
-            await self._mongo.transaction(work)
+        await self._ledger.counting(work, stored=stored, rejected=rejected)
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
         """Leave out the documents that are stored already."""
@@ -116,7 +164,7 @@ class ReportStore:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
         for name, some in keys.items():
-            cursor = self._mongo.database[name].find({"_id": {"$in": some}}, {"_id": 1})
+            cursor = self._database[name].find({"_id": {"$in": some}}, {"_id": 1})
             known |= {(name, bytes(one["_id"])) for one in await cursor.to_list(None)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 

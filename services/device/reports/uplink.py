@@ -5,8 +5,6 @@ from nats.aio.msg import Msg
 
 MAX_PAYLOAD = 256 * 1024
 """Bytes of one report, event or reply."""
-FUTURE_MS = 5 * 60_000
-"""How far ahead of us a device's clock may be."""
 
 SUBJECT_PARTS = 4
 MQTT_PREFIX = "$MQTT.msgs."
@@ -63,12 +61,3 @@ def is_second_copy(message: Msg) -> bool:
         and headers.get("Nmqtt-Pub") == QOS_1
         and not message.subject.startswith(MQTT_PREFIX)
     )
-
-
-def time_fault(ts: int, received: int, retention_ms: int) -> str | None:
-    """Why `ts` (ms) cannot be taken, or None."""
-    if ts > received + FUTURE_MS:
-        return "is more than five minutes ahead"
-    if ts < received - retention_ms:
-        return "is older than the retention"
-    return None

@@ -2,77 +2,39 @@
 
 A thing is kept for `LIFE` seconds and dropped earlier when an event says that it has
 changed. Unknown SNs are not kept: a device added a moment ago must be known to its
-first report. A TSL is compiled once per product and version.
+first report.
 """
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from nats.aio.msg import Msg
 
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
-from libs.common.things import DIRECT, GENERIC, device_key, integration_key, own_sn, own_thing
-from libs.common.tsl import Tsl, compile_tsl, generic_tsl, parse_document
+from libs.common.store.mongo import Database, Document
+from libs.common.things import integration_key, own_sn, own_thing
+from libs.common.tsl import Tsl
+from services.device.things.model import Device, Thing, facts_of, profile_of
 from services.device.things.own import OwnThing, OwnThings
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 
 LIFE = 60.0
 KEPT = 50_000
 """Things that are kept: some 1.5 KB each."""
-KEPT_TSLS = 2_000
-"""Compiled TSLs that are kept."""
-
-
-@dataclass(slots=True, frozen=True)
-class Thing:
-    """A device as reports and commands see it."""
-
-    id: int
-    sn: str
-    tenant: str
-    model: str
-    tsl_version: str
-    application_id: int | None
-    data_storage: bool
-    device_type: str
-    online: bool
-    """Whether it was connected when this was read."""
-    profile: DeviceProfile
-    tsl: Tsl
-    facts: dict[str, Any]
-    """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
-    loaded: float
-    integration: str = DIRECT
-    """Which integration it belongs to, or is the thing of."""
-    device: bool = True
-    """False for an integration's own thing and for a custom entity."""
-
-
-FACTS = {
-    "hardware_version": "hardwareVersion",
-    "firmware_version": "firmwareVersion",
-    "battery": "electricity",
-    "imei": "imei",
-    "mac": "mac",
-    "wlan_mac": "wlanMac",
-}
-"""Reported properties that the device record shows, and their names there."""
 
 
 class ThingDirectory:
     """Things by SN; one per process."""
 
-    def __init__(self, database: Database) -> None:
-        self._devices = database["devices"]
-        self._tsls = database["tsls"]
+    def __init__(self, database: Database, devices: DeviceStore, tsls: Tsls) -> None:
+        self._devices = devices
+        self._tsls = tsls
         self._by_sn: Recent[str, Thing] = Recent(KEPT)
         self._sn_keys: dict[int, str] = {}
-        self._compiled: Recent[tuple[str, str, str], tuple[str, Tsl]] = Recent(KEPT_TSLS)
-        self._own = OwnThings(database)
+        self.own = OwnThings(database, tsls)
 
     async def watch(self, bus: Bus) -> None:
         """Drop a thing when an event says that it has changed."""
@@ -110,72 +72,55 @@ class ThingDirectory:
             loaded = await self._load(set(missing.values()))
             found.update({sn: loaded[key] for sn, key in missing.items() if key in loaded})
         if own:
-            things = await self._own.of(own.values())
+            things = await self.own.of(own.values())
             found.update({sn: _own(things[one]) for sn, one in own.items() if one in things})
         return found
 
     async def _load(self, keys: set[str]) -> dict[str, Thing]:
         """Read things by SN in capitals."""
         loaded: dict[str, Thing] = {}
-        documents = await self._devices.find({"snKey": {"$in": list(keys)}}).to_list(None)
-        for document, thing in zip(documents, await self.things(documents), strict=True):
-            loaded[document["snKey"]] = thing
-            self._sn_keys[thing.id] = document["snKey"]
-            dropped = self._by_sn.put(document["snKey"], thing)
+        devices = await self._devices.with_serials(keys)
+        for device, thing in zip(devices, await self.things(devices), strict=True):
+            loaded[device.sn_key] = thing
+            self._sn_keys[thing.id] = device.sn_key
+            dropped = self._by_sn.put(device.sn_key, thing)
             if dropped is not None:
                 self._sn_keys.pop(dropped.id, None)
         return loaded
 
-    async def thing(self, document: dict[str, Any]) -> Thing:
-        """The thing that a device document stands for."""
-        (found,) = await self.things([document])
+    def own_thing(self, document: Document) -> Thing:
+        """The thing that a whole document of `things` is."""
+        return _own(self.own.thing(document))
+
+    async def thing(self, device: Device) -> Thing:
+        """The thing that a device is."""
+        (found,) = await self.things([device])
         return found
 
-    async def things(self, documents: Iterable[dict[str, Any]]) -> list[Thing]:
-        """The things that device documents stand for; a TSL they share is looked up once."""
-        found: list[Thing] = []
-        tsls: dict[tuple[str, str, str], Tsl] = {}
-        for document in documents:
-            key = (document["tenant"], document["model"], document["tslVersion"])
-            if key not in tsls:
-                tsls[key] = await self._tsl(*key)
-            found.append(_thing(document, tsls[key]))
-        return found
-
-    async def _tsl(self, tenant: str, model: str, version: str) -> Tsl:
-        if model == GENERIC:
-            return generic_tsl()
-        key = (tenant, model, version)
-        identity = {"tenant": tenant, "model": model, "version": version}
-        kept = self._compiled.get(key)
-        head = await self._tsls.find_one({"_id": identity}, {"hash": 1})
-        if kept and head and kept[0] == head["hash"]:
-            return kept[1]
-        stored = await self._tsls.find_one({"_id": identity})
-        if stored is None:
-            return generic_tsl()
-        compiled = compile_tsl(parse_document(stored["document"]))
-        self._compiled.put(key, (stored["hash"], compiled))
-        return compiled
+    async def things(self, devices: Sequence[Device]) -> list[Thing]:
+        """The things that devices are."""
+        keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
+        tsls = await self._tsls.find_all(keys)
+        return [_thing(device, tsls[key]) for device, key in zip(devices, keys, strict=True)]
 
 
-def _thing(document: dict[str, Any], tsl: Tsl) -> Thing:
-    application = document.get("application") or {}
+def _thing(device: Device, tsl: Tsl) -> Thing:
     return Thing(
-        id=document["_id"],
-        sn=document["sn"],
-        tenant=document["tenant"],
-        model=document["model"],
-        tsl_version=document["tslVersion"],
-        application_id=application.get("applicationId"),
-        data_storage=document.get("dataStorage", True),
-        device_type=document.get("deviceType", "COMMON"),
-        online=document.get("connectStatus") == "ONLINE",
-        profile=profile_of(document),
+        id=device.id,
+        sn=device.sn,
+        tenant=device.tenant,
+        model=device.model,
+        tsl_version=device.tsl_version,
+        application_id=device.application_id,
+        data_storage=device.data_storage,
+        device_type=device.device_type,
+        online=device.connect_status == "ONLINE",
+        profile=profile_of(device),
         tsl=tsl,
-        facts={name: document.get(name) for name in FACTS.values()},
+        facts=facts_of(device),
         loaded=time.monotonic(),
-        integration=document.get("integration", DIRECT),
+        integration=device.integration,
+        additional=device.additional,
     )
 
 
@@ -198,22 +143,3 @@ def _own(own: OwnThing) -> Thing:
         integration=own.integration,
         device=False,
     )
-
-
-def profile_of(document: dict[str, Any]) -> DeviceProfile:
-    """The device as events name it."""
-    application = document.get("application") or {}
-    return DeviceProfile(
-        device_id=document["_id"],
-        sn=document["sn"],
-        name=document.get("name", ""),
-        model=document["model"],
-        dev_eui=document.get("devEUI"),
-        application_id=application.get("applicationId"),
-        thing_key=thing_key_of(document),
-    )
-
-
-def thing_key_of(document: dict[str, Any]) -> str:
-    """The key that the entity keys of a device begin with."""
-    return device_key(document.get("integration", DIRECT), document["sn"])

@@ -4,19 +4,16 @@ They report one way with devices, as `~{id}`, against the TSL that their documen
 looked up for every batch, so that a change holds for the very next report.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import msgspec
+from pymongo import ReturnDocument
 
-from libs.common.store.mongo import Database
-from libs.common.tsl import Tsl, TslDocument, compile_tsl
+from libs.common.store.mongo import Database, Document, Session, present
+from libs.common.tsl import Tsl
+from services.device.things.tsls import Tsls
 
-KEPT = 1000
-"""Most compiled TSLs that are kept."""
 _FIELDS = {"tenant": 1, "integration": 1, "hash": 1}
-_DOCUMENT: msgspec.json.Decoder[TslDocument] = msgspec.json.Decoder(TslDocument)
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,27 +27,79 @@ class OwnThing:
 
 
 class OwnThings:
-    """Reads them, and keeps their compiled TSLs by content."""
+    """The collection `things`; what a document has says `services.device.members.entity`."""
 
-    def __init__(self, database: Database) -> None:
-        self._things = database["things"]
-        self._compiled: OrderedDict[str, Tsl] = OrderedDict()
+    def __init__(self, database: Database, tsls: Tsls) -> None:
+        self._things = self.collection = database["things"]
+        """For who counts what a tenant has."""
+        self._tsls = tsls
+
+    async def find(self, query: Document, session: Session | None = None) -> list[Document]:
+        """Whole documents."""
+        return await self._things.find(query, session=session).to_list(None)
+
+    async def find_one(self, query: Document, session: Session | None = None) -> Document | None:
+        """A whole document."""
+        return await self._things.find_one(query, session=session)
+
+    async def insert(self, document: Document, session: Session | None = None) -> None:
+        """Write a new thing; raises `DuplicateKey`."""
+        await self._things.insert_one(document, session=session)
+
+    async def change(self, known: Document, fields: Document, session: Session) -> Document:
+        """Change fields of a thing; what it is then."""
+        await self._things.update_one({"_id": known["_id"]}, {"$set": fields}, session=session)
+        return known | fields
+
+    async def put(self, key: Document, fields: Document, first: Document) -> Document:
+        """Change the thing with this key, or make it with `first` besides; what it is then.
+
+        Raises `DuplicateKey` when somebody else makes it this moment.
+        """
+        change = {"$set": fields, "$setOnInsert": first}
+        return present(
+            await self._things.find_one_and_update(
+                key, change, upsert=True, return_document=ReturnDocument.AFTER
+            )
+        )
+
+    async def delete(self, query: Document, session: Session) -> list[Document]:
+        """Delete things; what they were."""
+        found = await self.find(query, session)
+        gone = {"_id": {"$in": [document["_id"] for document in found]}}
+        await self._things.delete_many(gone, session=session)
+        return found
+
+    def thing(self, document: Document) -> OwnThing:
+        """The thing that a whole document is."""
+        tsl = self._tsls.known(document["hash"])
+        if tsl is None:
+            tsl = self._tsls.compiled(document["hash"], document["tsl"])
+        return OwnThing(document["_id"], document["tenant"], document["integration"], tsl)
 
     async def of(self, ids: Iterable[int]) -> dict[int, OwnThing]:
         """The things of `ids`; what is unknown is missing."""
         query = {"_id": {"$in": list(ids)}, "hash": {"$exists": True}}
         heads = await self._things.find(query, _FIELDS).to_list(None)
-        missing = {head["hash"] for head in heads} - self._compiled.keys()
+        tsls = {head["hash"]: self._tsls.known(head["hash"]) for head in heads}
+        missing = [key for key, tsl in tsls.items() if tsl is None]
         if missing:
-            query["hash"] = {"$in": list(missing)}
+            query["hash"] = {"$in": missing}
             async for stored in self._things.find(query, {"hash": 1, "tsl": 1}):
-                self._compiled[stored["hash"]] = compile_tsl(_DOCUMENT.decode(stored["tsl"]))
-        found = {}
-        for head in heads:
-            tsl = self._compiled.get(head["hash"])
-            if tsl is not None:  # else it was changed between the two readings
-                self._compiled.move_to_end(head["hash"])
-                found[head["_id"]] = OwnThing(head["_id"], head["tenant"], head["integration"], tsl)
-        while len(self._compiled) > KEPT:
-            self._compiled.popitem(last=False)
-        return found
+                tsls[stored["hash"]] = self._tsls.compiled(stored["hash"], stored["tsl"])
+        return {
+            head["_id"]: OwnThing(head["_id"], head["tenant"], head["integration"], tsl)
+            for head in heads
+            if (tsl := tsls[head["hash"]]) is not None  # else changed between the two readings
+        }
+
+    async def after(self, tenant: str, after: int, limit: int) -> list[int]:
+        """Things of a tenant by id, behind `after`."""
+        query = {"tenant": tenant, "_id": {"$gt": after}}
+        found = self._things.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [row["_id"] async for row in found]
+
+    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The tenants of things, by id."""
+        found = self._things.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {row["_id"]: row["tenant"] async for row in found}

@@ -13,7 +13,7 @@ from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.networks import is_inside
-from libs.common.identity.tokens import CoalescingTokenReader
+from libs.common.identity.tokens import TokenReader
 from libs.common.store.redis import RedisError
 from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import basic_login, bearer_token
@@ -43,7 +43,7 @@ class Gatekeeper:
 
     def __init__(
         self,
-        tokens: CoalescingTokenReader,
+        tokens: TokenReader,
         devices: DeviceKeyReader,
         access: AccessReader,
         limits: Limits,

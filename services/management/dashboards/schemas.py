@@ -1,4 +1,4 @@
-"""Dashboards on the wire (specification, "Dashboard"; notes, section 3.9)."""
+"""Dashboards on the wire (specification, "Dashboard"; notes, section 3.9), and as kept."""
 
 from typing import Annotated, Any
 
@@ -55,3 +55,22 @@ class ShownDashboard(Shown, kw_only=True):
     user_id: str | None = None
     created_at: str
     widgets: list[ShownWidget]
+
+
+class StoredWidget(msgspec.Struct, frozen=True):
+    """A widget with its id; `data` is what a console wrote."""
+
+    id: int
+    data: dict[str, Any]
+
+
+class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
+    """A dashboard as it is kept."""
+
+    id: int
+    tenant: str
+    name: str
+    user_id: int | None
+    widgets: tuple[StoredWidget, ...] = ()
+    created_at: int
+    """ms."""

@@ -1,7 +1,6 @@
 """Creates, changes, lists and deletes dashboards on behalf of users."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
 
 import msgspec
 
@@ -10,78 +9,26 @@ from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, 
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import id_of, name_of
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
+from libs.common.identity.sharing import Sharing
 from services.management.dashboards.schemas import (
     MAX_BYTES,
     CreateDashboard,
+    Dashboard,
     DashboardRef,
     ShownDashboard,
     ShownWidget,
+    StoredWidget,
     UpdateDashboard,
     Widget,
 )
-
-
-class StoredWidget(msgspec.Struct, frozen=True):
-    """A widget with its id; `data` is what a console wrote."""
-
-    id: int
-    data: dict[str, Any]
-
-
-class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
-    """A dashboard as it is kept."""
-
-    id: int
-    tenant: str
-    name: str
-    user_id: int | None
-    widgets: tuple[StoredWidget, ...] = ()
-    created_at: int
-    """ms."""
-
-
-class Store(Protocol):
-    """Where dashboards are kept."""
-
-    async def insert(self, dashboard: Dashboard) -> None:
-        """Add a dashboard; raise `Conflict` when the tenant has one of that name."""
-
-    async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
-        """One dashboard of a tenant."""
-
-    async def replace(
-        self, tenant: str, dashboard_id: int, name: str, widgets: Sequence[StoredWidget]
-    ) -> bool:
-        """Set name and widgets; False when it is gone. Raises `Conflict` as `insert` does."""
-
-    async def remove(self, tenant: str, dashboard_id: int) -> bool:
-        """Delete a dashboard; False when it was gone."""
-
-    async def list(
-        self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
-    ) -> Sequence[Dashboard]:
-        """Dashboards of a tenant by age, all or those of `ids` whose name has `keyword`."""
-
-
-class Sharing(Protocol):
-    """The grants, as far as they are needed here."""
-
-    async def of(self, principal: Principal) -> Grants:
-        """What a user sees."""
-
-    async def share(self, principal: Principal, dashboard_id: int) -> None:
-        """Grant a dashboard to the roles of its creator."""
-
-    async def forget(self, tenant: str, ids: Sequence[int]) -> None:
-        """Drop the grants of dashboards that are gone."""
+from services.management.dashboards.store import DashboardStore
 
 
 class DashboardService:
     """The operations on dashboards."""
 
     def __init__(
-        self, store: Store, sharing: Sharing, next_id: Callable[[], Awaitable[int]]
+        self, store: DashboardStore, sharing: Sharing, next_id: Callable[[], Awaitable[int]]
     ) -> None:
         self._store = store
         self._sharing = sharing

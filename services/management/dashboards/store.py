@@ -14,7 +14,7 @@ from libs.common.errors import Conflict
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Database, DuplicateKey, containing
-from services.management.dashboards.service import Dashboard, StoredWidget
+from services.management.dashboards.schemas import Dashboard, StoredWidget
 
 
 class DashboardStore:

@@ -1,27 +1,14 @@
 """Which integrations there are: announced, checked, and forgotten when they fall silent."""
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from libs.common.contracts.integrations import (
     Acknowledged,
     GetIntegrations,
-    Integration,
     KnownIntegrations,
     Manifest,
 )
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.tsl import TslDocument, TslInvalid
-
-
-class Store(Protocol):
-    """Where manifests are kept."""
-
-    async def announced(self, manifest: Manifest) -> None:
-        """Keep a manifest, and that it was announced just now."""
-
-    async def all(self) -> Sequence[Integration]:
-        """Every integration that was ever announced, and whether it is there now."""
+from services.management.integrations.store import IntegrationStore
 
 
 def tsl_of(manifest: Manifest) -> TslDocument:
@@ -35,7 +22,7 @@ def tsl_of(manifest: Manifest) -> TslDocument:
 class Registry:
     """Takes announcements and answers who is there."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: IntegrationStore) -> None:
         self._store = store
 
     async def announce(self, who: str, manifest: Manifest) -> Acknowledged:

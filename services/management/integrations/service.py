@@ -1,8 +1,7 @@
 """Shows integrations to users, and tells `auth` their names."""
 
-from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from libs.common.contracts.entities import ThingEntity
 from libs.common.contracts.integrations import Manifest
@@ -15,8 +14,9 @@ from libs.common.contracts.names import (
 from libs.common.errors import Forbidden, NotFound
 from libs.common.http.console import Page
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
+from libs.common.identity.grants import GrantReader
 from libs.common.things import integration_key, member_key
+from services.management.integrations.messages import ThingsOverRpc
 from services.management.integrations.registry import Registry, tsl_of
 from services.management.integrations.schemas import (
     IntegrationDetail,
@@ -30,27 +30,10 @@ COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")
 _NONE = DeviceCount(devices=0, entities=0)
 
 
-class Visible(Protocol):
-    """The grants, as far as they are needed here."""
-
-    async def of(self, principal: Principal) -> Grants:
-        """What a user sees."""
-
-
-class Things(Protocol):
-    """What `device` knows of an integration's things."""
-
-    async def counts(self, tenant: str) -> Mapping[str, DeviceCount]:
-        """Devices and their entities by integration."""
-
-    async def entities(self, tenant: str, integration: str) -> list[ThingEntity]:
-        """Entities of the integration itself with their latest values."""
-
-
 class IntegrationService:
     """The operations on integrations."""
 
-    def __init__(self, registry: Registry, things: Things, grants: Visible) -> None:
+    def __init__(self, registry: Registry, things: ThingsOverRpc, grants: GrantReader) -> None:
         self._registry = registry
         self._things = things
         self._grants = grants

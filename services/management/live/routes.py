@@ -15,7 +15,7 @@ from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
 from services.management.live.frames import BadFrame, read_frame
 from services.management.live.hub import Hub
-from services.management.live.keys import Subscriptions
+from services.management.live.service import Subscriptions
 from services.management.live.subscriber import Subscriber
 
 MALFORMED = 1007

@@ -7,16 +7,19 @@ from Redis. That notices every way in which a token can end, and needs nothing t
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
-from typing import Protocol
 
 import msgspec
 
+from libs.common.bus import RpcClient
+from libs.common.contracts.access import ACCESS, Access, UserRef
 from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
+from libs.common.identity.grants import GrantReader, Grants
 from services.management.live.hub import Hub
+from services.management.live.service import Subscriptions
+from services.management.live.store import TokenStates
 from services.management.live.subscriber import Subscriber
 
 log = logging.getLogger(__name__)
@@ -28,38 +31,22 @@ POLICY = 1008
 """Close code "policy violation" (RFC 6455, 7.4.1)."""
 
 
-class Tokens(Protocol):
-    """The token state, as far as it is needed here; raises `ThingwayError` while it is away."""
-
-    async def valid(self, hashes: Sequence[str]) -> Sequence[bool]:
-        """Tell of each token whether it is valid."""
-
-    async def versions(self, tenants: Sequence[str]) -> Sequence[int]:
-        """The access version of each tenant, 0 where there is none."""
-
-
-class Rights(Protocol):
-    """What users may see, as of now."""
-
-    async def refreshed(self, principal: Principal) -> tuple[Principal, Grants]:
-        """What a user may do and see at `principal.access`; `Unauthenticated` when it is gone."""
-
-
-class SubscribedKeys(Protocol):
-    """Works subscriptions out."""
-
-    async def filter_anew(self, subscriber: Subscriber) -> None:
-        """Find again which of its keys are granted by themselves."""
-
-
 class Watch:
     """Looks after the sockets of a hub."""
 
-    def __init__(self, hub: Hub, tokens: Tokens, rights: Rights, keys: SubscribedKeys) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        tokens: TokenStates,
+        rpc: RpcClient,
+        grants: GrantReader,
+        subscriptions: Subscriptions,
+    ) -> None:
         self._hub = hub
         self._tokens = tokens
-        self._rights = rights
-        self._keys = keys
+        self._rpc = rpc
+        self._grants = grants
+        self._subscriptions = subscriptions
 
     async def run(self) -> None:
         """Look for ever; without Redis or `auth` what was known holds."""
@@ -103,12 +90,20 @@ class Watch:
                 subscriber.close(POLICY, "the user is gone")
             else:
                 subscriber.principal, subscriber.grants = judged
-                await self._keys.filter_anew(subscriber)
+                await self._subscriptions.filter_anew(subscriber)
 
     async def _judge(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
-        wanted = msgspec.structs.replace(principal, access=version)
+        """What a user may do and see as of now; None when it is gone."""
+        user = UserRef(principal.tenant, principal.user_id)
         try:
-            return await self._rights.refreshed(wanted)
+            access = await self._rpc.call(ACCESS, user, Access)
+            known = msgspec.structs.replace(
+                principal,
+                functions=access.functions,
+                super_admin=access.super_admin,
+                access=max(access.version, version),
+            )
+            return known, await self._grants.of(known)
         except Unauthenticated:
             return None
 

@@ -1,14 +1,14 @@
 """The edges of one run: which were followed, which never can be, and who is ready then. No I/O."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from services.workflow.graph.plan import Follower, Plan, PlanNode
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
+class _Arrival(msgspec.Struct, frozen=True):
     """An output on its way along an edge."""
 
     place: int
@@ -17,8 +17,7 @@ class _Arrival:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """A node with what it is given."""
 
     node: PlanNode
@@ -64,14 +63,15 @@ class Edges:
     def _close(self, target: str) -> list[Ready]:
         """Count down an edge of `target`; it is ready when none is open and one has arrived."""
         node = self._nodes[target]
-        self._open[target] = self._open.get(target, node.incoming) - 1
+        left = self._open[target] = self._open.get(target, node.incoming) - 1
         arrived = self._arrived.get(target)
-        if self._open[target] or not arrived:
+        if left or not arrived:
             return []
+        if len(arrived) == 1:
+            only = arrived[0]
+            return [Ready(node, only.output, only.text, only.source)]
         arrived.sort(key=lambda one: one.place)
         last = arrived[-1]
-        if len(arrived) == 1:
-            return [Ready(node, last.output, last.text, last.source)]
         body = joined([one.output for one in arrived])
         return [Ready(node, body, self._text_of(body), last.source)]
 

@@ -9,16 +9,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
 from services.workflow.engine.edges import Edges, Ready, split
-from services.workflow.engine.limits import Limits
+from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
+from services.workflow.errors import NodeFailed
 from services.workflow.graph.plan import Follower, Plan, PlanNode
-from services.workflow.nodes.base import Chosen, NodeContext, NodeFailed, Step
+from services.workflow.nodes.base import Chosen, NodeContext, Step
 from services.workflow.runs.records import Run
 
 log = logging.getLogger(__name__)
@@ -29,8 +31,7 @@ Seal = Callable[[Run], Awaitable[None]]
 SPENT = "the run took longer than {:g} s"
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
+class _Done(msgspec.Struct, frozen=True):
     """What came of a node."""
 
     output: Any
@@ -56,6 +57,7 @@ class Execution:
         self._trace = Trace(run)
         self._edges = Edges(plan, self._trace.text_of)
         self._outputs: dict[str, Any] = {}
+        self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
         self._sealed = False
         self._answered = False
@@ -63,24 +65,24 @@ class Execution:
     async def go(self, outputs: Mapping[str, Any] | None = None) -> None:
         """Run to the end, as if nodes had put out `outputs`; raises nothing but a cancellation."""
         run, entry, begun = self._run, self._plan.entry, time.monotonic()
-        self._deadline = asyncio.get_running_loop().time() + self._limits.run_seconds
+        self._deadline = self._clock() + self._limits.run_seconds
         self._outputs = {**(outputs or {}), entry.id: run.entered}
         run.output, text = run.entered, self._trace.text_of(run.entered)
         self._trace.add(entry, run.started_at, 0, output=text)
         following = self._edges.follow(entry, entry.followers, run.entered, text)
-        async with asyncio.TaskGroup() as paths:
-            await self._path(following, paths)
+        await self._follow(following)
         run.error = self._trace.error
         run.status = "SUCCESS" if run.error is None else "ERROR"
         run.time_cost = _since(begun)
 
-    async def _path(self, following: list[Ready], paths: asyncio.TaskGroup) -> None:
+    async def _follow(self, following: list[Ready]) -> None:
         """Run nodes and what follows, one after the other; branches in tasks of their own."""
-        while following:
-            first, *others = following
-            for one in others:
-                paths.create_task(self._path([one], paths))
-            following = await self._node(first)
+        while len(following) == 1:
+            following = await self._node(following[0])
+        if following:
+            async with asyncio.TaskGroup() as branches:
+                for one in following:
+                    branches.create_task(self._follow([one]))
 
     async def _node(self, ready: Ready) -> list[Ready]:
         """Run one node, and give those that are ready then."""
@@ -123,7 +125,7 @@ class Execution:
         return _Done(outcome, text, followers, barred)
 
     async def _step(self, node: PlanNode, body: Any) -> Any:
-        run, now = self._run, asyncio.get_running_loop().time()
+        run, now = self._run, self._clock()
         if now >= self._deadline:
             raise NodeFailed(SPENT.format(self._limits.run_seconds))
         step = node.type
@@ -142,11 +144,13 @@ class Execution:
             deadline=min(self._deadline, now + self._limits.node_seconds),
             properties=self._outputs,
         )
+        if node.instant:
+            return await step.run(context, node.parameters, body)
         async with asyncio.timeout_at(context.deadline):
             return await step.run(context, node.parameters, body)
 
     def _late(self, seconds: float) -> str:
-        if asyncio.get_running_loop().time() >= self._deadline:
+        if self._clock() >= self._deadline:
             return SPENT.format(self._limits.run_seconds)
         if seconds >= self._limits.node_seconds:
             return f"the node took longer than {self._limits.node_seconds:g} s"

@@ -1,26 +1,31 @@
-"""Entries of ours in the logs of flows: what no run could say itself."""
+"""Entries of ours in the logs of flows: what no run could say itself.
 
+A flow that only fails was disabled (`CircuitBreaker`); runs were given up since too many waited
+(`Refused`).
+"""
+
+import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from libs.common.clock import now_ms
-from services.workflow.runs.records import Cause, CauseKind, Run
+from libs.common.limits.metrics import count_limited
+from services.workflow.flows.service import FlowService
+from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.records import Cause, CauseKind, Deployed, Run
 
+log = logging.getLogger(__name__)
 
-class RunLog(Protocol):
-    """Where runs are recorded."""
-
-    async def begin(self, runs: list[Run]) -> list[Run]:
-        """Record runs that begin."""
-
-    async def finish(self, run: Run) -> None:
-        """Record how a run ended."""
+KEPT = 10_000
+"""Flows whose failures, or refused runs, are counted."""
+REFUSED_PERIOD = 60.0
+"""Seconds for which a flow has one entry, however many runs it has lost."""
 
 
 class Notes:
     """Writes them."""
 
-    def __init__(self, log: RunLog, next_id: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, log: ReplicaLog, next_id: Callable[[], Awaitable[int]]) -> None:
         self._log = log
         self._next_id = next_id
 
@@ -41,3 +46,62 @@ class Notes:
         await self._log.begin([entry])
         entry.status, entry.error = "ERROR", reason
         await self._log.finish(entry)
+
+
+class CircuitBreaker:
+    """Counts failures, one after the other, of the flows that run in this process.
+
+    The counts are in memory: each replica sees its share of a flow's runs, and a flow that
+    only fails does so in every replica.
+    """
+
+    def __init__(self, flows: FlowService, notes: Notes, most: int) -> None:
+        self._flows = flows
+        self._notes = notes
+        self._most = most
+        self._failures: OrderedDict[tuple[int, int], int] = OrderedDict()
+
+    async def note(self, run: Run) -> None:
+        """Count a failure, or forget those before a success."""
+        key = (run.flow_id, run.version)
+        if run.status == "SUCCESS":
+            self._failures.pop(key, None)
+            return
+        count = self._failures.get(key, 0) + 1
+        self._failures[key] = count
+        self._failures.move_to_end(key)
+        if len(self._failures) > KEPT:
+            self._failures.popitem(last=False)
+        if count >= self._most:
+            del self._failures[key]
+            await self._cut(run, count)
+
+    async def _cut(self, run: Run, count: int) -> None:
+        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version):
+            return
+        reason = f"the flow was disabled: it failed {count} times in a row, at last: {run.error}"
+        log.warning("flow %d: %s", run.flow_id, reason)
+        await self._notes.write("BREAKER", run.tenant, run.flow_id, run.version, reason)
+
+
+class Refused:
+    """Counts runs that were given up since too many waited."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._flows: OrderedDict[int, tuple[Deployed, int]] = OrderedDict()
+
+    def note(self, flow: Deployed, limit: str) -> None:
+        """A run of a flow was given up because of a limit (`waitingRuns`)."""
+        count_limited(limit, flow.tenant)
+        _, number = self._flows.pop(flow.flow_id, (flow, 0))
+        self._flows[flow.flow_id] = flow, number + 1
+        if len(self._flows) > KEPT:
+            self._flows.popitem(last=False)
+
+    async def write(self) -> None:
+        """Say in the log of each flow how many of its runs were given up."""
+        flows, self._flows = self._flows, OrderedDict()
+        for flow, number in flows.values():
+            reason = f"{number} runs were refused: too many wait"
+            await self._notes.write("LIMIT", flow.tenant, flow.flow_id, flow.version, reason)

@@ -1,12 +1,14 @@
 """Plans of the versions that run, compiled once in a process."""
 
 from collections import Counter, OrderedDict
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from libs.common.errors import NotFound
 from services.workflow.fairness.turns import Bounds, Owner, Turns
+from services.workflow.flows.store import FlowStore
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
+from services.workflow.vault.service import Vault
 
 KEPT = 2_000
 """Most plans in memory; beyond, those of the tenant go that has most, the oldest first."""
@@ -14,13 +16,6 @@ CHARACTERS = 32 * 1024**2
 """The same of their designs."""
 AT_ONCE = 4
 """Plans that are read and compiled."""
-
-
-class Designs(Protocol):
-    """Where designs are."""
-
-    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
-        """`design_data` of a version, whichever is the newest."""
 
 
 class _Known(NamedTuple):
@@ -35,8 +30,9 @@ class _Known(NamedTuple):
 class Plans:
     """Finds plans by flow and version; a version never changes."""
 
-    def __init__(self, designs: Designs, registry: Registry) -> None:
-        self._designs = designs
+    def __init__(self, flows: FlowStore, vault: Vault, registry: Registry) -> None:
+        self._flows = flows
+        self._vault = vault
         self._registry = registry
         self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
         self._sizes: Counter[str] = Counter()
@@ -55,9 +51,10 @@ class Plans:
         return self._known[key].plan
 
     async def _read(self, tenant: str, flow_id: int, version: int) -> _Known:
-        text = await self._designs.design(tenant, flow_id, version)
-        if text is None:
+        design = await self._flows.design(tenant, flow_id, version)
+        if design is None:
             raise NotFound(f"flow {flow_id} has no version {version}", field="version")
+        text = await self._vault.reveal(tenant, design)
         return _Known(compile_design(text, self._registry), tenant, len(text))
 
     def _keep(self, key: tuple[int, int], new: _Known) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from opentelemetry import metrics
@@ -9,7 +10,6 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.contracts.limits import Limits as TenantLimits
 from libs.common.errors import TooManyRequests
-from services.workflow.engine.limits import Limits
 from services.workflow.fairness.shares import Shares
 from services.workflow.fairness.turns import Bounds, Owner, Turns
 
@@ -19,6 +19,20 @@ PLACE = 8192
 """Bytes of what a run begins with that one place in the queue is for."""
 RETRY_AFTER = 1.0
 """Seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The bounds of one process; those of tenants are `contracts.limits.Limits`."""
+
+    running: int = 256
+    """Runs at a time; more wait."""
+    waiting: int = 20_000
+    """Runs that wait; more are refused."""
+    run_seconds: float = 300.0
+    """How long a run may take."""
+    node_seconds: float = 60.0
+    """How long a node may take."""
 
 
 class NoRoom(TooManyRequests):
@@ -95,12 +109,14 @@ class RunQueue:
 
         It waits again afterwards, to be recorded. A `quick` run waits for nobody but stores.
         """
-        async with (self._quick if quick else self._slots).taken(place.owner):
-            self.leave(place)
-            try:
-                yield
-            finally:
-                self.put(place)
+        slots = self._quick if quick else self._slots
+        await slots.take(place.owner)
+        self.leave(place)
+        try:
+            yield
+        finally:
+            self.put(place)
+            slots.give_back(place.owner)
 
     def use(self, tenant: str) -> dict[str, int]:
         """How much a tenant uses of its limits in this process, by their names."""

@@ -1,15 +1,23 @@
-"""Runs whose replica died: begun anew when that does no harm, else recorded as interrupted."""
+"""Runs that nobody carries out, though they are recorded.
 
-import asyncio
+`Recovery` takes those whose replica died: it begins them anew when that does no harm, else records
+them as interrupted. `Unbegun` takes those of this replica that it never began: when the store fails
+while it takes runs, whoever wanted them cannot know which of them it has taken. Their cause makes
+no other run, and their replica lives, so they are no orphans: each replica looks for its own.
+"""
+
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable
 
+from services.workflow.engine.replicas import Replicas
+from services.workflow.engine.runner import Engine
+from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.records import Run
+from services.workflow.runs.store import RunStore
 
 log = logging.getLogger(__name__)
 
-PERIOD = 2.0
+RECOVERY_PERIOD, UNBEGUN_PERIOD = 2.0, 10.0
 """Seconds between looks."""
 CHUNK = 200
 MOST_TRIES = 3
@@ -17,63 +25,16 @@ MOST_TRIES = 3
 INTERRUPTED = "interrupted: the service ended while the flow ran"
 
 
-class Store(Protocol):
-    """Where runs are kept."""
-
-    async def orphans(
-        self, alive: Iterable[str], most: int, without: Iterable[str]
-    ) -> Sequence[Run]:
-        """Runs of replicas that are no more, but for those of some tenants."""
-
-    async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, anew: bool) -> bool:
-        """Take over a run; False when that is not possible."""
-
-
-class Replicas(Protocol):
-    """Knows replicas."""
-
-    own: str
-
-    async def alive(self) -> list[str]:
-        """Those that live."""
-
-
-class Engine(Protocol):
-    """Carries out runs."""
-
-    def go(self, run: Run) -> Any:
-        """Carry out a run that is recorded."""
-
-    def has_room(self, run: Run) -> bool:
-        """Whether a run that is recorded may wait here."""
-
-
 class Recovery:
     """Looks after orphans, in one replica at a time."""
 
     def __init__(
-        self,
-        store: Store,
-        replicas: Replicas,
-        engine: Engine,
-        finish: Callable[[Run], Awaitable[None]],
-        failures: tuple[type[Exception], ...],
+        self, store: RunStore, replicas: Replicas, engine: Engine, runs: ReplicaLog
     ) -> None:
-        """`failures` are those of a store that is away."""
         self._store = store
         self._replicas = replicas
         self._engine = engine
-        self._finish = finish
-        self._failures = failures
-
-    async def run(self) -> None:
-        """Look for ever."""
-        while True:
-            try:
-                await self.look()
-            except self._failures as error:
-                log.warning("interrupted runs have to wait: %s", error)
-            await asyncio.sleep(PERIOD)
+        self._log = runs
 
     async def look(self) -> None:
         """Take care of all orphans that there are, and for which there is room."""
@@ -93,5 +54,39 @@ class Recovery:
             log.info("run %d begins anew", run.id)
             self._engine.go(run)
         elif await self._store.adopt(run, own, alive, anew=False):
+            run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED
-            await self._finish(run)
+            await self._log.finish(run)
+
+
+class Unbegun:
+    """Looks after runs of this replica that it has recorded and not begun."""
+
+    def __init__(self, store: RunStore, replicas: Replicas, engine: Engine) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._engine = engine
+
+    async def look(self) -> None:
+        """Begin those that there are, and for which there is room."""
+        own, full = self._replicas.own, set[str]()
+        begun = True
+        while begun:
+            left = await self._store.left(own, self._engine.in_hand(), CHUNK, full)
+            others = [one for one in await self._replicas.alive() if one != own] if left else []
+            known = len(full)
+            full |= {run.tenant for run in left if not self._engine.has_room(run)}
+            begun = len(full) > known
+            for run in left:
+                if run.tenant not in full and await self._begin(run, own, others):
+                    begun = True
+
+    async def _begin(self, run: Run, own: str, others: Iterable[str]) -> bool:
+        if run.id in self._engine.in_hand():
+            return False
+        if not await self._store.adopt(run, own, others, anew=True):
+            return False
+        run.tries += 1
+        log.info("run %d was recorded and begins now", run.id)
+        self._engine.go(run)
+        return True

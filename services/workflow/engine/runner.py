@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,12 +14,13 @@ from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.metrics import count_limited
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.limits import Limits
-from services.workflow.engine.queue import NoRoom, Place, RunQueue, place_of
-from services.workflow.engine.refused import Refused
+from services.workflow.engine.notes import CircuitBreaker, Refused
+from services.workflow.engine.plans import Plans
+from services.workflow.engine.queue import Limits, NoRoom, Place, RunQueue, place_of
 from services.workflow.fairness.turns import Owner
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
+from services.workflow.runs.log import ReplicaLog
 from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
 
 log = logging.getLogger(__name__)
@@ -30,34 +31,9 @@ TEST_SECONDS = 25.0
 """How long a test may take: somebody waits, behind a gateway that waits for thirty."""
 NO_MORE = "waitingRuns"
 """The limit of what had no room for so long that it is given up."""
+AT_ONCE = 500
+"""Runs of events or timers that are recorded in one go."""
 LOOPED = f"stopped: {MOST_HOPS} flows have led to one another, see if they loop"
-
-
-class Plans(Protocol):
-    """Finds plans."""
-
-    async def of(self, tenant: str, flow_id: int, version: int) -> Plan:
-        """The plan of a version; raise `NotFound` or `DesignInvalid`."""
-
-
-class RunLog(Protocol):
-    """Where runs are recorded."""
-
-    async def begin(self, runs: Sequence[Run]) -> list[Run]:
-        """Record runs that begin; give those that no replica has recorded before."""
-
-    async def seal(self, run: Run) -> None:
-        """Record that a run must not begin anew."""
-
-    async def finish(self, run: Run) -> None:
-        """Record how a run ended, and say so on the bus."""
-
-
-class Breaker(Protocol):
-    """Watches for flows that only fail."""
-
-    async def note(self, run: Run) -> None:
-        """Take notice of how a run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +62,8 @@ class Engine:
         self,
         *,
         plans: Plans,
-        log: RunLog,
-        breaker: Breaker,
+        log: ReplicaLog,
+        breaker: CircuitBreaker,
         limits: Limits,
         queue: RunQueue,
         refused: Refused,
@@ -240,6 +216,21 @@ class Engine:
             return
         async with self._queue.turn(self._in_hand[run.id], quick=plan.quick):
             await Execution(plan=plan, run=run, limits=self._limits, seal=self._log.seal).go()
+
+
+async def admitted(engine: Engine, starts: Sequence[Start]) -> list[Start]:
+    """Record runs of events or timers and let them go; give those for which there is no room.
+
+    Nobody waits here for the room of another. What raises has let go all that is recorded; to do
+    all of it once more does no harm, as a cause makes one run.
+    """
+    refused: list[Start] = []
+    for begin in range(0, len(starts), AT_ONCE):
+        runs, more = await engine.admit(starts[begin : begin + AT_ONCE])
+        refused += more
+        for run in runs:
+            engine.go(run)
+    return refused
 
 
 def _run(run_id: int, start: Start, now: int) -> Run:

@@ -1,12 +1,31 @@
-"""The trace of one run: what each node was given and put out, within bounds. No I/O."""
+"""The trace of one run: what each node was given and put out, as JSON text within bounds.
 
+Secrets are masked, and what is too long is cut. No I/O.
+"""
+
+import re
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from services.workflow.graph.plan import PlanNode
 from services.workflow.runs.records import Run, TraceItem
-from services.workflow.runs.texts import LONGEST_TRACE, shown_text
+
+LONGEST_TEXT = 16 * 1024
+"""Characters of one input or output in a trace; of a longer one the beginning is kept."""
+LONGEST_TRACE = 1024 * 1024
+"""Characters of all inputs and outputs of one run; what comes later is left out."""
+MASK = "******"
 
 FULL = '{"truncated":"","reason":"the trace is full"}'
+
+_WORDS = (
+    "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
+)
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
+_SECRET_WORD = re.compile(_WORDS.encode(), re.IGNORECASE)
+_SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _WORDS.encode(), re.IGNORECASE)
 
 
 class Trace:
@@ -58,3 +77,37 @@ class Trace:
     def error(self) -> str | None:
         """The first error that there was."""
         return next((one.error_message for one in self._run.traces if one.error_message), None)
+
+
+def shown_text(value: Any) -> str | None:
+    """`value` as JSON text; None for nothing.
+
+    What is too long becomes `{"truncated": its beginning, "characters": how many it has}`, so
+    that the text is JSON in any case.
+    """
+    if value is None:
+        return None
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    if _SECRET_WORD.search(encoded) and _SECRET_KEY.search(encoded):
+        encoded = msgspec.json.encode(masked(msgspec.json.decode(encoded)))
+    text = encoded.decode()
+    if len(text) <= LONGEST_TEXT:
+        return text
+    short = {"truncated": text[:LONGEST_TEXT], "characters": len(text)}
+    return msgspec.json.encode(short).decode()
+
+
+def masked(value: Any) -> Any:
+    """`value` without what stands under the name of a secret."""
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if _SECRET.search(str(key)) and _hides(one) else masked(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [masked(one) for one in value]
+    return value
+
+
+def _hides(value: Any) -> bool:
+    return value not in (None, "")

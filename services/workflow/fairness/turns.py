@@ -66,17 +66,18 @@ class Turns:
     @asynccontextmanager
     async def taken(self, owner: Owner) -> AsyncIterator[None]:
         """Hold a slot around the block."""
-        await self._take(owner)
+        await self.take(owner)
         try:
             yield
         finally:
-            self._give_back(owner)
+            self.give_back(owner)
 
     def held(self, tenant: str) -> int:
         """Slots that a tenant has."""
         return self._shares.of(tenant)
 
-    async def _take(self, owner: Owner) -> None:
+    async def take(self, owner: Owner) -> None:
+        """Hold a slot, from its turn until it is given back."""
         tenant = self._tenants.setdefault(owner.tenant, _Tenant())
         flow = tenant.flows.setdefault(owner.flow_id, _Flow())
         bounds = self._bounds(owner.tenant)
@@ -91,13 +92,14 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # the slot came at the same moment
-                self._give_back(owner)
+                self.give_back(owner)
             elif turn in flow.waiting:
                 del flow.waiting[turn]
                 self._line_up(owner)
             raise
 
-    def _give_back(self, owner: Owner) -> None:
+    def give_back(self, owner: Owner) -> None:
+        """Let a slot go."""
         self._hold(owner, -1)
         self._line_up(owner)
         self._hand_out()

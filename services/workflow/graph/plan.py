@@ -20,7 +20,7 @@ class Follower:
     """Of the edge in the design; joins put outputs together in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanNode:
     """A node with all that is needed to run it."""
 
@@ -31,6 +31,8 @@ class PlanNode:
     followers: tuple[Follower, ...]
     incoming: int
     """Edges that lead here; more than one make it a join."""
+    instant: bool = False
+    """Whether it is done at once (`Step.instant`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +72,19 @@ def _plan(design: Design, registry: Registry, parameters: dict[str, Parameters])
     for place, edge in enumerate(design.edges):
         followers[edge.source].append(Follower(edge.target, edge.source_handle, place))
         incoming[edge.target] += 1
-    nodes = {
-        node.id: PlanNode(
+    nodes = {}
+    for node in design.nodes:
+        kind, given = registry.find(node.component_name), parameters[node.id]
+        assert isinstance(kind, Step | Entry)  # noqa: S101 - it was looked up before
+        nodes[node.id] = PlanNode(
             id=node.id,
             name=name_of(node),
-            type=registry.find(node.component_name),  # type: ignore[arg-type]
-            parameters=parameters[node.id],
+            type=kind,
+            parameters=given,
             followers=tuple(followers[node.id]),
             incoming=incoming[node.id],
+            instant=isinstance(kind, Step) and kind.instant(given),
         )
-        for node in design.nodes
-    }
     (entry,) = entries_of(design)
     quick = all(
         node.type.quick(node.parameters) for node in nodes.values() if isinstance(node.type, Step)

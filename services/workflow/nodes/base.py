@@ -13,12 +13,12 @@ it. Values may be references (`expressions.references`) wherever the field is no
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import (
     Reference,
     ReferenceInvalid,
@@ -30,10 +30,6 @@ from services.workflow.fairness.turns import Owner
 
 MARGIN = 0.05
 """Seconds that a node keeps for saying that what it asked was late."""
-
-
-class NodeFailed(Exception):
-    """A node could not do its work; the text is what the log shows."""
 
 
 class Group(StrEnum):
@@ -103,8 +99,7 @@ def parameter(
 P = TypeVar("P", bound=Parameters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeContext:
+class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a node knows of its run."""
 
     tenant: str
@@ -204,6 +199,10 @@ class Step(Node[P]):
         """
         return False
 
+    def instant(self, parameters: P) -> bool:
+        """Whether it waits for nobody at all and computes little: no deadline could end it."""
+        return False
+
     @abstractmethod
     async def run(self, context: NodeContext, parameters: P, body: Any) -> Any:
         """Do the work and give the output, which the next nodes get as `body`; JSON values only.
@@ -232,19 +231,3 @@ class Registry:
 
     def __iter__(self) -> Iterator[AnyNode]:
         return iter(self._nodes.values())
-
-
-class Declared(msgspec.Struct, rename="camel"):
-    """One value that a node declares to put out, or to be given."""
-
-    name: str
-    type: str
-
-
-class CodeRunner(Protocol):
-    """Runs people's code, away from us."""
-
-    async def run(
-        self, owner: Owner, language: str, code: str, arguments: Mapping[str, Any], seconds: float
-    ) -> Any:
-        """The value of `code` with `arguments` for variables; raise `NodeFailed`."""

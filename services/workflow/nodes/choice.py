@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.cel import (
     CelFailed,
     compile_cel,
@@ -22,21 +23,18 @@ from services.workflow.expressions.references import (
 )
 from services.workflow.nodes.base import (
     Chosen,
-    CodeRunner,
     Fault,
     Group,
     NodeContext,
-    NodeFailed,
     Parameters,
     Step,
     parameter,
 )
+from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
 
 MOST_BRANCHES = 50
 MOST_CONDITIONS = 50
 LONGEST_CODE = 64_000
-LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
-REFUSED = ("groovy", "mvel")
 _WITHOUT_VALUE = ("IS_EMPTY", "IS_NOT_EMPTY")
 
 Operator = Literal[
@@ -160,7 +158,7 @@ class Choice(Step[ChoiceParameters]):
     repeatable = True
     forks = True
 
-    def __init__(self, code: CodeRunner | None = None) -> None:
+    def __init__(self, code: Sandbox | None = None) -> None:
         """`code` runs conditions in `js` and `python`; they are refused without."""
         self._code = code
 
@@ -183,6 +181,12 @@ class Choice(Step[ChoiceParameters]):
             or (branch.expression_type == "cel" and not _light(branch))
             for branch in parameters.choice.when
         )
+
+    def instant(self, parameters: ChoiceParameters) -> bool:
+        """Whether it has one comparison and nothing else."""
+        branches = parameters.choice.when
+        kinds = [branch.expression_type for branch in branches for _ in branch.conditions]
+        return kinds in ([], ["condition"])
 
     async def run(self, context: NodeContext, parameters: ChoiceParameters, body: Any) -> Chosen:
         """The first branch that holds; the output is what came in."""

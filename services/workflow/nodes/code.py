@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from services.workflow.nodes.base import (
-    CodeRunner,
     Fault,
     Group,
     NodeContext,
@@ -16,7 +15,7 @@ from services.workflow.nodes.base import (
     parameter,
 )
 from services.workflow.nodes.values import Output, check_outputs, named_twice
-from services.workflow.sandbox.runner import LANGUAGES, unknown_language
+from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
 
 LONGEST_CODE = 64_000
 MOST_ARGUMENTS = 100
@@ -84,7 +83,7 @@ class CodeNode(Step[CodeParameters]):
     parameters = CodeParameters
     repeatable = True
 
-    def __init__(self, runner: CodeRunner) -> None:
+    def __init__(self, runner: Sandbox) -> None:
         self._runner = runner
 
     async def run(self, context: NodeContext, parameters: CodeParameters, body: Any) -> Any:

@@ -6,16 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from services.workflow.nodes.base import (
-    Fault,
-    Group,
-    NodeContext,
-    NodeFailed,
-    Parameters,
-    Step,
-    parameter,
-)
-from services.workflow.outgoing.ports import Encryption, Letter, Mail, MailServer
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.outgoing.mail import Encryption, Letter, MailServer, OutgoingMail
 
 MOST_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
@@ -96,7 +89,7 @@ class Email(Step[EmailParameters]):
     group = Group.EXTERNAL
     parameters = EmailParameters
 
-    def __init__(self, mail: Mail) -> None:
+    def __init__(self, mail: OutgoingMail) -> None:
         self._mail = mail
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:

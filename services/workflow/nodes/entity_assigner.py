@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from libs.common.things import is_custom
-from services.workflow.nodes.base import Group, NodeContext, NodeFailed, Parameters, Step, parameter
-from services.workflow.nodes.entities import Entities
+from services.workflow.entities import Entities
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
 from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
 
 

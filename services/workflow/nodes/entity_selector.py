@@ -5,15 +5,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import (
-    Group,
-    NodeContext,
-    NodeFailed,
-    Parameters,
-    Step,
-    parameter,
-)
-from services.workflow.nodes.entities import Entities
+from services.workflow.entities import Entities
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
 
 MOST_ENTITIES = 1000
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import Entry, Fault, NodeFailed, Parameters, parameter
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
 
 MOST_ENTITIES = 1000
 MOST_PATTERNS = 20

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from services.workflow.nodes.base import Entry, Fault, NodeFailed, Parameters, parameter
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}").fullmatch
 

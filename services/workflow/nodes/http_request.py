@@ -7,17 +7,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from libs.common.bus.hops import hops_header
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import as_text
-from services.workflow.nodes.base import (
-    Fault,
-    Group,
-    NodeContext,
-    NodeFailed,
-    Parameters,
-    Step,
-    parameter,
-)
-from services.workflow.outgoing.ports import Http, HttpAnswer, HttpRequest, Method
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 
 LONGEST_URL, LONGEST_BODY = 4096, 100_000
 MOST_NAMES = 50
@@ -64,7 +57,7 @@ class HttpRequestNode(Step[HttpRequestParameters]):
     group = Group.EXTERNAL
     parameters = HttpRequestParameters
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: OutgoingHttp) -> None:
         self._http = http
 
     async def run(

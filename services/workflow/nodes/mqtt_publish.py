@@ -5,16 +5,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import (
-    Fault,
-    Group,
-    NodeContext,
-    NodeFailed,
-    Parameters,
-    Step,
-    parameter,
-)
-from services.workflow.outgoing.ports import Broker, Mqtt, Publication
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.outgoing.mqtt import Broker, OutgoingMqtt, Publication
 
 LONGEST_FIELD, LONGEST_TOPIC, LONGEST_PASSWORD = 254, 1024, 1000
 LARGEST_PAYLOAD = 256 * 1024
@@ -61,7 +54,7 @@ class MqttPublish(Step[MqttPublishParameters]):
     group = Group.EXTERNAL
     parameters = MqttPublishParameters
 
-    def __init__(self, mqtt: Mqtt) -> None:
+    def __init__(self, mqtt: OutgoingMqtt) -> None:
         self._mqtt = mqtt
 
     async def run(self, context: NodeContext, parameters: MqttPublishParameters, body: Any) -> Any:

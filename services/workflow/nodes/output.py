@@ -40,6 +40,8 @@ class Output(Step[OutputParameters]):
         """It waits for nobody."""
         return True
 
+    instant = quick
+
     async def run(
         self, context: NodeContext, parameters: OutputParameters, body: Any
     ) -> dict[str, Any]:

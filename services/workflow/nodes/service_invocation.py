@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from services.workflow.entities import Entities
 from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
-from services.workflow.nodes.entities import Entities
 from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
 from services.workflow.nodes.values import Output, check_outputs, named_twice
 

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from services.workflow.nodes.base import Entry, Fault, NodeFailed, Parameters, parameter
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
 
 Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
 LATEST = 253_402_300_799

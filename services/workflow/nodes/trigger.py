@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from services.workflow.nodes.base import Entry, Fault, NodeFailed, Parameters, parameter
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Entry, Fault, Parameters, parameter
 from services.workflow.nodes.values import DeclaredType, VariableName, named_twice, taken
 
 MOST_INPUTS = 100

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import as_text
-from services.workflow.nodes.base import Fault, NodeFailed
+from services.workflow.nodes.base import Fault
 
 DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
 """`OTHER` is anything: editors have it for outputs."""

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.bus.hops import hops_header
-from services.workflow.nodes.base import Group, NodeContext, NodeFailed, Parameters, Step, parameter
-from services.workflow.outgoing.ports import Http, HttpRequest
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
+from services.workflow.outgoing.http import HttpRequest, OutgoingHttp
 
 LONGEST_URL, LONGEST_SECRET = 4096, 1000
 MOST_ARGUMENTS = 100
@@ -55,7 +56,7 @@ class Webhook(Step[WebhookParameters]):
     group = Group.EXTERNAL
     parameters = WebhookParameters
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: OutgoingHttp) -> None:
         self._http = http
 
     async def run(self, context: NodeContext, parameters: WebhookParameters, body: Any) -> Any:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urljoin
 
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, InvalidURL
@@ -9,8 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from libs.common.http.outgoing import AddressRefused, outgoing_session
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.ports import HttpAnswer, HttpRequest
+from services.workflow.errors import NodeFailed
 
 MOST_SECONDS = 30.0
 LARGEST_ANSWER = 1024**2
@@ -27,9 +28,33 @@ HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"}
 """Headers that also go to another host that a redirect leads to."""
 AGENT = {"User-Agent": "Thingway", "Accept-Encoding": "identity"}
 
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRequest:
+    """One request."""
+
+    method: Method
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    redirects: int = 0
+    """Most redirects that are followed."""
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What was answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in small letters; of a name that is there twice the last."""
+    body: bytes
+
 
 class OutgoingHttp:
-    """Sends requests; implements `ports.Http`."""
+    """Sends requests."""
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         """`allowed`: networks that are not public and may be called all the same."""

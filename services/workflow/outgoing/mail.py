@@ -2,23 +2,49 @@
 
 import asyncio
 import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import make_msgid
+from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from libs.common.http.outgoing import AddressRefused, outgoing_socket
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.ports import Letter, MailServer
+from services.workflow.errors import NodeFailed
 
 MOST_SECONDS = 30.0
 OUR_NAME = "thingway"
 """What servers are greeted with: nothing about the machine."""
 
+Encryption = Literal["TLS", "STARTTLS", "NONE"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailServer:
+    """A server that takes mail, and as whom."""
+
+    host: str
+    port: int
+    encryption: Encryption
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """A mail; `content` is HTML."""
+
+    sender: str
+    sender_name: str
+    recipients: Sequence[str]
+    subject: str
+    content: str
+
 
 class OutgoingMail:
-    """Sends mail; implements `ports.Mail`."""
+    """Sends mail."""
 
     def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
         """`trusted`: how certificates are checked, by default as the system does."""

@@ -2,15 +2,37 @@
 
 import asyncio
 import ssl
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiomqtt import Client, MqttError
 
 from libs.common.http.outgoing import AddressRefused, outgoing_addresses
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.ports import Broker, Publication
+from services.workflow.errors import NodeFailed
 
 MOST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """An MQTT broker, and as whom."""
+
+    host: str
+    port: int
+    tls: bool
+    client_id: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """A message for a topic."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
 
 
 class _Named(ssl.SSLContext):
@@ -24,7 +46,7 @@ class _Named(ssl.SSLContext):
 
 
 class OutgoingMqtt:
-    """Publishes; implements `ports.Mqtt`."""
+    """Publishes."""
 
     def __init__(self, allowed: tuple[str, ...], authorities: str | None = None) -> None:
         """`authorities`: a file with certificates to trust, by default those of the system."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from libs.common.bus import OutboxEntry
 from libs.common.bus.fitting import fitted
@@ -12,8 +11,9 @@ from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
-from services.workflow.runs.batches import Batches
+from services.workflow.batches import Batches
 from services.workflow.runs.records import Run
+from services.workflow.runs.store import RunStore
 
 log = logging.getLogger(__name__)
 
@@ -21,23 +21,10 @@ PAUSE = 0.5
 """Seconds until another attempt, while the store is away."""
 
 
-class Store(Protocol):
-    """Where runs are kept."""
-
-    async def begin(self, runs: Sequence[Run], replica: str) -> list[bool]:
-        """Add runs; tell of each whether it is new."""
-
-    async def seal(self, ids: Sequence[int], replica: str) -> Sequence[bool]:
-        """Note that runs must not begin anew; tell of each whether the replica still has it."""
-
-    async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
-        """Write how runs ended."""
-
-
 class ReplicaLog:
     """Records the runs of one replica."""
 
-    def __init__(self, store: Store, replica: str) -> None:
+    def __init__(self, store: RunStore, replica: str) -> None:
         self._store = store
         self._replica = replica
         self._begins: Batches[Run, bool] = Batches(self._begin)
@@ -58,6 +45,7 @@ class ReplicaLog:
         """
         if not await self._seals.put(run):
             raise Conflict("another replica has taken over this run")
+        run.sealed = True
 
     async def finish(self, run: Run) -> None:
         """Record how a run ended; does not return before it is stored."""

@@ -67,6 +67,8 @@ class Run(msgspec.Struct, kw_only=True):
     """The output of the last node that finished: what a service call answers."""
     tries: int = 1
     """2 when it began anew after a crash."""
+    sealed: bool = False
+    """Whether it has done what must not be done twice."""
 
 
 class Deployed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -10,9 +10,8 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Self
 
-from services.workflow.sandbox.frames import HEADER
 from services.workflow.sandbox.limits import CodeFailed, Limits
-from services.workflow.sandbox.worker import GRACE, SECONDS
+from services.workflow.sandbox.worker import GRACE, HEADER, SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -1,17 +1,16 @@
 """The door to the sandbox: one runner for all languages."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from services.workflow.errors import NodeFailed
 from services.workflow.fairness.shares import Shares
 from services.workflow.fairness.turns import Bounds, Owner, Turns
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.sandbox.cel import Cel
-from services.workflow.sandbox.javascript import JavaScript
 from services.workflow.sandbox.limits import LONGEST_REASON, CodeFailed, Limits
 from services.workflow.sandbox.processes import Processes
 from services.workflow.sandbox.python import Python
+from services.workflow.sandbox.scripts import Scripts
 
 LANGUAGES = {"js": "js", "javascript": "js", "python": "python"}
 """Names of languages that designs have, and ours."""
@@ -23,22 +22,23 @@ MOST_WAITING = 1024
 """Pieces of code in hand, those that wait for a process included; of one tenant half of them."""
 
 
-class _Language(Protocol):
-    async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any: ...
+_Run = Callable[[str, Mapping[str, Any], float], Awaitable[Any]]
+"""Gives the value of code with arguments within so many seconds; raises `CodeFailed`."""
 
 
 class Sandbox:
-    """Runs people's code; `async with` holds its processes. A `nodes.base.CodeRunner`."""
+    """Runs people's code; `async with` holds its processes."""
 
     def __init__(self, processes: int, limits: Limits | None = None) -> None:
         """`processes` for Python, and so many for JavaScript and CEL."""
         self._limits = limits or Limits()
         self._python = Python(processes, self._limits)
         self._processes = Processes(processes, self._limits)
-        self._languages: dict[str, _Language] = {
-            "js": JavaScript(self._processes, self._limits),
-            "python": self._python,
-            CEL: Cel(self._processes, self._limits),
+        scripts = Scripts(self._processes, self._limits)
+        self._languages: dict[str, _Run] = {
+            "js": scripts.javascript,
+            "python": self._python.run,
+            CEL: scripts.cel,
         }
         ours = Turns(processes, lambda _: Bounds(processes, processes))
         montys = Turns(processes, lambda _: Bounds(processes, processes))
@@ -70,7 +70,7 @@ class Sandbox:
         self._open.take(owner.tenant)
         try:
             async with self._turns[name].taken(owner):
-                return await self._languages[name].run(
+                return await self._languages[name](
                     code, arguments, min(seconds, self._limits.seconds)
                 )
         except CodeFailed as error:

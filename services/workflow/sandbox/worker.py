@@ -6,6 +6,7 @@ answers and forks the next one. What one run does to its process dies with it, a
 waits for a fork. It begins with `python -I -c` and an empty environment (`processes.py`).
 """
 
+import json
 import os
 import select
 import signal
@@ -13,11 +14,12 @@ import struct
 import time
 from typing import NamedTuple
 
-from services.workflow.sandbox import condition
+from services.workflow.expressions.cel import CelFailed, evaluate
 from services.workflow.sandbox.confine import confine, end_with_parent, leave_idle_time, stand_back
-from services.workflow.sandbox.frames import HEADER, read_frame, write_frame
 from services.workflow.sandbox.quick import Quick
 
+HEADER = struct.Struct(">I")
+"""What stands before a frame on a pipe: its length."""
 SECONDS = struct.Struct(">d")
 """What stands before a request: how long it may take."""
 GRACE = 0.25
@@ -44,10 +46,10 @@ def main(memory: int, output: int) -> None:
     quick = Quick(memory, output)
     while True:
         child = _fork(quick, memory)
-        request = read_frame(0)
+        request = _read_frame(0)
         if request is None:
             return
-        write_frame(1, _answer(child, request, output))
+        _write_frame(1, _answer(child, request, output))
         _end(child)
 
 
@@ -72,19 +74,19 @@ def _fork(quick: Quick, memory: int) -> Child:
 
 def _run(quick: Quick, requests: int, answers: int) -> None:
     """The life of a child."""
-    request = read_frame(requests)
+    request = _read_frame(requests)
     if request is not None:
         (seconds,) = SECONDS.unpack_from(request)
         kind, content = request[SECONDS.size :][:1], request[SECONDS.size + 1 :]
-        done = condition.answer(content) if kind == CONDITION else quick.answer(content, seconds)
-        write_frame(answers, done)
+        done = _condition(content) if kind == CONDITION else quick.answer(content, seconds)
+        _write_frame(answers, done)
 
 
 def _answer(child: Child, request: bytes, output: int) -> bytes:
     """What a child answers to a request, or how it ended."""
     (seconds,) = SECONDS.unpack_from(request)
     try:
-        write_frame(child.requests, request)
+        _write_frame(child.requests, request)
         answer = _frame_of(child, time.monotonic() + seconds + GRACE, output)
     except BrokenPipeError:
         answer = None
@@ -135,3 +137,37 @@ def _end(child: Child) -> None:
     os.close(child.answers)
     os.kill(child.pid, signal.SIGKILL)
     os.waitpid(child.pid, 0)
+
+
+def _condition(request: bytes) -> bytes:
+    """A condition in CEL: `R` and its value as JSON, or `E` and the reason."""
+    text, variables = json.loads(request)
+    try:
+        return b"R" + json.dumps(evaluate(text, variables), default=str).encode()
+    except CelFailed as error:
+        return b"E" + str(error).encode(errors="replace")
+    except (MemoryError, RecursionError):
+        return b"Eneeds too much memory"
+
+
+def _read_frame(source: int) -> bytes | None:
+    """The next frame of a pipe; None when it has ended."""
+    header = _exactly(source, HEADER.size)
+    return None if header is None else _exactly(source, HEADER.unpack(header)[0])
+
+
+def _write_frame(target: int, content: bytes) -> None:
+    """Write a frame to a pipe."""
+    rest = memoryview(HEADER.pack(len(content)) + content)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+def _exactly(source: int, size: int) -> bytes | None:
+    content = b""
+    while len(content) < size:
+        more = os.read(source, size - len(content))
+        if not more:
+            return None
+        content += more
+    return content

@@ -1,49 +1,26 @@
 """Checks and tests designs, saved or not."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
-from services.workflow.designs.deploying import refused
+from services.workflow.engine.runner import Engine
+from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import ReferenceInvalid, references_in
+from services.workflow.flows.deploying import Deploying, refused
 from services.workflow.graph.design import DesignInvalid, Reason, read_node
 from services.workflow.graph.parameters import read_parameters
 from services.workflow.graph.plan import Follower, Plan, PlanNode, name_of
-from services.workflow.nodes.base import Entry, NodeFailed, Parameters, Registry, Step
+from services.workflow.logs.schemas import ended
+from services.workflow.nodes.base import Entry, Parameters, Registry, Step
 from services.workflow.runs.records import Cause, Run, TraceItem
-from services.workflow.runs.schemas import ended
 from services.workflow.trials.schemas import TestDesign, TestedDesign, TestNode
+from services.workflow.vault.service import Vault
 
 TRIED = "_input"
 """Id of the entry that stands before a node that is tested alone."""
-
-
-class Checker(Protocol):
-    """Checks designs."""
-
-    async def check(self, user: Principal, text: str) -> Plan:
-        """The plan of a design; raise `DesignInvalid`."""
-
-    async def check_entities(self, user: Principal, plan: Plan) -> None:
-        """Raise `DesignInvalid` when a node touches what the user does not see."""
-
-
-class Vault(Protocol):
-    """Keeps the secrets of nodes."""
-
-    async def reveal(self, tenant: str, text: str) -> str:
-        """A node as it is run; raise `DesignInvalid` for a mark that stands for nothing."""
-
-
-class Runner(Protocol):
-    """Runs plans."""
-
-    async def test(
-        self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any]
-    ) -> None:
-        """Run a plan, as if nodes had put out `outputs`, and fill in `run`."""
 
 
 class _Given(Entry[Parameters]):
@@ -60,23 +37,22 @@ class TrialService:
 
     def __init__(
         self,
-        *,
-        checker: Checker,
+        deploying: Deploying,
         vault: Vault,
-        runner: Runner,
+        engine: Engine,
         registry: Registry,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
-        self._checker = checker
+        self._deploying = deploying
         self._vault = vault
-        self._runner = runner
+        self._engine = engine
         self._registry = registry
         self._next_id = next_id
 
     async def reasons(self, user: Principal, text: str) -> list[Reason]:
         """Why a design cannot run; nothing when it can."""
         try:
-            await self._checker.check(user, text)
+            await self._deploying.check(user, text)
         except DesignInvalid as error:
             return error.reasons
         return []
@@ -84,7 +60,7 @@ class TrialService:
     async def test_design(self, user: Principal, wanted: TestDesign) -> TestedDesign:
         """Run a design with `input` as what its entry was given."""
         try:
-            plan = await self._checker.check(user, wanted.design_data)
+            plan = await self._deploying.check(user, wanted.design_data)
         except DesignInvalid as error:
             raise refused(error) from error
         entry = plan.entry
@@ -109,9 +85,9 @@ class TrialService:
         try:
             config = await self._vault.reveal(user.tenant, wanted.node_config)
             plan, referred = self._alone(config)
-            await self._checker.check_entities(user, plan)
+            await self._deploying.check_entities(user, plan)
         except DesignInvalid as error:
-            raise _refused_node(error) from error
+            raise refused(error, "node_config") from error
         outputs = dict.fromkeys(referred, wanted.input)
         run = await self._run(user, plan, wanted.input, dry_run=wanted.dry_run, outputs=outputs)
         return run.traces[-1]
@@ -129,8 +105,8 @@ class TrialService:
             reasons = [Reason(node.id, "componentName", "an entry does nothing that can be tested")]
         if reasons or parameters is None or not isinstance(kind, Step):
             raise DesignInvalid(reasons)
-        first = _plan_node(TRIED, TRIED, _Given(), Parameters(), (Follower(node.id, None, 0),), 0)
-        tried = _plan_node(node.id, name_of(node), kind, parameters, (), 1)
+        first = PlanNode(TRIED, TRIED, _Given(), Parameters(), (Follower(node.id, None, 0),), 0)
+        tried = PlanNode(node.id, name_of(node), kind, parameters, (), 1)
         return Plan({first.id: first, tried.id: tried}, first, {}), referred
 
     async def _run(
@@ -151,26 +127,8 @@ class TrialService:
             entered=entered,
             started_at=now_ms(),
         )
-        await self._runner.test(plan, run, dry_run=dry_run, outputs=outputs or {})
+        await self._engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
         return run
-
-
-def _plan_node(
-    node_id: str,
-    name: str,
-    kind: Step[Any] | Entry[Any],
-    parameters: Parameters,
-    followers: tuple[Follower, ...],
-    incoming: int,
-) -> PlanNode:
-    return PlanNode(
-        id=node_id,
-        name=name,
-        type=kind,
-        parameters=parameters,
-        followers=followers,
-        incoming=incoming,
-    )
 
 
 def _referred(value: Any) -> set[str]:
@@ -179,8 +137,3 @@ def _referred(value: Any) -> set[str]:
         return {reference.node for reference in references_in(value)}
     except ReferenceInvalid:
         return set()
-
-
-def _refused_node(error: DesignInvalid) -> InvalidInput:
-    detail = [reason.shown() for reason in error.reasons]
-    return InvalidInput(str(error), field="node_config", detail=detail)

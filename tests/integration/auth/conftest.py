@@ -14,8 +14,9 @@ import pytest_asyncio
 from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 
-from deploy.local import ports, programs
-from deploy.local.nats import USERS, NatsConfig, render_nats_config
+from deploy.local import programs
+from deploy.platform import ports
+from deploy.platform.nats import USERS, NatsConfig, render_nats_config
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication

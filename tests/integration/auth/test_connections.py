@@ -29,14 +29,17 @@ from services.auth.callout import messages as callout
 from services.auth.revocations import service as revocations
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
-from services.device.presence import connections as presence_connections
-from services.device.presence import look as looks
-from services.device.presence.connections import SystemAccount
-from services.device.presence.messages import offer_connections
-from services.device.presence.store import PresenceStore
-from services.device.presence.watch import PresenceWatch
+from services.device.reports.presence import connections as presence_connections
+from services.device.reports.presence import look as looks
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.store import PresenceStore
+from services.device.reports.presence.watch import PresenceWatch
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
 from tests.integration.auth.conftest import Auth
 from tests.integration.device.reports.world import until
+from tests.limits import limits_of
 
 WAIT = 20.0
 
@@ -111,9 +114,11 @@ async def presence(
     system = await auth.door.bus("sys")
     try:
         await migrate(mongo.database, MIGRATIONS)
-        store = PresenceStore(mongo, Outbox(mongo.database, auth.bus))
-        commands = CommandStore(mongo.database)
-        watch = PresenceWatch(system=system, store=store, commands=commands)
+        outbox, latest = Outbox(mongo.database, auth.bus), LatestValues(mongo.database)
+        devices = DeviceStore(mongo, outbox, limits_of(), latest)
+        store, account = PresenceStore(mongo, outbox, devices), SystemAccount(system)
+        wake = CommandStore(mongo, outbox).wake
+        watch = PresenceWatch(system=system, store=store, account=account, wake=wake)
         yield Presence(auth, system, store, mongo.database, watch)
     finally:
         await system.drain()
@@ -269,7 +274,7 @@ async def test_a_look_finds_all_while_some_leave(
     for module in (presence_connections, looks):
         monkeypatch.setattr(module, "PAGE", 5)
     monkeypatch.setattr(looks, "OVERLAP", 2)
-    monkeypatch.setattr("services.device.presence.watch.ROUND", 0.05)
+    monkeypatch.setattr("services.device.reports.presence.watch.ROUND", 0.05)
     monkeypatch.setattr(presence.watch, "take", lambda change: None)
     auth = presence.auth
     names = [f"D{number}" for number in range(30)]

@@ -7,7 +7,7 @@ import nats
 import nats.errors
 import pytest
 
-from deploy.local.nats import RELAY
+from deploy.platform.nats import RELAY
 from libs.common.contracts.auth import (
     ApplicationRef,
     ApplicationSecret,

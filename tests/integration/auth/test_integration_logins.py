@@ -10,7 +10,7 @@ import pytest_asyncio
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from deploy.local.nats import RELAY
+from deploy.platform.nats import RELAY
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
 from libs.common.contracts.integrations import (

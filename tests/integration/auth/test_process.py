@@ -8,7 +8,7 @@ import sys
 import httpx
 import pytest
 
-from deploy.local import ports
+from deploy.platform import ports
 from libs.common.identity import make_keys
 from tests.integration.auth.conftest import ISSUER
 

@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
-from libs.common.identity.tokens import CoalescingTokenReader, TokenReader
+from libs.common.identity.tokens import TokenReader
 from services.auth.tokens.writer import Refusal, TokenWriter
 
 
@@ -263,7 +263,7 @@ async def test_look_ups_of_one_turn_make_one_round_trip(auth):
     """Many requests at once are one MGET, each with its own answer."""
     application = await auth.application()
     tokens = [(await auth.log_in(application))["access_token"] for _ in range(3)]
-    reader = CoalescingTokenReader(TokenReader(auth.redis))
+    reader = TokenReader(auth.redis)
     before = (await auth.redis.info("commandstats")).get("cmdstat_mget", {}).get("calls", 0)
 
     found = await asyncio.gather(*(reader.principal(token) for token in [*tokens, "unknown"]))

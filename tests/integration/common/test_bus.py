@@ -13,7 +13,8 @@ from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
-from deploy.local import ports, programs
+from deploy.local import programs
+from deploy.platform import ports
 from libs.common.bus import (
     EVENTS,
     STREAMS,

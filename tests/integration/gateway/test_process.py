@@ -8,8 +8,8 @@ import sys
 import httpx
 import pytest
 
-from deploy.local import ports
 from deploy.local.process import PROJECT_ROOT
+from deploy.platform import ports
 from libs.common.identity import HeaderVerifier, make_keys
 from libs.common.store.redis import Redis
 from tests.servers import Servers

@@ -35,7 +35,7 @@ from libs.common.telemetry import Telemetry
 from services.workflow.app import build_app
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.settings import WorkflowSettings
-from services.workflow.wiring import Core, build_core
+from services.workflow.wiring import Core
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running
 
@@ -157,7 +157,7 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=True)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
-    core = build_core(settings, mongo, bus)
+    core = Core(settings, mongo, bus)
     app = build_app(core, Telemetry(None, MeterProvider()))
     device = PlayedDevice(others)
     await device.start()

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.limits import Limits
-from services.workflow.engine.queue import QUICK
+from services.workflow.engine.queue import QUICK, Limits
 from services.workflow.engine.runner import TEST_SECONDS
 from services.workflow.graph.design import MOST_EDGES, MOST_NODES
 from services.workflow.nodes.base import Entry

@@ -1,6 +1,6 @@
 """Flows and versions have an end."""
 
-from services.workflow.designs.history import EVERY, KEPT
+from services.workflow.flows.service import EVERY, KEPT
 from tests.integration.workflow.designs import design, edge, node, trigger
 
 FLOWS = "/workflow/flows"
@@ -20,7 +20,7 @@ async def test_a_flow_keeps_its_newest_versions_and_those_that_runs_need(workflo
     user, database = workflow.admin(), workflow.core.mongo.database
     flow_id = (await save(user, 1))["id"]
     await save(user, 2, flow_id, enabled=True)
-    flow = await workflow.core.triggers.deployed.find("default", int(flow_id))
+    flow = await workflow.core.deployed.find("default", int(flow_id))
     run = {"_id": 1, "flow": flow.flow_id, "version": 2, "key": "k", "status": "RUNNING"}
     await database["runs"].insert_one(run | {"tenant": "default", "replica": "other"})
     last = KEPT + EVERY

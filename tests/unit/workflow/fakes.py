@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.workflow.engine.execution import Execution
-from services.workflow.engine.limits import Limits
+from services.workflow.engine.queue import Limits
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import (
     Chosen,

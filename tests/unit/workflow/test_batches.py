@@ -2,8 +2,8 @@
 
 import asyncio
 
-from services.workflow.runs import batches
-from services.workflow.runs.batches import Batches
+from services.workflow import batches
+from services.workflow.batches import Batches
 
 
 async def test_large_entries_go_in_several_writes(monkeypatch):

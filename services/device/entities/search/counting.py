@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.device.entities.members import Member
-from services.device.entities.models import ModelKey
-from services.device.entities.search.keyword import Keyword, path_begins
+from services.device.entities.search.matching import Keyword, path_begins
 from services.device.entities.search.order import Group, Order
-from services.device.entities.things import EntityThing
+from services.device.members.entity import EntityThing
+from services.device.members.member import Member
+from services.device.things.model import ModelKey
 
 Counts = Mapping[ModelKey, int]
 """Devices by model."""

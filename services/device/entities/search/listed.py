@@ -5,56 +5,67 @@ themselves, and those of a search for certain ids.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
-from services.device.entities.ports import Entities, SearchStore
-from services.device.entities.search.filters import MemberFilter
-from services.device.entities.search.keyword import Keyword
-from services.device.entities.things import Entity, EntityThing
+from services.device.entities.schemas import SearchEntities
+from services.device.entities.search.matching import Keyword, MemberFilter
+from services.device.entities.search.order import Order
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity, EntityThing
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One search in hand."""
+
+    principal: Principal
+    grants: Grants
+    body: SearchEntities
+    order: Order
+    wants: MemberFilter
+    keyword: Keyword | None
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose entities are searched."""
+        return self.principal.tenant
 
 
 class Listed:
     """Lists what one user sees of what one search wants."""
 
-    def __init__(
-        self,
-        store: SearchStore,
-        entities: Entities,
-        principal: Principal,
-        grants: Grants,
-        wants: MemberFilter,
-        keyword: Keyword | None,
-        *,
-        customized: bool | None,
-    ) -> None:
-        self._store = store
-        self._entities = entities
-        self._tenant = principal.tenant
-        self._customs = principal.may(Function.ENTITY_CUSTOM_VIEW)
-        self._grants = grants
-        self._wants = wants
-        self._keyword = keyword
-        self._customized = customized
+    def __init__(self, directory: EntityDirectory, asked: Asked) -> None:
+        self._directory = directory
+        self._asked = asked
+        self._grants = asked.grants
+        self._customized = asked.body.customized
+        self._customs = asked.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
-    async def among(self, ids: Sequence[int]) -> list[Entity]:
-        """Those of `ids`."""
-        found = await self._entities.by_ids(self._tenant, ids)
+    async def find(self) -> list[Entity]:
+        """Those of the ids that are asked for, or else all."""
+        ids = self._asked.body.entity_ids
+        return await self._others() if ids is None else await self._among(ids_of(ids))
+
+    async def _among(self, ids: Sequence[int]) -> list[Entity]:
+        found = await self._directory.by_ids(self._asked.tenant, ids)
         rows = [one for one in found.values() if self._customized in (None, one.customized)]
         things = {one.thing.id: one.thing for one in rows}
         wanted = set(found)
         return [one for one in self._matching(things.values()) if one.id in wanted]
 
-    async def others(self) -> list[Entity]:
+    async def _others(self) -> list[Entity]:
         """Those of things that are no devices, and those that are granted by themselves."""
         condition = self._condition()
-        things = await self._store.others(self._tenant, condition) if condition else []
+        things = await self._directory.others(self._asked.tenant, condition) if condition else []
         if not self._customized and not self._grants.everything:
             single = {thing_of(one) for one in self._grants.resources.entities}
-            known = await self._entities.things(self._tenant, single) if single else {}
+            known = await self._directory.things(self._asked.tenant, single) if single else {}
             things += [
                 thing
                 for thing in known.values()
@@ -78,11 +89,12 @@ class Listed:
         return {"$or": seen} if seen else None
 
     def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
+        wants, keyword = self._asked.wants, self._asked.keyword
         return [
             Entity(thing, member)
             for thing in things
-            for member in self._wants(thing.members.members)
-            if self._keyword is None or self._keyword.finds(thing, member)
+            for member in wants(thing.members.members)
+            if keyword is None or keyword.finds(thing, member)
             if self._sees(Entity(thing, member))
         ]
 

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from libs.common.http.console import PageRequest
-from services.device.entities.members import Member
-from services.device.entities.things import EntityThing
+from services.device.members.entity import EntityThing
+from services.device.members.member import Member
 
 Group = tuple[str, ...]
 """What the members of a group have in common."""

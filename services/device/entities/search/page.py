@@ -1,22 +1,24 @@
 """Cuts a page out of groups, each a walk over devices with listed entities in between."""
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from libs.common.identity.grants import Grants
-from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey, model_of
-from services.device.entities.ports import SearchStore
 from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
-from services.device.entities.search.walk import Condition, Walk, of_models
-from services.device.entities.things import Entity, EntityThing, of_device
+from services.device.members.entity import Entity, EntityThing, of_device
+from services.device.members.member import Member, MemberSet
+from services.device.things.model import ListedDevice, ModelKey
 from services.device.things.seen import hint
+from services.device.things.store import Condition, DeviceStore
 
 FEW = 50
 """Most models that a query for devices names."""
+
+Walk = AsyncGenerator[ListedDevice, None]
+"""Devices in order."""
 
 Row = tuple[EntityThing, Sequence[Member]]
 """A thing, and those of its members that match, in order."""
@@ -50,7 +52,7 @@ class Cut:
         return self.sizes.total() + len(self.listed)
 
 
-async def cut_page(store: SearchStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
+async def cut_page(store: DeviceStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
     """Up to `limit` entities behind the first `skip`."""
     found: list[Entity] = []
     listed: dict[Group, list[Entity]] = defaultdict(list)
@@ -72,7 +74,7 @@ async def cut_page(store: SearchStore, cut: Cut, skip: int, limit: int) -> list[
 class _Part:
     """One group of a search."""
 
-    def __init__(self, store: SearchStore, cut: Cut, group: Group) -> None:
+    def __init__(self, store: DeviceStore, cut: Cut, group: Group) -> None:
         self._store = store
         self._order = cut.order
         self._devices = cut.devices
@@ -112,7 +114,15 @@ class _Part:
             passed, skip = divmod(skip, min(sizes))
         order = self._order.stored()
         expected = (skip + limit) // min(sizes) + 1
-        return Walk(conditions, order, passed, expected, hint(self._devices.grants, order)), skip
+        walk = self._store.walk(
+            self._devices.tenant,
+            conditions,
+            order,
+            skip=passed,
+            expected=expected,
+            hint=hint(self._devices.grants, order),
+        )
+        return walk, skip
 
     def _rows(self, listed: Sequence[Entity]) -> list[Row]:
         """Listed entities by thing, in order."""
@@ -142,12 +152,24 @@ class _Part:
     async def _of_devices(self, walk: Walk) -> AsyncGenerator[Row, None]:
         """Devices in order, those that have entities that match."""
         devices = self._devices
-        async with aclosing(self._store.walk(devices.tenant, walk)) as documents:
-            async for document in documents:
-                model = model_of(document)
+        async with aclosing(walk) as found:
+            async for device in found:
+                model = device.model_key
                 if model not in self._pools:
                     continue
-                thing = of_device(document, devices.models[model])
+                thing = of_device(device, devices.models[model])
                 members = devices.pools.matches(self._group, model, thing)
                 if members:
                     yield thing, members
+
+
+def of_models(models: Collection[ModelKey]) -> Condition:
+    """The condition that a device is of one of these models."""
+    return {
+        "$or": [
+            {"model": model, "tslVersion": version}
+            if version
+            else {"model": model, "shape": shape or None}
+            for model, version, shape in models
+        ]
+    }

@@ -1,46 +1,30 @@
 """Searches all entities that a user sees."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from libs.common.http.console import Page, ids_of
+from libs.common.http.console import Page
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants
-from services.device.console.integrations import Integrations
-from services.device.console.service import GrantsOf
-from services.device.entities.models import ModelKey
-from services.device.entities.ports import Entities, ModelMembers, OwnThings, SearchStore
+from libs.common.identity.grants import GrantReader
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
-from services.device.entities.search.filters import MemberFilter
-from services.device.entities.search.keyword import Keyword
-from services.device.entities.search.listed import Listed
+from services.device.entities.search.listed import Asked, Listed
+from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
-from services.device.entities.search.page import FEW, Cut, Devices, cut_page
-from services.device.entities.search.walk import Condition, of_models
-from services.device.entities.shown import shown_entity
-from services.device.entities.things import Entity
+from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
+from services.device.entities.service import shown_entity
+from services.device.integrations.own import ThingMaker
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
+from services.device.members.models import Models
+from services.device.things.integrations import Integrations
+from services.device.things.model import ModelKey
 from services.device.things.seen import seen, seen_in_parts
+from services.device.things.store import Condition, DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One search in hand."""
-
-    principal: Principal
-    grants: Grants
-    body: SearchEntities
-    order: Order
-    wants: MemberFilter
-    keyword: Keyword | None
-
-    @property
-    def tenant(self) -> str:
-        return self.principal.tenant
 
 
 class EntitySearch:
@@ -48,19 +32,19 @@ class EntitySearch:
 
     def __init__(
         self,
-        store: SearchStore,
-        models: ModelMembers,
-        entities: Entities,
-        grants: GrantsOf,
+        devices: DeviceStore,
+        models: Models,
+        directory: EntityDirectory,
+        grants: GrantReader,
         integrations: Integrations,
-        own: OwnThings,
+        maker: ThingMaker,
     ) -> None:
-        self._store = store
+        self._devices = devices
         self._models = models
-        self._entities = entities
+        self._directory = directory
         self._grants = grants
         self._integrations = integrations
-        self._own = own
+        self._maker = maker
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -69,33 +53,20 @@ class EntitySearch:
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
-        await self._own.complete(principal.tenant)
+        await self._maker.complete(principal.tenant)
         integrations = await self._integrations.known()
         grants = await self._grants.of(principal)
         keyword = Keyword(body.keyword, integrations) if body.keyword else None
-        asked = _Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
-        listed = Listed(
-            self._store,
-            self._entities,
-            principal,
-            grants,
-            asked.wants,
-            keyword,
-            customized=body.customized,
-        )
-        if body.entity_ids is not None:
-            rest = await listed.among(ids_of(body.entity_ids))
-        else:
-            rest = await listed.others()
-        cut = await self._cut(asked, rest)
+        asked = Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
+        cut = await self._cut(asked, await Listed(self._directory, asked).find())
         size = min(body.size, MOST) if body.paged else MOST
-        found = await cut_page(self._store, cut, (body.number - 1) * size, size)
+        found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
         rows = [shown_entity(entity, integrations) for entity in found]
         if not body.paged:
             return rows
         return Page(page_size=size, page_number=body.number, total=cut.total, content=rows)
 
-    async def _cut(self, asked: _Asked, listed: Sequence[Entity]) -> Cut:
+    async def _cut(self, asked: Asked, listed: Sequence[Entity]) -> Cut:
         """All that there is: the listed entities, and those of devices that are counted."""
         body = asked.body
         none = body.customized or body.entity_ids is not None
@@ -103,11 +74,11 @@ class EntitySearch:
         whole: list[Condition] = []
         integrations: Sequence[str] = ()
         if asked.keyword is not None and visible:
-            integrations = await self._store.integrations(asked.tenant)
+            integrations = await self._devices.integrations(asked.tenant)
             whole = asked.keyword.devices(integrations)
         everyone, matching = await asyncio.gather(
-            self._store.count(asked.tenant, visible),
-            self._store.count(asked.tenant, _each(visible, whole)),
+            self._count(asked.tenant, visible),
+            self._count(asked.tenant, _each(visible, whole)),
         )
         models = await self._models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members.members) for model, members in models.items()}
@@ -116,7 +87,7 @@ class EntitySearch:
         ends = {tail: Keyword.devices_ending(head, integrations) for head, tail in tails}
         parts = [[*part, {"$nor": whole}] for part in visible]
         ending = [
-            (tail, await self._store.count(asked.tenant, [[*part, end] for part in parts]))
+            (tail, await self._count(asked.tenant, [[*part, end] for part in parts]))
             for tail, end in ends.items()
         ]
         conditions = [seen(asked.grants)]
@@ -126,6 +97,14 @@ class EntitySearch:
         return Cut(
             asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
         )
+
+    async def _count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
+        """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
+        found: Counter[ModelKey] = Counter()
+        counts = await asyncio.gather(*(self._devices.count_models(tenant, part) for part in parts))
+        for models in counts:
+            found.update(models)
+        return found
 
 
 def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:

@@ -3,16 +3,15 @@
 from typing import Any
 
 import msgspec
-from litestar import Request, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from libs.common.bus.hops import HOPS, hops_of
 from libs.common.errors import MalformedRequest, TooLarge
-from libs.common.http.console import CONSOLE_REFUSALS, Answer, answer
+from libs.common.http import HttpRequest
+from libs.common.http.console import Answer, answer, post
 from services.workflow.triggers.hooks.service import HookCaller
 
-HttpRequest = Request[Any, Any, Any]
 LARGEST_BODY = 256 * 1024
 OPEN_PATHS = frozenset({"/workflow/hooks/"})
 KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -26,12 +25,7 @@ class Begun(msgspec.Struct):
     run_id: str
 
 
-@post(
-    "/hooks/{token:str}",
-    responses=CONSOLE_REFUSALS,
-    status_code=200,
-    summary="Begin a flow that waits for this",
-)
+@post("/hooks/{token:str}", summary="Begin a flow that waits for this")
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
 ) -> Answer[Begun]:

@@ -1,52 +1,28 @@
 """Keeps the hooks of flows, and runs flows whose address was posted to."""
 
 import hashlib
-from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from libs.common.errors import Conflict, NotFound
-from services.workflow.designs.ports import SavedFlow, Session
-from services.workflow.engine.runner import Start
+from libs.common.store.mongo import Session
+from services.workflow.engine.runner import Engine, Start
+from services.workflow.flows.model import Deployments, SavedFlow
 from services.workflow.nodes.http_in import HttpIn, HttpInParameters
 from services.workflow.nodes.reading import read
-from services.workflow.runs.records import Cause, Deployed, Run
+from services.workflow.runs.records import Cause, Deployed
+from services.workflow.triggers.hooks.store import HookStore
 
 TOKEN = "token"  # noqa: S105 - the name of a field
 
 
-class Hooks(Protocol):
-    """Keeps hooks."""
+class HookBook(Deployments):
+    """Lets hooks come and go with flows."""
 
-    async def owner(self, digest: bytes) -> int | None:
-        """The flow that a token begins."""
-
-    async def find(self, digest: bytes) -> Deployed | None:
-        """The flow that a token begins, as it runs."""
-
-    async def put(self, flow: Deployed, digest: bytes, session: Session) -> None:
-        """Set the hook of a flow; raise `Conflict` when another flow has the token."""
-
-    async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
-        """Drop the hook of a flow."""
-
-
-class Engine(Protocol):
-    """Runs flows."""
-
-    async def begin(self, start: Start) -> Run:
-        """Record a run; raise `TooManyRequests` when too many wait."""
-
-    def go(self, run: Run) -> Awaitable[None]:
-        """Carry out a run that is recorded, beside everything else."""
-
-
-class HookBook:
-    """Lets hooks come and go with flows; implements `designs.ports.Deployments`."""
-
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: HookStore) -> None:
         self._hooks = hooks
 
     async def prepare(self, flow: SavedFlow) -> None:
@@ -68,17 +44,11 @@ class HookBook:
         without = msgspec.structs.replace(deployed, parameters={})
         await self._hooks.put(without, digest_of(parameters.token), session)
 
-    async def changed(self, tenant: str, flow_id: int) -> None:
-        """Nothing is kept in memory here."""
-
-    async def forget(self, tenant: str, flow_id: int) -> None:
-        """`apply` has dropped it."""
-
 
 class HookCaller:
     """Begins flows."""
 
-    def __init__(self, hooks: Hooks, engine: Engine) -> None:
+    def __init__(self, hooks: HookStore, engine: Engine) -> None:
         self._hooks = hooks
         self._engine = engine
 

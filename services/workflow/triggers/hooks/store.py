@@ -8,8 +8,7 @@ import msgspec
 from pymongo.errors import DuplicateKeyError
 
 from libs.common.errors import Conflict
-from libs.common.store.mongo import Database
-from services.workflow.designs.ports import Session
+from libs.common.store.mongo import Database, Session
 from services.workflow.runs.records import Deployed
 
 _decode = msgspec.json.Decoder(Deployed).decode

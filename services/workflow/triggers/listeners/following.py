@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from libs.common.store.mongo import StoreError
-from services.workflow.designs.ports import SavedFlow, Session
+from services.workflow.flows.model import Deployments
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
 from services.workflow.nodes.reading import read
 from services.workflow.runs.records import Deployed
-from services.workflow.triggers.deployed import DeployedFlows, read_deployed
 from services.workflow.triggers.listeners.index import ListenerIndex
+from services.workflow.triggers.store import DeployedFlows, read_deployed
 
 AWAIT_MS = 500
 """How long the server keeps a question for changes open."""
@@ -26,29 +26,17 @@ BACKOFF = 0.5
 log = logging.getLogger(__name__)
 
 
-class FollowedIndex:
-    """An index that is in step while `ready` is set; implements `designs.ports.Deployments`."""
+class FollowedIndex(Deployments):
+    """An index that is in step while `ready` is set."""
 
-    def __init__(self, deployed: DeployedFlows, index: ListenerIndex) -> None:
-        self.index = index
+    def __init__(self, deployed: DeployedFlows) -> None:
+        self.index = ListenerIndex()
         self.ready = asyncio.Event()
         self._deployed = deployed
 
-    async def prepare(self, flow: SavedFlow) -> None:
-        """Nothing has to be there before."""
-
-    async def apply(
-        self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
-    ) -> None:
-        """`DeployedFlows` writes what is followed here."""
-
     async def changed(self, tenant: str, flow_id: int) -> None:
         """Take a change that this replica made at once."""
-        deployed = await self._deployed.find(tenant, flow_id)
-        self._take(flow_id, deployed)
-
-    async def forget(self, tenant: str, flow_id: int) -> None:
-        """`apply` has dropped it, and `changed` heard of it."""
+        self._take(flow_id, await self._deployed.find(tenant, flow_id))
 
     async def run(self) -> None:
         """Follow for ever."""

@@ -1,10 +1,12 @@
 """Finds the flows that listen to a value: by its key, however many flows there are. No I/O."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from services.workflow.runs.records import Deployed
+from libs.common.changes import Changed
+from services.workflow.engine.runner import Start
+from services.workflow.runs.records import Cause, Deployed
 from services.workflow.triggers.listeners.patterns import Patterns
 
 
@@ -82,3 +84,13 @@ class ListenerIndex:
             for flow_id in known.listeners(key):
                 found.setdefault(flow_id, {})[key] = value
         return [Heard(known.flows[flow_id][0], one) for flow_id, one in sorted(found.items())]
+
+
+def starts_of(index: ListenerIndex, change: Changed, hops: int) -> Iterator[Start]:
+    """A run for each flow that listens to one of the values that came.
+
+    The event's id makes it the same run when the event comes again.
+    """
+    cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops)
+    for flow, values in index.match(change.tenant, change.values):
+        yield Start(flow, values, cause)

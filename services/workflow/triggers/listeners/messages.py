@@ -11,11 +11,10 @@ from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.hops import hops_of
 from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.changes import SUBJECTS, read_change
-from services.workflow.engine.runner import Start
-from services.workflow.triggers.admission import Engine, admitted
+from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.triggers.listeners.following import FollowedIndex
 from services.workflow.triggers.listeners.holding import HeldBack
-from services.workflow.triggers.listeners.service import starts_of
+from services.workflow.triggers.listeners.index import starts_of
 
 BATCH = 200
 """Events that are taken at a time; other replicas take the next ones."""

@@ -8,19 +8,16 @@ waits with its timer, which keeps its claim so long and holds up no other.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from libs.common.errors import ThingwayError
-from libs.common.store.mongo import StoreError
-from services.workflow.designs.ports import SavedFlow, Session
-from services.workflow.engine.runner import Start
+from libs.common.store.mongo import Session, StoreError
+from services.workflow.engine.runner import Engine, Start, admitted
+from services.workflow.flows.model import Deployments
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.runs.records import Deployed
-from services.workflow.triggers.admission import Engine, admitted
-from services.workflow.triggers.timers.model import Timer, settings_of
 from services.workflow.triggers.timers.schedule import next_due
-from services.workflow.triggers.timers.store import encoded_settings
+from services.workflow.triggers.timers.store import Timer, TimerStore, encoded_settings, settings_of
 
 PERIOD = 1.0
 """Most seconds between two looks at what is due: timers are set by other replicas, too."""
@@ -32,42 +29,13 @@ AT_ONCE = 50
 log = logging.getLogger(__name__)
 
 
-class Store(Protocol):
-    """Where timers are kept."""
+class TimerBook(Deployments):
+    """Keeps timers in step with flows."""
 
-    async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
-        """Settings, anchor and due time of a flow's timer."""
-
-    async def put(self, flow: Deployed, anchor: int, due: int | None, session: Session) -> None:
-        """Set the timer of a flow."""
-
-    async def remove(self, tenant: str, flow_id: int, session: Session) -> None:
-        """Drop the timer of a flow."""
-
-
-class Claims(Protocol):
-    """Where timers are claimed."""
-
-    async def claim(self, now: int, most: int) -> list[Timer]:
-        """Timers that are due and that no other replica takes care of now."""
-
-    async def advance(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
-        """Set when timers are due next, unless they were set anew meanwhile."""
-
-    async def next_due(self, now: int) -> int | None:
-        """When the next timer is due that no replica takes care of now."""
-
-
-class TimerBook:
-    """Keeps timers in step with flows; implements `designs.ports.Deployments`."""
-
-    def __init__(self, store: Store, now: Callable[[], int]) -> None:
+    def __init__(self, store: TimerStore, now: Callable[[], int]) -> None:
         """`now` gives ms since 1970."""
         self._store = store
         self._now = now
-
-    async def prepare(self, flow: SavedFlow) -> None:
-        """Nothing has to be there before."""
 
     async def apply(
         self, tenant: str, flow_id: int, deployed: Deployed | None, session: Session
@@ -83,17 +51,11 @@ class TimerBook:
             _, anchor, due = known
         await self._store.put(deployed, anchor, due, session)
 
-    async def changed(self, tenant: str, flow_id: int) -> None:
-        """The next look sees it."""
-
-    async def forget(self, tenant: str, flow_id: int) -> None:
-        """`apply` has dropped it."""
-
 
 class TimerWatch:
     """Makes runs of what is due."""
 
-    def __init__(self, store: Claims, engine: Engine, now: Callable[[], int]) -> None:
+    def __init__(self, store: TimerStore, engine: Engine, now: Callable[[], int]) -> None:
         """`now` gives ms since 1970."""
         self._store = store
         self._engine = engine

@@ -41,7 +41,7 @@ async def issue(world: World, *commands: Command) -> None:
 
 
 async def state(world: World, number: int) -> Command:
-    found = await world.commands.get(number, "default", 1)
+    found = await world.commands.find_task(number, "default", 1)
     assert found is not None
     return found
 
@@ -217,10 +217,9 @@ async def test_profiles_confirmed_at_once_are_all_kept(world: World, sn: str):
 
 def delivery(world: World) -> Delivery:
     return Delivery(
-        database=world.database,
+        devices=world.first.devices,
         bus=world.bus,
         commands=world.commands,
-        writer=world.writer,
         carrier=NoCarrier(),
     )
 

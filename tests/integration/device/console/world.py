@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,15 +19,19 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.console.wiring import build_console
+from services.device.app import console, entities, share
+from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
+from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
-from services.device.products.store import ProductStore
-from services.device.reports.latest import LatestValues
+from services.device.reports.reporting import Reporter
+from services.device.settings import DeviceSettings
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
+from services.device.wiring import base_of
 from tests.console import AskedByUsers, Grants
 from tests.limits import limits_of
 from tests.servers import Servers
@@ -171,31 +175,34 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
     heard, keys = Listening(), Keys()
     outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
-    rpc, auth_rpc = RpcServer(bus, "device"), RpcServer(auth_bus, "auth")
+    auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
-    store = DeviceStore(mongo, outbox, limits_of())
-    products = ProductService(ProductStore(mongo, limits_of()))
-    console = build_console(mongo, store, products, RpcClient(bus), rpc)
     private, public = make_keys()
+    settings = DeviceSettings(internal_public_key=public)
+    base = base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
+    store = DeviceStore(mongo, outbox, limits_of(), base.latest)
+    base = replace(base, outbox=outbox, devices=store, limits=limits_of())
+    shared = share(base)
     app = create_app(
         Service(
             name="device",
             title="Device",
-            routes=console.routes,
+            routes=[CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(public),
-            telemetry=Telemetry(None, MeterProvider()),
-            dependencies=console.dependencies,
+            telemetry=base.telemetry,
+            dependencies={**console(shared), **entities(shared, Reporter(bus))},
         )
     )
     devices = DeviceService(
         store,
+        base.latest,
         IdAllocator(mongo.database, "things", 1),
-        products,
+        shared.products,
         _NoProvisioning(),
         _NoKeys(),
     )
-    await rpc.start()
+    await shared.rpc.start()
     await auth_rpc.start()
     transport = ASGITransport(app)  # type: ignore[arg-type]
     async with (
@@ -203,10 +210,10 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         AsyncClient(transport=transport, base_url="http://device") as http,
     ):
         yield (
-            World(http, mongo, bus, grants, keys, HeaderSigner(private), products, devices),
+            World(http, mongo, bus, grants, keys, HeaderSigner(private), shared.products, devices),
             heard,
         )
-    await rpc.stop()
+    await shared.rpc.stop()
     await auth_rpc.stop()
     await bus.drain()
     await auth_bus.drain()

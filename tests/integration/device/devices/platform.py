@@ -11,6 +11,7 @@ from httpx import ASGITransport, AsyncClient, Response
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Outbox, Outgoing
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import InvalidInput
 from libs.common.http import Service, create_app
 from libs.common.identity import (
@@ -26,19 +27,20 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.devices import MIGRATIONS as DEVICES
-from services.device.devices.routes import ROUTES as DEVICE_ROUTES
-from services.device.devices.schemas import Credentials
+from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
 from services.device.devices.service import DeviceService
-from services.device.devices.store import DeviceStore
-from services.device.entities.migrations import MIGRATIONS as ENTITIES
+from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
-from services.device.products.routes import ROUTES as PRODUCT_ROUTES
+from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.rps.service import RpsService
+from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
-from services.device.rps import MIGRATIONS as RPS
-from services.device.rps.routes import ROUTES as RPS_ROUTES
-from services.device.rps.service import RpsService
-from services.device.rps.store import RpsStore
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from tests.limits import limits_of
 
 API = "/device/openapi/v1"
@@ -74,9 +76,9 @@ class Keys:
 
     issued: dict[str, str] = field(default_factory=dict)
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
+    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
         self.issued[sn] = f"key-{device_id}-{len(self.issued)}"
-        return Credentials(sn, self.issued[sn])
+        return DeviceCredentials(sn, self.issued[sn])
 
     async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
         self.issued.pop(sn, None)
@@ -88,12 +90,12 @@ class Provisioning:
 
     asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
-    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
         if "bad" in config:
             raise InvalidInput("config.bad: is not known", field="config.bad")
 
-    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
-        self.asked.append((device["_id"], config))
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
+        self.asked.append((device.id, config))
 
 
 class Caller:
@@ -167,13 +169,15 @@ class Platform:
 async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     """Start the features on a database of their own."""
     mongo = Mongo(mongo_url, database)
-    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *RPS, *ENTITIES])
+    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *ENTITIES])
     for name in ("outbox", "latest"):
         await mongo.database.create_collection(name)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
     limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
-    products = ProductService(ProductStore(mongo, limits))
-    outbox = Outbox(mongo.database, bus)  # type: ignore[arg-type]
+    outbox, latest = Outbox(mongo.database, bus), LatestValues(mongo.database)  # type: ignore[arg-type]
+    tsls = Tsls(mongo.database)
+    store = DeviceStore(mongo, outbox, limits, latest)
+    products = ProductService(ProductStore(mongo, store, tsls, limits), tsls)
     private, public = make_keys()
     signer = HeaderSigner(private)
     app = create_app(
@@ -186,11 +190,8 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             dependencies={
                 "product_service": products,
                 "device_service": DeviceService(
-                    DeviceStore(
-                        mongo,
-                        outbox,
-                        limits,
-                    ),
+                    store,
+                    latest,
                     IdAllocator(mongo.database, "devices"),
                     products,
                     provisioning,

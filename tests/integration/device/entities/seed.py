@@ -4,8 +4,10 @@ from typing import Any
 
 from libs.common.identity.grants import Grants
 from libs.common.things import thing_of
-from services.device.entities.models import Models, model_of
-from services.device.entities.things import Entity, of_device, of_thing
+from services.device.members.entity import Entity, of_device, of_thing
+from services.device.members.models import Models
+from services.device.things.model import device_of
+from services.device.things.tsls import Tsls
 from tests.integration.device.console.world import World
 
 
@@ -100,8 +102,11 @@ async def seed(world: World) -> dict[str, int]:
 async def everything(world: World, tenant: str = "default") -> list[Entity]:
     """Every entity of a tenant, the plain way."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
-    models = await Models(world.database).of(tenant, map(model_of, documents))
-    things = [of_device(document, models[model_of(document)]) for document in documents]
+    devices = list(map(device_of, documents))
+    models = await Models(world.database, Tsls(world.database)).of(
+        tenant, [one.model_key for one in devices]
+    )
+    things = [of_device(device, models[device.model_key]) for device in devices]
     things += [
         of_thing(document)
         for document in await world.database["things"].find({"tenant": tenant}).to_list(None)

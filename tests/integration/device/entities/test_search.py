@@ -9,8 +9,8 @@ import pytest_asyncio
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import ALL, Grants
-from services.device.console.integrations import BuiltIn
-from services.device.entities.things import Entity
+from services.device.members.entity import Entity
+from services.device.things.integrations import BUILT_IN
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed
 
@@ -52,13 +52,13 @@ def ids(seeded: tuple[World, dict[str, int]]) -> dict[str, int]:
     return seeded[1]
 
 
-async def names_of_integrations() -> dict[str, str]:
-    return {key: known.name for key, known in (await BuiltIn().known()).items()}
+def names_of_integrations() -> dict[str, str]:
+    return {key: known.name for key, known in BUILT_IN.items()}
 
 
 async def expected(world: World, asked: dict[str, Any], grants: Grants = ALL) -> list[str]:
     """Ids of what matches, in order, found by looking at every entity."""
-    called = await names_of_integrations()
+    called = names_of_integrations()
     word = (asked.get("keyword") or "").lower()
 
     def fits(one: Entity) -> bool:

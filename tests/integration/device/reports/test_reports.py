@@ -131,7 +131,7 @@ async def test_a_batch_that_fails_half_way_is_done_whole_the_next_time(
         raise OSError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("services.device.reports.ingest.publish_all", fail)
+        patch.setattr("services.device.reports.ingest.publish_each", fail)
         with pytest.raises(OSError, match="away"):
             await world.first.ingest.handle(messages)
     assert len(await world.stored()) == 3

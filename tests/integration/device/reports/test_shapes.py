@@ -7,15 +7,18 @@ from bson import BSON
 
 from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC
-from services.device.entities.models import Models, model_of
-from services.device.entities.stored_shapes import delete_unused
+from services.device.members.models import Models
+from services.device.members.shape_store import ShapeStore
+from services.device.things.model import device_of
+from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import World
 
 
 async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     """Number and type of each path of a device."""
     device = await world.database["devices"].find_one({"_id": number})
-    members = (await Models(world.database).of("default", [model_of(device)]))[model_of(device)]
+    model = device_of(device).model_key
+    members = (await Models(world.database, Tsls(world.database)).of("default", [model]))[model]
     return {one.path: (one.number, one.value_type) for one in members.members}
 
 
@@ -115,14 +118,15 @@ async def test_shapes_that_no_device_names_are_deleted(world: World):
     await report(world, (first, {"a": 1}), (second, {"a": 1}))
     for key in "bcd":
         await report(world, (first, {key: 1}))
-    count = world.database["shapes"].count_documents
+    devices = world.first.devices
+    count, store = world.database["shapes"].count_documents, ShapeStore(world.database)
     assert await count({}) == 4
-    assert await delete_unused(world.database, datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert await store.delete_unused(devices, datetime.now(UTC) - timedelta(hours=1)) == 0
     await world.database["devices"].delete_one({"_id": 1})
     later = datetime.now(UTC) + timedelta(hours=1)
-    assert await delete_unused(world.database, datetime.now(UTC) - timedelta(hours=1)) == 0
-    assert await delete_unused(world.database, later) == 3
+    assert await store.delete_unused(devices, datetime.now(UTC) - timedelta(hours=1)) == 0
+    assert await store.delete_unused(devices, later) == 3
     assert await shape_of(world, 2) == {"a": (1, "LONG")}
     await world.database["devices"].delete_one({"_id": 2})
-    assert await delete_unused(world.database, later) == 1
+    assert await store.delete_unused(devices, later) == 1
     assert await count({}) == 0

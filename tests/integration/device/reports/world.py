@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,21 +18,22 @@ from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
+from libs.common.tsl import parse_document
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
-from services.device.commands.writer import CommandWriter
-from services.device.entities.keeper import ShapeKeeper
-from services.device.history.partitions import DAY_MS, Partitions
+from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.reports.facts import Facts
+from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
-from services.device.reports.latest import LatestValues
 from services.device.reports.ledger import Ledger, Totals
-from services.device.reports.quota import Quota
-from services.device.reports.refusals import Refusals
+from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import SEEN, ReportStore
 from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.store import DeviceStore
+from services.device.things.tsls import Tsls
 from tests.servers import Servers
 
 DURABLE = "ingest"
@@ -82,12 +84,15 @@ TSL = {
     ],
 }
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
 
 @dataclass
 class Process:
     """What one `device-ingest` process holds."""
 
     ledger: Ledger
+    devices: DeviceStore
     things: ThingDirectory
     ingest: Ingest
     replies: ReplyHandler
@@ -102,7 +107,6 @@ class World:
     outbox: Outbox
     latest: LatestValues
     commands: CommandStore
-    writer: CommandWriter
     first: Process
 
     @property
@@ -114,28 +118,30 @@ class World:
         rpc = RpcClient(self.bus)
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
-        things = ThingDirectory(self.database)
+        devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
+        things = ThingDirectory(self.database, devices, Tsls(self.database))
+        store = ReportStore(self.mongo, partitions, ledger)
         replies = ReplyHandler(
             mongo=self.mongo,
+            devices=devices,
             commands=self.commands,
             outbox=self.outbox,
             latest=self.latest,
-            partitions=partitions,
-            ledger=ledger,
+            reports=store,
         )
         ingest = Ingest(
             bus=bus or self.bus,
             things=things,
-            store=ReportStore(self.mongo, partitions, ledger),
+            store=store,
             latest=self.latest,
-            facts=Facts(self.database),
-            shapes=ShapeKeeper(self.database, known),
-            replies=replies,
+            facts=Facts(devices, self.latest),
+            shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
+            close=replies.handle,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, things, ingest, replies)
+        return Process(ledger, devices, things, ingest, replies)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""
@@ -151,6 +157,8 @@ class World:
                 "name": f"device {number}",
                 "application": {"applicationId": 1},
                 "connectStatus": "DISCONNECT",
+                "createdAt": NOON,
+                "updatedAt": NOON,
                 **more,
             }
         )
@@ -162,7 +170,7 @@ class World:
         async def made(session: Any) -> tuple[Sequence[Command], Sequence[OutboxEntry]]:
             return commands, says
 
-        await self.writer.write(made)
+        await self.commands.write(made)
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""
@@ -255,17 +263,16 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
             {
                 "_id": {"tenant": "default", "model": "m", "version": "v1.0"},
                 "hash": "h",
-                "document": TSL,
+                "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
-        outbox, commands = Outbox(mongo.database, bus), CommandStore(mongo.database)
+        outbox = Outbox(mongo.database, bus)
         world = World(
             mongo=mongo,
             bus=bus,
             outbox=outbox,
             latest=LatestValues(mongo.database),
-            commands=commands,
-            writer=CommandWriter(mongo, commands, outbox),
+            commands=CommandStore(mongo, outbox),
             first=None,  # type: ignore[arg-type]
         )
         world.first = world.process()

@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
-from services.device.integrations import calls
+from services.device.things import integrations as client
 from tests.integration.device.values.world import MANIFEST, Lamps, World
 
 OWN = "lamps.integration.add_lamp"
@@ -149,7 +149,7 @@ async def test_an_integration_that_ends_during_an_add_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """A clear error when the time is over; with the integration back, the same add works."""
-    monkeypatch.setattr(calls, "DEVICE_SECONDS", 0.5)
+    monkeypatch.setattr(client, "DEVICE_SECONDS", 0.5)
     lamps = Lamps()
     lamps.answers.clear()
     async with world.dying(lamps):
@@ -225,7 +225,7 @@ async def test_a_device_that_its_integration_keeps_stays(
     lamps.fails = Conflict("it is in use")
     await world.admin().refused(409, "POST", "/device/batch-delete", body)
     lamps.answers.clear()
-    monkeypatch.setattr(calls, "DEVICE_SECONDS", 0.3)
+    monkeypatch.setattr(client, "DEVICE_SECONDS", 0.3)
     await world.admin().refused(504, "POST", "/device/batch-delete", body)
     lamps.answers.set()
     assert await world.device("L-11") is not None

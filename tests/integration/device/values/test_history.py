@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from libs.common.things import entity_id
-from services.device.history.partitions import DAY_MS, SPAN_MS
+from services.device.reports.history.partitions import DAY_MS, SPAN_MS
 from tests.integration.device.values.world import LAMP, World
 
 NOW = int(time.time() * 1000)

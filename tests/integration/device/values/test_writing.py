@@ -1,6 +1,7 @@
 """People set properties and call services."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.integrations import IntegrationThings
+from services.device.things.store import DeviceStore
 from tests.integration.device.values.test_adding import lamp as lamp_body
 from tests.integration.device.values.world import LAMP, Lamps, World
 
@@ -222,6 +224,28 @@ async def test_commands_go_to_an_integration_that_carries_them(world: World, lam
     body = {"exchange": {"lamps.device.W-8.dim.to": 1}}
     assert await world.admin().done("POST", CALL, body) == {"was": 3}
     await answering
+
+
+async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: Any):
+    """What an update looks up serves the check, the command, and the integration that carries."""
+    await world.admin().done("POST", "/device", lamp_body("W-12"))
+    read: list[str] = []
+    for name in ("with_identifiers", "with_id", "find", "find_all", "listed", "listed_with"):
+        plain = getattr(DeviceStore, name)
+
+        def spy(*args: Any, name: str = name, plain: Any = plain, **more: Any) -> Any:
+            read.append(name)
+            return plain(*args, **more)
+
+        monkeypatch.setattr(DeviceStore, name, spy)
+    body = {"exchange": {"lamps.device.W-12.level": 3}}
+    await world.admin().done("POST", UPDATE, body)
+
+    async def carried() -> bool:
+        return any(isinstance(one, DeviceCommand) for one in lamps.asked)
+
+    await world.until(carried)
+    assert read == ["with_identifiers"]
 
 
 async def test_a_command_waits_for_its_integration(world: World):

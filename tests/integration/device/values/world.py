@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import DEAD, EVENTS, UPLINK, BatchConsumer, Bus, Outbox, RpcClient, RpcServer
+from libs.common.bus import DEAD, EVENTS, UPLINK, BatchConsumer, Bus, RpcClient, RpcServer
 from libs.common.bus.subjects import down_command, up
 from libs.common.contracts import auth
 from libs.common.contracts.integrations import (
@@ -33,27 +33,24 @@ from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration as SdkIntegration
 from libs.common.integrations import IntegrationHost
-from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import build_app
-from services.device.commands.store import CommandStore
-from services.device.history.partitions import Partitions, history_key, partition_of
 from services.device.ingest_main import DURABLE, build_ingest
-from services.device.integrations import known
+from services.device.members.shape_store import ShapeStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import ProductStore
-from services.device.reports.latest import LatestValues
+from services.device.reports.history.partitions import Partitions, history_key, partition_of
 from services.device.reports.ledger import Ledger
-from services.device.retention.days import Retention
+from services.device.reports.store import ReportStore
 from services.device.settings import DeviceSettings
-from services.device.things import ThingDirectory
-from services.device.wiring import Base
-from services.management.integrations.builtin.direct import Direct
-from services.management.integrations.builtin.system import System
+from services.device.things import integrations as known
+from services.device.wiring import Base, base_of
+from services.management.builtin.direct import Direct
+from services.management.builtin.system import System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running as living
@@ -223,7 +220,10 @@ class World(AskedByUsers):
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
         principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
-        products = ProductService(ProductStore(self.base.mongo, self.base.limits))
+        base = self.base
+        products = ProductService(
+            ProductStore(base.mongo, base.devices, base.tsls, base.limits), base.tsls
+        )
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))
 
     async def device(self, sn: str) -> dict[str, Any]:
@@ -305,27 +305,12 @@ class World(AskedByUsers):
 
 
 def _base(servers: Servers, mongo: Mongo, bus: Bus, public: str) -> Base:
-    database = mongo.database
-    limits = KnownLimits(RpcClient(bus))
-    return Base(
-        settings=DeviceSettings(
-            internal_public_key=public,
-            nats_url=servers.nats_url,
-            service_call_timeout=CALL_TIMEOUT,
-        ),
-        telemetry=Telemetry(None, MeterProvider()),
-        mongo=mongo,
-        bus=bus,
-        things=ThingDirectory(database),
-        outbox=Outbox(database, bus),
-        partitions=Partitions(database),
-        latest=LatestValues(database),
-        ledger=Ledger(mongo),
-        commands=CommandStore(database),
-        rpc=RpcClient(bus),
-        limits=limits,
-        retention=Retention(database, limits, 30),
+    settings = DeviceSettings(
+        internal_public_key=public,
+        nats_url=servers.nats_url,
+        service_call_timeout=CALL_TIMEOUT,
     )
+    return base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
 
 
 def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
@@ -366,8 +351,10 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     await management.start()
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
+    store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
+    ingest = build_ingest(base, store, ShapeStore(base.mongo.database))
     consumer = BatchConsumer(
-        bus=bus, stream=UPLINK, durable=DURABLE, handle=build_ingest(base).handle, concurrency=1
+        bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
     )
     consuming = asyncio.ensure_future(consumer.run())
     app = build_app(base, outside)

@@ -16,8 +16,9 @@ from aiohttp import web
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
-from deploy.local import ports, programs
-from services.workflow.outgoing.ports import Broker
+from deploy.local import programs
+from deploy.platform import ports
+from services.workflow.outgoing.mqtt import Broker
 from tests.integration.workflow.outgoing.certificates import Certificate, certificate
 
 LOCAL = ("127.0.0.0/8", "::1/128")

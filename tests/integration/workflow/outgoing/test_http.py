@@ -5,9 +5,8 @@ import socket
 import pytest
 
 from libs.common.http import outgoing
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.http import LARGEST_ANSWER, OutgoingHttp
-from services.workflow.outgoing.ports import HttpRequest
+from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.http import LARGEST_ANSWER, HttpRequest, OutgoingHttp
 from tests.integration.workflow.outgoing.conftest import LOCAL
 
 

@@ -8,10 +8,9 @@ from email import message_from_bytes, policy
 import pytest
 from aiosmtpd.controller import Controller
 
-from deploy.local import ports
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.mail import OutgoingMail, message_of
-from services.workflow.outgoing.ports import Letter, MailServer
+from deploy.platform import ports
+from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.mail import Letter, MailServer, OutgoingMail, message_of
 from tests.integration.workflow.outgoing.conftest import LOCAL, Post
 
 LETTER = Letter(

@@ -8,9 +8,8 @@ from dataclasses import replace
 import aiomqtt
 import pytest
 
-from services.workflow.nodes.base import NodeFailed
-from services.workflow.outgoing.mqtt import OutgoingMqtt
-from services.workflow.outgoing.ports import Broker, Publication
+from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.mqtt import Broker, OutgoingMqtt, Publication
 from tests.integration.workflow.outgoing.certificates import Certificate
 from tests.integration.workflow.outgoing.conftest import LOCAL, PASSWORD
 

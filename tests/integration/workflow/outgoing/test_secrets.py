@@ -5,7 +5,7 @@ import json
 import pytest
 from bson import json_util
 
-from services.workflow.vault.marks import HIDDEN
+from services.workflow.vault.service import HIDDEN
 from tests.integration.workflow.designs import design, edge, node, trigger
 from tests.integration.workflow.outgoing.conftest import Web
 

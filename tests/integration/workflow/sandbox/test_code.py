@@ -2,8 +2,8 @@
 
 import pytest
 
+from services.workflow.errors import NodeFailed
 from services.workflow.fairness.turns import Owner
-from services.workflow.nodes.base import NodeFailed
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.runner import Sandbox
 

@@ -22,7 +22,7 @@ async def start_of(workflow: Workflow, key: str) -> Start:
     assign = node("set", "entityAssigner", exchangePayload={HOT: 1})
     text = design([trigger(), assign], edge("start", "set"))
     flow_id = await enabled(workflow.admin(), text)
-    flow = await workflow.core.triggers.deployed.find("default", flow_id)
+    flow = await workflow.core.deployed.find("default", flow_id)
     assert isinstance(flow, Deployed)
     return Start(flow, {}, Cause(kind="EVENT", key=key))
 

@@ -89,7 +89,7 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
 async def test_runs_that_are_given_up_are_told_in_the_log_of_their_flow(workflow: Workflow):
     """One entry says how many there were."""
     flow_id, _ = await hook(workflow.admin())
-    flow = await workflow.core.triggers.deployed.find("default", flow_id)
+    flow = await workflow.core.deployed.find("default", flow_id)
     for number in range(3):
         cause = Cause(kind="EVENT", key=f"e-{number}")
         workflow.core.engine.refuse(Start(flow, {}, cause))

@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.contracts.flows import PutFlowService
 from libs.common.errors import UpstreamFailed
-from services.workflow.designs.unsettled import UnsettledStore
+from services.workflow.flows.store import UnsettledStore
 from tests.integration.workflow.conftest import AUTHOR, Workflow
 from tests.integration.workflow.designs import design, trigger
 from tests.integration.workflow.triggers.world import FLOWS, enabled, listener

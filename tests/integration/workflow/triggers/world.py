@@ -16,7 +16,7 @@ from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.workflow.app import build_app
-from services.workflow.wiring import Core, build_core
+from services.workflow.wiring import Core
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import node
 from tests.lifespan import running
@@ -68,7 +68,7 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Core]:
     core = workflow.core
     mongo = Mongo(servers.mongo_url, core.mongo.database.name)
     bus = await Bus.connect(servers.nats_url, name="workflow-2")
-    second = build_core(core.settings, mongo, bus)
+    second = Core(core.settings, mongo, bus)
     async with running(build_app(second, Telemetry(None, MeterProvider()))):
         yield second
     await bus.drain()
@@ -78,7 +78,7 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Core]:
 async def following(*cores: Core) -> None:
     """Wait until replicas know which flows listen."""
     for core in cores:
-        await core.triggers.followed.ready.wait()
+        await core.followed.ready.wait()
 
 
 async def runs_of(core: Core, flow_ids: Iterable[int]) -> list[dict[str, Any]]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from deploy.docker import setup
 from deploy.docker.entry import read_variables
-from deploy.local import console
-from deploy.local import state as states
-from deploy.local.state import State, User
+from deploy.platform import console
+from deploy.platform import state as states
+from deploy.platform.state import State, User
 
 
 def environments(state: State) -> dict[str, dict[str, str]]:

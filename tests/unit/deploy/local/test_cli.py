@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local import products
 from deploy.local.cli import main, parser
-from deploy.local.errors import CommandError
+from deploy.platform.errors import CommandError
 
 TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import programs
-from deploy.local.errors import Exit, LauncherError
 from deploy.local.programs import Wanted
+from deploy.platform.errors import Exit, LauncherError
 
 
 def script(path: Path, body: str) -> Path:

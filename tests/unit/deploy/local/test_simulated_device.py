@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from deploy.local.bootstrap import demo_product
 from deploy.local.simulated_device import DemoDevice
+from deploy.platform.bootstrap import demo_product
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class World:
         self.entries += entries
         return list(commands)
 
-    async def get(self, command_id: int, tenant: str, application_id: int) -> Command | None:
+    async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         return next((one for one in self.commands if one.id == command_id), None)
 
     async def pending(
@@ -85,10 +85,10 @@ class World:
     def service(self) -> CommandService:
         return CommandService(
             things=self,
-            commands=self,
+            directory=self,
+            store=self,
             latest=self,
             ids=self,
-            writer=self,
             carrier=NoCarrier(),
             life=60,
         )

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import TslDocument
-from services.device.devices.schemas import Credentials
-from services.device.devices.search import Query
-from services.device.devices.serials import Holder, SerialTaken
 from services.device.products.schemas import Product
+from services.device.things.model import Device
+from services.device.things.serials import Holder, SerialTaken
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
 
@@ -20,53 +20,42 @@ class FakeStore:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.devices: dict[int, dict[str, Any]] = {}
+        self.devices: dict[int, Device] = {}
         self.race: Holder | None = None
         self.looks = 0
         self.vanish_after_looks: int | None = None
 
-    async def with_serial(self, key: str) -> tuple[Holder | None, dict[str, Any] | None]:
+    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
         for device in self.devices.values():
-            if device["snKey"] == key:
+            if device.sn_key == key:
                 return "device", device
         raced = self.race if ("insert",) in self.log else None
         return raced, None
 
-    async def find(self, tenant: str, application_id: int, device_id: int) -> Any:
+    async def find(self, tenant: str, device_id: int, application_id: int | None) -> Device | None:
         self.looks += 1
         if self.vanish_after_looks is not None and self.looks > self.vanish_after_looks:
             return None
         return self.devices.get(device_id)
 
-    async def search(self, query: Query) -> tuple[list[dict[str, Any]], int]:
-        return list(self.devices.values()), len(self.devices)
-
-    async def report_times(self, device_ids: list[int]) -> dict[int, int]:
-        return {}
-
-    async def insert(self, device: dict[str, Any]) -> None:
+    async def insert(self, device: Device) -> None:
         self.log.append(("insert",))
         if self.race:
             raise SerialTaken
-        self.devices[device["_id"]] = device
+        self.devices[device.id] = device
 
-    async def attach(self, device_id: int, changes: dict[str, Any]) -> Any:
-        self.devices[device_id] |= changes
-        return self.devices[device_id]
-
-    async def update(
-        self, tenant: str, application_id: int, device_id: int, changes: dict[str, Any]
-    ) -> Any:
-        self.devices[device_id] |= changes
-        return self.devices[device_id]
-
-    async def detach(self, tenant: str, application_id: int, device_id: int) -> Any:
-        self.devices[device_id]["application"] = None
-        return self.devices[device_id]
-
-    async def delete(self, tenant: str, application_id: int, device_id: int) -> Any:
+    async def delete(
+        self, tenant: str, device_id: int, application_id: int | None
+    ) -> Device | None:
         self.log.append(("delete", device_id))
         return self.devices.pop(device_id, None)
+
+
+class NoLatest:
+    """Nothing has been reported."""
+
+    async def times(self, thing_ids: list[int]) -> dict[int, int]:
+        return {}
 
 
 class FakeIds:
@@ -107,13 +96,13 @@ class FakeProvisioner:
         self.log = log
         self.down = False
 
-    async def validate(self, device: dict[str, Any], config: dict[str, Any]) -> None:
-        self.log.append(("validate", device["_id"]))
+    async def validate(self, device: Device, config: dict[str, Any]) -> None:
+        self.log.append(("validate", device.id))
 
-    async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
+    async def provision(self, device: Device, config: dict[str, Any]) -> None:
         if self.down:
             raise Unavailable("no commands today")
-        self.log.append(("provision", device["_id"]))
+        self.log.append(("provision", device.id))
 
 
 class FakeCredentials:
@@ -124,9 +113,9 @@ class FakeCredentials:
         self.down_from: int | None = None
         self.revocations = 0
 
-    async def issue(self, sn: str, device_id: int, tenant: str) -> Credentials:
+    async def issue(self, sn: str, device_id: int, tenant: str) -> DeviceCredentials:
         self.log.append(("issue", device_id))
-        return Credentials(sn, "key")
+        return DeviceCredentials(sn, "key")
 
     async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
         self.revocations += 1

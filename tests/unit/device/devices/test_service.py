@@ -6,8 +6,8 @@ import pytest
 
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
 from services.device.devices.schemas import AddDevice
-from services.device.devices.serials import Holder
 from services.device.devices.service import DeviceService
+from services.device.things.serials import Holder
 from tests.unit.device.devices.fakes import (
     MINE,
     FakeCatalogue,
@@ -16,6 +16,7 @@ from tests.unit.device.devices.fakes import (
     FakeProvisioner,
     FakeStore,
     Log,
+    NoLatest,
 )
 
 
@@ -35,7 +36,7 @@ def bench() -> Bench:
     log: Log = []
     store, provisioner = FakeStore(log), FakeProvisioner(log)
     credentials = FakeCredentials(log)
-    service = DeviceService(store, FakeIds(), FakeCatalogue(), provisioner, credentials)
+    service = DeviceService(store, NoLatest(), FakeIds(), FakeCatalogue(), provisioner, credentials)
     return Bench(log, store, provisioner, credentials, service)
 
 
@@ -66,7 +67,7 @@ async def test_a_device_is_added_though_provisioning_fails(bench: Bench) -> None
     bench.provisioner.down = True
     added = await bench.service.add(MINE, body(auto_provision=True, config={}))
     assert added.device_id == 1
-    assert bench.store.devices[1]["rpsStatus"] == "WAITING"
+    assert bench.store.devices[1].rps_status == "WAITING"
 
 
 @pytest.mark.parametrize("given", [{"sn": "SN1"}, {"dev_eui": "24E124136B502217"}])

@@ -2,20 +2,20 @@
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import ALL, Grants
-from services.device.console.integrations import BuiltIn
-from services.device.entities.members import Member, MemberSet
-from services.device.entities.models import ModelKey
 from services.device.entities.schemas import SearchEntities, ShownEntity
 from services.device.entities.search.service import EntitySearch
-from services.device.entities.search.walk import Condition, Walk
-from services.device.entities.things import Document, Entity, EntityThing, of_device
+from services.device.members.entity import Entity, EntityThing
+from services.device.members.member import Member, MemberSet
+from services.device.things.integrations import BUILT_IN, ShownIntegration
+from services.device.things.model import ListedDevice, ModelKey
+from services.device.things.store import Condition
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,6 +30,10 @@ def model(size: int) -> MemberSet:
     )
 
 
+class Walk(NamedTuple):
+    skip: int
+
+
 class FakeStore:
     """A thousand devices, the newest first, of the models in turn."""
 
@@ -38,35 +42,36 @@ class FakeStore:
         self.walks: list[Walk] = []
         self.read = 0
 
-    def _device(self, number: int) -> Document:
-        return {
-            "_id": number,
-            "tenant": "default",
-            "integration": "direct",
-            "identifier": f"SN{number}",
-            "sn": f"SN{number}",
-            "name": f"device {number}",
-            "model": self.models[number % len(self.models)],
-            "tslVersion": "v1",
-            "createdAt": NOW,
-            "updatedAt": NOW,
-        }
+    def _device(self, number: int) -> ListedDevice:
+        return ListedDevice(
+            id=number,
+            tenant="default",
+            integration="direct",
+            identifier=f"SN{number}",
+            sn=f"SN{number}",
+            name=f"device {number}",
+            model=self.models[number % len(self.models)],
+            tsl_version="v1",
+            created_at=NOW,
+            updated_at=NOW,
+        )
 
-    async def count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> dict[ModelKey, int]:
+    async def count_models(
+        self, tenant: str, conditions: Sequence[Condition]
+    ) -> dict[ModelKey, int]:
         share = DEVICES // len(self.models)
-        return {(one, "v1", ""): share for one in self.models} if parts else {}
+        return {(one, "v1", ""): share for one in self.models}
 
     async def integrations(self, tenant: str) -> list[str]:
         return ["direct"]
 
-    async def walk(self, tenant: str, walk: Walk) -> AsyncGenerator[Document, None]:
-        self.walks.append(walk)
-        for number in range(DEVICES - walk.skip, 0, -1):
+    async def walk(
+        self, tenant: str, conditions: Any, order: Any, *, skip: int, **_: Any
+    ) -> AsyncGenerator[ListedDevice, None]:
+        self.walks.append(Walk(skip))
+        for number in range(DEVICES - skip, 0, -1):
             self.read += 1
             yield self._device(number)
-
-    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
-        return []
 
 
 class FakeModels:
@@ -81,13 +86,18 @@ class NoEntities:
     async def things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
         return {}
 
-    async def of_devices(self, tenant: str, devices: Sequence[Document]) -> list[EntityThing]:
-        return [of_device(one, model(5)) for one in devices]
+    async def others(self, tenant: str, condition: Condition) -> list[EntityThing]:
+        return []
 
 
 class NothingNew:
     async def complete(self, tenant: str, integrations: Iterable[str] = ()) -> None:
         pass
+
+
+class BuiltIn:
+    async def known(self) -> dict[str, ShownIntegration]:
+        return BUILT_IN
 
 
 class Everything:

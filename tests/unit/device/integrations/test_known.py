@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from unittest import mock
 
 from libs.common.contracts.integrations import Integration, KnownIntegrations, Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
-from services.device.integrations.completing import OwnThingsOfAll
-from services.device.integrations.known import IntegrationsOverRpc
+from services.device.integrations.own import ThingMaker
+from services.device.things.integrations import Integrations
 
 
 def one(name: str, *, alive: bool = True, **fields: Any) -> Integration:
@@ -37,10 +38,11 @@ class Known:
         return {found.manifest.id: found for found in self.integrations}
 
 
-class Things:
+class Maker(ThingMaker):
     """Remembers what it is to make."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Known) -> None:
+        super().__init__(known, mock.Mock(), mock.Mock(), mock.Mock())  # type: ignore[arg-type]
         self.made: list[tuple[str, str]] = []
 
     async def ensure(self, tenant: str, manifest: Manifest) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class Things:
 async def test_who_is_not_there_is_asked_for_again() -> None:
     """An answer holds for two seconds, but not for one that may have come this moment."""
     rpc = FakeRpc(one("a"), one("silent", alive=False))
-    known = IntegrationsOverRpc(rpc)  # type: ignore[arg-type]
+    known = Integrations(rpc)  # type: ignore[arg-type]
     assert await known.find("a") == await known.find("a")
     assert rpc.asked == 1
     assert await known.find("new") is None
@@ -64,22 +66,22 @@ async def test_who_is_not_there_is_asked_for_again() -> None:
 
 async def test_own_things_are_made_once_and_with_each_manifest() -> None:
     """In every tenant that looks; never those of integrations that are hidden or silent."""
-    known, things = Known(one("a"), one("b", hidden=True), one("c", alive=False)), Things()
-    own = OwnThingsOfAll(known, things)
+    known = Known(one("a"), one("b", hidden=True), one("c", alive=False))
+    things = Maker(known)
     for tenant in ("t", "t", "u"):
-        await own.complete(tenant)
+        await things.complete(tenant)
     assert things.made == [("t", "a"), ("u", "a")]
     known.integrations = [one("a", version="2"), one("d")]
-    await own.complete("t")
+    await things.complete("t")
     assert things.made[2:] == [("t", "a"), ("t", "d")]
 
 
 async def test_what_fails_leaves_the_others() -> None:
     """A broken TSL is one integration's matter; without `management` there is what there was."""
-    known, things = Known(one("a", tsl={"broken": True}), one("b")), Things()
-    own = OwnThingsOfAll(known, things)
-    await own.complete("t")
+    known = Known(one("a", tsl={"broken": True}), one("b"))
+    things = Maker(known)
+    await things.complete("t")
     assert things.made == [("t", "b")]
     known.integrations = None
-    await own.complete("t")
+    await things.complete("t")
     assert things.made == [("t", "b")]

@@ -1,14 +1,17 @@
 """Choosing products, and paging with the built-in one among them."""
 
+from typing import Any
+
 import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
-from services.device.products.model import StoredTsl, Wanted
 from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
+from services.device.products.store import Wanted
 
 MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
+NO_TSLS: Any = None
 
 
 def product(model: str, *prefixes: str) -> Product:
@@ -40,9 +43,6 @@ class FakeStore:
         ordered = [self.products[model] for model in sorted(self.products)]
         return ordered[skip : skip + limit], len(ordered)
 
-    async def tsl(self, tenant: str, model: str, version: str) -> StoredTsl | None:
-        return None
-
     async def put(self, wanted: Wanted) -> Product:
         self.wanted.append(wanted)
         return product(wanted.model, *wanted.sn_prefixes)
@@ -64,13 +64,15 @@ class FakeStore:
 )
 async def test_the_longest_prefix_wins(serial: str, expected: str) -> None:
     """Whatever other prefixes a product has; no prefix means generic."""
-    service = ProductService(FakeStore(product("SHORT", "67", "1"), product("LONG", "6785", "99")))
+    service = ProductService(
+        FakeStore(product("SHORT", "67", "1"), product("LONG", "6785", "99")), NO_TSLS
+    )
     assert (await service.choose("default", None, serial)).model == expected
 
 
 async def test_a_named_product_must_be_there() -> None:
     """It overrules the prefixes, `generic` too."""
-    service = ProductService(FakeStore(product("A", "67"), product("B")))
+    service = ProductService(FakeStore(product("A", "67"), product("B")), NO_TSLS)
     assert (await service.choose("default", "B", "67")).model == "B"
     assert (await service.choose("default", "generic", "67")).model == "generic"
     with pytest.raises(InvalidInput) as refusal:
@@ -81,7 +83,7 @@ async def test_a_named_product_must_be_there() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 async def test_pages_show_every_product_once(size: int) -> None:
     """The built-in one first, whatever the size of a page."""
-    service = ProductService(FakeStore(product("B"), product("A"), product("C")))
+    service = ProductService(FakeStore(product("B"), product("A"), product("C")), NO_TSLS)
     seen: list[str] = []
     for number in range(1, 6):
         page = await service.page(MINE, number, size)
@@ -95,14 +97,14 @@ async def test_prefixes_are_kept_in_upper_case_and_once() -> None:
     """SNs are compared without case."""
     store = FakeStore()
     body = PutProduct(name="x", tsl={"version": "v1"}, sn_prefixes=["ab", "AB", "C-1"])
-    await ProductService(store).put(MINE, "A", body)
+    await ProductService(store, NO_TSLS).put(MINE, "A", body)
     assert store.wanted[0].sn_prefixes == ["AB", "C-1"]
 
 
 async def test_a_document_is_the_same_whatever_its_spelling() -> None:
     """Two vendors' spellings of one TSL have one hash, so that importing again is no change."""
     store = FakeStore()
-    service = ProductService(store)
+    service = ProductService(store, NO_TSLS)
     spec = {"id": "t", "accessMode": "R", "dataSpec": {"dataType": "INT"}}
     other = {"accessMode": "r", "id": "t", "propertyKey": "t", "dataSpec": {"dataType": "int"}}
     for entry in (spec, other):

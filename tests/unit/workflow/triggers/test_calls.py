@@ -7,8 +7,8 @@ import pytest
 from libs.common.contracts.flows import CallFlow
 from libs.common.errors import TooManyRequests
 from services.workflow.runs.records import Cause, Run
-from services.workflow.triggers.services import service
-from services.workflow.triggers.services.service import FlowCaller
+from services.workflow.triggers import calls
+from services.workflow.triggers.calls import FlowCaller
 from tests.unit.workflow.triggers.flows import flow
 
 
@@ -31,7 +31,7 @@ class Played:
 
 async def test_a_tenant_whose_flows_do_not_answer_is_refused_alone(monkeypatch):
     """Beyond half of all calls in hand; another tenant's call is taken."""
-    monkeypatch.setattr(service, "AT_ONCE", 9)
+    monkeypatch.setattr(calls, "AT_ONCE", 9)
     played = Played()
     caller = FlowCaller(played, played)
 

@@ -4,9 +4,8 @@ import pytest
 
 from libs.common.changes import Changed, ChangedThing
 from services.workflow.nodes.event_listener import EventListenerParameters
-from services.workflow.triggers.listeners.index import ListenerIndex
+from services.workflow.triggers.listeners.index import ListenerIndex, starts_of
 from services.workflow.triggers.listeners.patterns import Patterns
-from services.workflow.triggers.listeners.service import starts_of
 from tests.unit.workflow.triggers.flows import flow
 
 KEY = "direct.device.SN1.temperature"

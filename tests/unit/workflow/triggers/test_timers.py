@@ -8,9 +8,8 @@ import pytest
 
 from services.workflow.engine.runner import Admitted
 from services.workflow.nodes.simple_timer import SimpleTimerParameters, TimerRule, TimerSettings
-from services.workflow.triggers.timers.model import Timer, settings_of
 from services.workflow.triggers.timers.service import TimerBook, TimerWatch
-from services.workflow.triggers.timers.store import encoded_settings
+from services.workflow.triggers.timers.store import Timer, encoded_settings, settings_of
 from tests.unit.workflow.triggers.flows import flow
 
 MINUTE = 60_000

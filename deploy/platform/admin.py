@@ -1,0 +1,69 @@
+"""Talk to the services as the administrator: rpc on NATS (`libs.common.bus.RpcClient`)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import nats
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from deploy.platform.errors import CommandError
+from deploy.platform.nats import ADMIN
+from libs.common.bus import Bus, NobodyAnswers, RpcClient
+
+_CONNECT_SECONDS = 2
+_PAUSE_SECONDS = 0.05
+
+
+@contextlib.asynccontextmanager
+async def connect(url: str, password: str) -> AsyncIterator[RpcClient]:
+    """Connect as administrator. Raises `CommandError` when the platform is not running."""
+    try:
+        client = await log_in(url, password)
+    except (NatsError, OSError, TimeoutError) as error:
+        raise CommandError(f"no platform answers at {url}: is `thingway up` running?") from error
+    try:
+        yield RpcClient(Bus(client, client.jetstream()))
+    except NobodyAnswers as error:
+        raise CommandError(f"the platform is not ready: {error}") from error
+    finally:
+        await client.close()
+
+
+async def wait_ready(url: str, password: str) -> None:
+    """Return when the server takes logins and JetStream answers; the caller bounds the time."""
+    while True:
+        try:
+            client = await log_in(url, password)
+        except (NatsError, OSError, TimeoutError):
+            await asyncio.sleep(_PAUSE_SECONDS)
+            continue
+        try:
+            await client.jetstream().account_info()
+        except NatsError:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+        finally:
+            await client.close()
+
+
+async def log_in(url: str, password: str, user: str = ADMIN) -> Client:
+    """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
+    return await nats.connect(
+        url,
+        user=user,
+        password=password,
+        name="thingway",
+        inbox_prefix=f"_INBOX.{user}".encode(),
+        allow_reconnect=False,
+        max_reconnect_attempts=1,  # for ever below that
+        reconnect_time_wait=_PAUSE_SECONDS,
+        connect_timeout=_CONNECT_SECONDS,
+        error_cb=_ignore,
+    )
+
+
+async def _ignore(_: Exception) -> None:
+    """Keep the client from logging what the caller is told by an exception."""

@@ -1,0 +1,135 @@
+"""A small client of the device open API, for the launcher and its commands."""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from deploy.platform.errors import CommandError
+
+_TIMEOUT = aiohttp.ClientTimeout(total=30)
+_DEVICES = "/device/openapi/v1/devices"
+_UNAUTHORIZED = 401
+_BUSY = (429, 503)
+_TRIES_WHILE_BUSY = 20
+
+
+class ApiRefused(CommandError):
+    """The API refused a request; `faults` are its reasons, one or several."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        fields = body if isinstance(body, dict) else {}
+        super().__init__(str(fields.get("errMsg") or fields.get("errCode") or f"HTTP {status}"))
+        self.status = status
+        self.faults = _faults(fields.get("data")) or [str(self)]
+
+
+class OpenApi:
+    """Calls the API as one application; use as an async context manager.
+
+    Asks for a token when it has none and once again after a 401; waits as told while the
+    platform is busy (429, 503).
+    """
+
+    def __init__(self, base_url: str, client_id: str, client_secret: str) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._credentials = {"client_id": client_id, "client_secret": client_secret}
+        self._token: str | None = None
+        self._token_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        await self._session.close()
+
+    async def put_product(self, model: str, product: dict[str, Any]) -> Any:
+        """Create or replace a product."""
+        return await self.request("PUT", f"/device/openapi/v1/products/{model}", product)
+
+    async def add_device(self, sn: str, name: str, model: str) -> int:
+        """Add a device and return its id; of one that is there already, its id."""
+        body = {"snDevEUI": sn, "name": name, "model": model}
+        try:
+            added = await self.request("POST", _DEVICES, body)
+        except ApiRefused:
+            known = await self._find_device(sn)
+            if known is None:
+                raise
+            return known
+        return int(added["deviceId"])
+
+    async def issue_credentials(self, device_id: int) -> tuple[str, str]:
+        """Make new credentials for a device: its SN and key."""
+        answer = await self.request("POST", f"{_DEVICES}/{device_id}/credentials")
+        return str(answer["sn"]), str(answer["key"])
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request and return the answer's `data`.
+
+        Raises `ApiRefused` for any other answer than success, `CommandError` when the
+        platform does not answer.
+        """
+        token = await self._valid_token(None)
+        status, answer = await self._send_patiently(method, path, body, token)
+        if status == _UNAUTHORIZED:
+            token = await self._valid_token(token)
+            status, answer = await self._send_patiently(method, path, body, token)
+        return _data(status, answer)
+
+    async def _send_patiently(
+        self, method: str, path: str, body: Any, token: str
+    ) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {token}"}
+        for _ in range(_TRIES_WHILE_BUSY):
+            status, answer, pause = await self._send(method, path, json=body, headers=headers)
+            if status not in _BUSY:
+                break
+            await asyncio.sleep(pause)
+        return status, answer
+
+    async def _find_device(self, sn: str) -> int | None:
+        wanted = {"sn": sn, "pageNumber": 1, "pageSize": 1}
+        found = await self.request("POST", f"{_DEVICES}/search", wanted)
+        matches = [item for item in found["content"] if item["sn"].upper() == sn.upper()]
+        return int(matches[0]["deviceId"]) if matches else None
+
+    async def _valid_token(self, refused: str | None) -> str:
+        """The current token; a new one when there is none or it is the `refused` one."""
+        async with self._token_lock:
+            if self._token is None or self._token == refused:
+                form = {**self._credentials, "grant_type": "client_credentials"}
+                status, answer, _ = await self._send("POST", "/oauth/token", data=form)
+                self._token = str(_data(status, answer)["access_token"])
+            return self._token
+
+    async def _send(self, method: str, path: str, **options: Any) -> tuple[int, Any, float]:
+        """Return status, decoded body and the pause that the platform asks for, in seconds."""
+        try:
+            async with self._session.request(method, self._base_url + path, **options) as answer:
+                pause = answer.headers.get("Retry-After", "")
+                body = await answer.json(content_type=None)
+                return answer.status, body, float(pause) if pause.isdigit() else 0.5
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            raise CommandError(f"no platform answers at {self._base_url}: {reason}") from error
+
+
+def _data(status: int, body: Any) -> Any:
+    if isinstance(body, dict) and body.get("status") == "Success":
+        return body.get("data")
+    raise ApiRefused(status, body)
+
+
+def _faults(data: Any) -> list[str]:
+    """One line per fault: an InvalidInput of several carries `[{field, reason}]` as data."""
+    if not isinstance(data, list):
+        return []
+    return [f"{fault.get('field')}: {fault.get('reason')}" for fault in data if "reason" in fault]

@@ -1,0 +1,107 @@
+"""What one data directory remembers: `DIR/state.json`."""
+
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from deploy.platform import ports
+from deploy.platform.errors import CommandError, LauncherError
+from deploy.platform.files import write_private
+
+FILE_NAME = "state.json"
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """Where the platform of this directory serves, or served last."""
+
+    base_url: str
+    mqtt_url: str
+    nats_url: str
+    """Without credentials; whoever connects brings their own."""
+
+
+class Application(msgspec.Struct, frozen=True):
+    """The first application."""
+
+    application_id: int
+    client_id: str
+    client_secret: str
+
+
+class User(msgspec.Struct, frozen=True):
+    """The first user of the console, with the password that auth made."""
+
+    email: str
+    password: str
+
+
+class Device(msgspec.Struct, frozen=True):
+    """The simulated device; its id and key follow as the bootstrap goes on."""
+
+    sn: str
+    device_id: int | None = None
+    key: str | None = None
+
+
+class State(msgspec.Struct, kw_only=True):
+    """Ports, secrets, and how far the bootstrap has come."""
+
+    ports: dict[str, int] = {}
+    secrets: dict[str, str] = {}
+    addresses: Addresses | None = None
+    application: Application | None = None
+    user: User | None = None
+    product: str | None = None
+    """Model of the demo product once it is imported."""
+    device: Device | None = None
+
+    def secret(self, name: str, make: Callable[[], str]) -> str:
+        """The secret called `name`, made when it is first asked for."""
+        if name not in self.secrets:
+            self.secrets[name] = make()
+        return self.secrets[name]
+
+    def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
+        """Give every name a free internal port: last time's where it is still free."""
+        wanted = list(names)
+        others = {port for name, port in self.ports.items() if name not in wanted}
+        taken = set(reserved) | others
+        for name in wanted:
+            port = self.ports.get(name)
+            if port is None or port in taken or not ports.claim(port):
+                port = ports.choose_free(taken)
+            self.ports[name] = port
+            taken.add(port)
+
+
+def load(directory: Path) -> State:
+    """Read the state of `directory`; an empty one when there is none yet.
+
+    Raises `LauncherError` for a file that cannot be read: starting with new secrets
+    would lock the user out of the data.
+    """
+    path = directory / FILE_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except FileNotFoundError:
+        return State()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise LauncherError(f"cannot read {path}: {error}") from error
+
+
+def load_addressed(directory: Path) -> tuple[State, Addresses]:
+    """The state of a platform that was started from `directory`, for commands."""
+    state = load(directory)
+    if state.addresses is None:
+        raise CommandError(
+            f"no platform runs with data in {directory}: start one with "
+            f"`thingway up --data {directory}`"
+        )
+    return state, state.addresses
+
+
+def save(directory: Path, state: State) -> None:
+    """Write the state atomically, readable by its owner only."""
+    encoded = msgspec.json.format(msgspec.json.encode(state), indent=2)
+    write_private(directory / FILE_NAME, encoded)

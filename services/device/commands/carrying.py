@@ -1,0 +1,100 @@
+"""Hands commands to integrations that carry them to their devices.
+
+It is done beside the request: a command that an integration did not take is handed over again
+by the delivery, until its device answers or its time is over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
+from libs.common.errors import ThingwayError
+from libs.common.store.mongo import StoreError
+from services.device.commands.model import Command
+from services.device.commands.store import CommandStore
+from services.device.things.integrations import IntegrationClient, Integrations
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+SECONDS = 5.0
+"""How long an integration may take to accept a command."""
+LONGEST_ERROR = 1000
+REFUSALS = range(400, 500)
+"""Statuses by which an integration says that it will not carry a command."""
+
+
+class CommandCarrier:
+    """Hands commands over, each in a task of its own."""
+
+    def __init__(
+        self,
+        devices: DeviceStore,
+        integrations: Integrations,
+        client: IntegrationClient,
+        commands: CommandStore,
+    ) -> None:
+        self._devices = devices
+        self._integrations = integrations
+        self._client = client
+        self._commands = commands
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def carries(self, integration: str) -> bool:
+        """Whether commands go to the integration instead of to the device."""
+        return await self._integrations.carries(integration)
+
+    def send(
+        self, commands: Iterable[Command], additional: Mapping[int, dict[str, Any]] | None = None
+    ) -> None:
+        """Hand over those that are carried, without waiting.
+
+        `additional` is what integrations keep with devices, by id, of devices that have just
+        been read.
+        """
+        for command in commands:
+            if command.carrier:
+                known = (additional or {}).get(command.thing_id)
+                task = asyncio.ensure_future(self._carry(command, command.carrier, known))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _carry(
+        self, command: Command, carrier: str, additional: dict[str, Any] | None
+    ) -> None:
+        try:
+            device = await self._ref(command, additional)
+            wanted = DeviceCommand(device=device, command=command.wire())
+            await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
+        except ThingwayError as error:
+            if error.status in REFUSALS:
+                await self._refuse(command, error.text)
+            else:
+                log.warning("command %d waits: %s", command.id, error)
+        except StoreError as error:
+            log.warning("command %d waits: %s", command.id, error)
+
+    async def _ref(self, command: Command, additional: dict[str, Any] | None) -> DeviceRef:
+        """The device as its integration knows it; read anew when the command comes again."""
+        name, model = command.profile.name, command.profile.model
+        if additional is None:
+            device = await self._devices.with_id(command.thing_id)
+            name, model = (device.name, device.model) if device else ("", "")
+            additional = device.additional if device else None
+        return DeviceRef(
+            tenant=command.tenant,
+            device_id=command.thing_id,
+            identifier=command.sn,
+            name=name,
+            model=model,
+            additional=additional or {},
+        )
+
+    async def _refuse(self, command: Command, reason: str) -> None:
+        error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
+        try:
+            await self._commands.end(command, "FAILED", error)
+        except StoreError as failure:
+            log.warning("command %d is refused, and that is not stored: %s", command.id, failure)

@@ -1,0 +1,25 @@
+"""Indexes of commands, in the order they came."""
+
+from pymongo import ASCENDING, IndexModel
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, create_missing
+
+
+async def _commands(database: Database) -> None:
+    await database["commands"].create_indexes(
+        [
+            IndexModel([("status", ASCENDING), ("nextSendAt", ASCENDING)]),
+            IndexModel([("thingId", ASCENDING), ("status", ASCENDING), ("_id", ASCENDING)]),
+        ]
+    )
+
+
+async def _turns(database: Database) -> None:
+    await create_missing(database, "command_turns")
+
+
+MIGRATIONS = [
+    Migration(2, "indexes of commands", _commands),
+    Migration(4, "turns of commands", _turns),
+]

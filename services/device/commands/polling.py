@@ -1,0 +1,109 @@
+"""`GET /ingest/v1/{sn}/commands`: commands for devices that fetch them over HTTP."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Router, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from libs.common.bus import Bus
+from libs.common.bus.subjects import down_command
+from libs.common.envelope import Success
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http.guards import devices
+from libs.common.identity import Principal
+from libs.common.jobs import happened
+from services.device.commands.model import now
+from services.device.commands.store import CommandStore
+from services.device.reports.presence.http import HttpPresence
+from services.device.things.access import Things
+
+LONGEST_POLL = 60
+"""Seconds that a device may wait for commands."""
+
+
+class Commands(msgspec.Struct):
+    """The commands that wait for the device, oldest first."""
+
+    commands: list[dict[str, Any]]
+
+
+class CommandPolls:
+    """The polls that this process holds; one subscription hears the commands of all devices.
+
+    A poll costs an entry here and nothing on the bus.
+    """
+
+    def __init__(
+        self, bus: Bus, things: Things, store: CommandStore, presence: HttpPresence
+    ) -> None:
+        self._bus = bus
+        self._things = things
+        self._store = store
+        self._presence = presence
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._subscription: Subscription | None = None
+
+    async def start(self) -> None:
+        """Begin to hear commands."""
+        subject = down_command("*")
+        self._subscription = await self._bus.client.subscribe(subject, cb=self._heard)
+
+    async def stop(self) -> None:
+        """Hear no more."""
+        if self._subscription is not None and self._bus.connected:
+            await self._subscription.unsubscribe()
+
+    async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:
+        """The commands that the device has not answered; wait up to `wait` s for a first."""
+        thing = await self._things.of_device(principal, sn)
+        await self._presence.heard(thing)
+        deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
+        with self.waiting(thing.sn) as arrived:
+            while True:
+                taken = await self._store.take_for_poll(thing.id, now())
+                left = deadline - asyncio.get_running_loop().time()
+                if taken or left <= 0:
+                    return Commands([command.wire() for command in taken])
+                await happened(arrived, left)
+                arrived.clear()
+
+    @contextmanager
+    def waiting(self, sn: str) -> Iterator[asyncio.Event]:
+        """An event that is set when a command goes to the device, while the block lasts."""
+        arrived = asyncio.Event()
+        subject = down_command(sn)
+        events = self._waiting.setdefault(subject, set())
+        events.add(arrived)
+        try:
+            yield arrived
+        finally:
+            events.remove(arrived)
+            if not events:
+                del self._waiting[subject]
+
+    async def _heard(self, message: Msg) -> None:
+        for arrived in self._waiting.get(message.subject, ()):
+            arrived.set()
+
+
+@get("/commands", responses=REFUSALS)
+async def commands(
+    request: HttpRequest,
+    command_polls: NamedDependency[CommandPolls],
+    sn: FromPath[str],
+    wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
+) -> Success[Commands]:
+    """Fetch commands; each comes again after 30 s until it is answered."""
+    return ok(request, await command_polls.commands(principal_of(request), sn, wait))
+
+
+ROUTER = Router(
+    "/ingest/v1/{sn:str}", route_handlers=[commands], guards=[devices], tags=["Device edge"]
+)

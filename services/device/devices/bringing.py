@@ -1,0 +1,94 @@
+"""Writes devices that integrations bring: one transaction, or nothing (notes, section 3.7)."""
+
+from dataclasses import dataclass
+
+from libs.common.contracts.integrations import DeviceRef, NewDevice
+from libs.common.errors import InvalidInput, UpstreamFailed
+from libs.common.identity import Kind, Principal
+from libs.common.store.ids import IdAllocator
+from services.device.devices.records import begin
+from services.device.products.schemas import Product, PutProduct
+from services.device.products.service import ProductService
+from services.device.things.errors import device_exists, rps_record_exists
+from services.device.things.model import Device, DeviceChanges
+from services.device.things.serials import SERIAL, SerialTaken, key_of
+from services.device.things.store import DeviceStore
+
+FIELD = "integration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """A device as an integration has it."""
+
+    tenant: str
+    integration: str
+    name: str
+    user_id: int | None
+    """Who asked for it; None when the integration found it by itself."""
+    new: NewDevice
+
+
+class DeviceBringer:
+    """Writes devices of integrations."""
+
+    def __init__(self, devices: DeviceStore, ids: IdAllocator, products: ProductService) -> None:
+        self._devices = devices
+        self._ids = ids
+        self._products = products
+
+    async def bring(self, wanted: Brought) -> Device:
+        """Write the device; one that is there already gets the name and `additional`.
+
+        Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that is
+        somebody else's, `UpstreamFailed` for an integration that names nonsense.
+        """
+        serial = wanted.new.identifier
+        if not SERIAL.fullmatch(serial):
+            raise UpstreamFailed(
+                f"integration {wanted.integration} named a device {serial!r}: an"
+                " identifier has 1 to 64 letters, digits, '_' or '-'"
+            )
+        holder, known = await self._devices.with_serial(key_of(serial))
+        if holder is None:
+            device = begin(
+                await self._ids.take(), serial, wanted.tenant, await self._product(wanted)
+            )
+            device.name, device.additional = wanted.name, wanted.new.additional
+            device.integration, device.user_id = wanted.integration, wanted.user_id
+            try:
+                await self._devices.insert(device)
+            except SerialTaken:
+                holder, known = await self._devices.with_serial(key_of(serial))
+            else:
+                return device
+        if known is None:
+            raise rps_record_exists(serial, FIELD)
+        if (known.tenant, known.integration) != (wanted.tenant, wanted.integration):
+            raise device_exists(serial, FIELD)
+        changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
+        return await self._devices.update(wanted.tenant, known.id, changes) or known
+
+    async def _product(self, wanted: Brought) -> Product:
+        """The product of the device; one that the tenant lacks is made when there is a TSL."""
+        new, model = wanted.new, wanted.new.model or None
+        known = model is None or await self._products.has(wanted.tenant, model)
+        if model is not None and not known and new.tsl is not None:
+            who = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id or 0))
+            try:
+                return await self._products.put(who, model, PutProduct(name=model, tsl=new.tsl))
+            except InvalidInput as error:
+                raise UpstreamFailed(f"the integration's product: {error.text}") from error
+        return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
+
+
+def ref_of(device: Device) -> DeviceRef:
+    """A device as integrations know it."""
+    return DeviceRef(
+        tenant=device.tenant,
+        device_id=device.id,
+        identifier=device.identifier,
+        name=device.name,
+        model=device.model,
+        additional=device.additional or {},
+    )

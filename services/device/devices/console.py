@@ -1,0 +1,98 @@
+"""`/device`: devices on the console (specification, "Device"; notes, section 3.7)."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.contracts.auth import DeviceCredentials
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.device.devices.adding import DeviceAdder
+from services.device.devices.schemas import (
+    CreateDevice,
+    DeleteDevices,
+    DeviceDetail,
+    FindDevices,
+    RenameDevice,
+    ShownDevice,
+)
+from services.device.devices.users import UserDevices
+
+
+@post("/search", guards=[holders(Function.DEVICE_VIEW)], summary="Search devices")
+async def search_devices(
+    request: HttpRequest,
+    user_devices: NamedDependency[UserDevices],
+    data: JSONBody[FindDevices | None] = None,
+) -> Answer[Page[ShownDevice]]:
+    """The devices that the caller sees, the newest first; always a page."""
+    wanted = data or FindDevices()
+    return answer(request, await user_devices.search(principal_of(request), wanted))
+
+
+@post("/", guards=[holders(Function.DEVICE_ADD)], summary="Add a device")
+async def add_device(
+    request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
+) -> Answer[None]:
+    """Add a device through its integration; adding it again updates it."""
+    await device_adder.add(principal_of(request), data)
+    return answer(request)
+
+
+@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], summary="Delete devices")
+async def delete_devices(
+    request: HttpRequest,
+    user_devices: NamedDependency[UserDevices],
+    data: JSONBody[DeleteDevices],
+) -> Answer[None]:
+    """Delete devices through their integrations; unknown ids are passed over."""
+    await user_devices.delete(principal_of(request), data)
+    return answer(request)
+
+
+@get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
+async def get_device(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Answer[DeviceDetail]:
+    """A device with its entities."""
+    return answer(request, await user_devices.get(principal_of(request), device_id))
+
+
+@put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")
+async def rename_device(
+    request: HttpRequest,
+    user_devices: NamedDependency[UserDevices],
+    device_id: PathId,
+    data: JSONBody[RenameDevice],
+) -> Answer[None]:
+    """Give a device another name."""
+    await user_devices.rename(principal_of(request), device_id, data)
+    return answer(request)
+
+
+@post(
+    "/{device_id:str}/credentials",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Issue device credentials",
+)
+async def issue_device_credentials(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Answer[DeviceCredentials]:
+    """Make a new key for a device, shown only here; the old one dies."""
+    return answer(request, await user_devices.issue_credentials(principal_of(request), device_id))
+
+
+ROUTER = Router(
+    "/device",
+    route_handlers=[
+        add_device,
+        search_devices,
+        delete_devices,
+        get_device,
+        rename_device,
+        issue_device_credentials,
+    ],
+    tags=["Devices"],
+)

@@ -1,0 +1,177 @@
+"""What users may do with devices: those that they are granted, of the whole tenant."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from libs.common.clock import to_ms
+from libs.common.contracts.auth import DeviceCredentials
+from libs.common.errors import Forbidden, InvalidInput, NotFound, ThingwayError
+from libs.common.http.console import Page, ids_of
+from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader
+from services.device.devices.bringing import ref_of
+from services.device.devices.keys import CredentialsOverRpc, delete_with_key, issue_key
+from services.device.devices.schemas import (
+    DeleteDevices,
+    DeviceDetail,
+    DeviceEntity,
+    FindDevices,
+    RenameDevice,
+    ShownDevice,
+)
+from services.device.devices.search import granted_query
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
+from services.device.things.grants import GrantsOverRpc
+from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
+from services.device.things.model import Device, DeviceChanges
+from services.device.things.store import DeviceStore
+
+
+class UserDevices:
+    """Devices on behalf of users."""
+
+    def __init__(
+        self,
+        *,
+        store: DeviceStore,
+        grants: GrantReader,
+        entities: EntityDirectory,
+        integrations: Integrations,
+        client: IntegrationClient,
+        credentials: CredentialsOverRpc,
+        forgetting: GrantsOverRpc,
+    ) -> None:
+        self._store = store
+        self._grants = grants
+        self._entities = entities
+        self._integrations = integrations
+        self._client = client
+        self._credentials = credentials
+        self._forgetting = forgetting
+
+    async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
+        """One page of the devices that a user sees; a page is answered asked for or not."""
+        grants = await self._grants.of(principal)
+        query, counted = granted_query(principal.tenant, grants, search)
+        integrations = await self._integrations.known()
+        found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
+        rows = [ShownDevice(**_fields(device, integrations)) for device in found]
+        return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
+
+    async def get(self, principal: Principal, device_id: int) -> DeviceDetail:
+        """A device with its entities."""
+        device = await self._find(principal, device_id)
+        (thing,) = await self._entities.of_devices(device.tenant, [device])
+        entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
+        fields = _fields(device, await self._integrations.known())
+        return DeviceDetail(**fields, entities=entities)
+
+    async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
+        """Give a device another name, and tell of it; the same name changes nothing."""
+        device = await self._find(principal, device_id)
+        if device.name == body.name:
+            return
+        changes = DeviceChanges(name=body.name)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
+            raise _not_found(device_id)
+
+    async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
+        """Make a new key for a device; the old one dies."""
+        device = await self._find(principal, device_id)
+        look = partial(self._find, principal, device_id)
+        return await issue_key(self._credentials, device, look)
+
+    async def delete(self, principal: Principal, body: DeleteDevices) -> None:
+        """Delete the devices that the user sees; what is unknown is passed over.
+
+        Nothing is deleted when one cannot be. When an integration fails in between, the
+        devices before that one are gone and the error names it.
+        """
+        grants = await self._grants.of(principal)
+        ids = sorted(ids_of(body.device_id_list))
+        found = [
+            device
+            for device in await self._store.find_all(principal.tenant, ids)
+            if grants.device(device.id, device.integration)
+        ]
+        asked = {one: await self._asks(one) for one in {device.integration for device in found}}
+        gone: list[int] = []
+        try:
+            for device in found:
+                await self._delete(device, asks=asked[device.integration])
+                gone.append(device.id)
+        finally:
+            await self._forgetting.forget_devices(principal.tenant, gone)
+
+    async def _asks(self, integration: str) -> bool:
+        """Whether the integration is asked; it is not when it is not there any more."""
+        found = await self._integrations.find(integration)
+        if found is None or not found.alive:
+            return False
+        if found.manifest.delete_device_service is None:
+            raise InvalidInput(
+                f"integration {integration} cannot delete device!",
+                field="device_id_list",
+                code="method_not_allowed",
+            )
+        return True
+
+    async def _delete(self, device: Device, *, asks: bool) -> None:
+        if asks:
+            try:
+                await self._client.delete_device(device.integration, ref_of(device))
+            except ThingwayError as error:
+                error.field = error.field or f"device_id_list.{device.id}"
+                raise
+        delete = partial(self._store.delete, device.tenant, device.id)
+        await delete_with_key(self._credentials, device, delete)
+
+    async def _find(self, principal: Principal, device_id: int) -> Device:
+        """The device, when the user sees it.
+
+        Raises `Forbidden` for a user who sees nothing at all, else `NotFound`, as consoles
+        expect it (notes, section 3.5).
+        """
+        grants = await self._grants.of(principal)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        device = await self._store.find(principal.tenant, device_id)
+        if device is None or not grants.device(device_id, device.integration):
+            raise _not_found(device_id)
+        return device
+
+
+def _not_found(device_id: int) -> NotFound:
+    return NotFound(f"device {device_id} not found", field="device_id")
+
+
+def _shown(entity: Entity) -> DeviceEntity:
+    member = entity.member
+    return DeviceEntity(
+        id=str(entity.id),
+        key=entity.key,
+        name=member.name,
+        type=member.type,
+        value_attribute=member.attribute,
+        value_type=member.value_type,
+        description=member.description,
+    )
+
+
+def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dict[str, Any]:
+    """The fields of `ShownDevice`."""
+    integration = integrations.get(device.integration)
+    return {
+        "id": str(device.id),
+        "key": device.thing_key,
+        "name": device.name,
+        "integration": device.integration,
+        "integration_name": integration.name if integration else None,
+        "identifier": device.identifier,
+        "additional_data": device.additional or {},
+        "created_at": to_ms(device.created_at),
+        "updated_at": to_ms(device.updated_at),
+        "deletable": integration is None or integration.deletable,
+    }

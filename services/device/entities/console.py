@@ -1,0 +1,231 @@
+"""`/entity`: entities on the console."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, QueryParameter
+from litestar.response import Stream
+
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import MAX_ID, Answer, Page, PathId, answer, get, post, put
+from libs.common.http.guards import holders, users
+from libs.common.identity.functions import Function
+from libs.common.tsl.limits import MAX_TS
+from services.device.entities.calling import EntityCaller
+from services.device.entities.custom.service import CustomEntities
+from services.device.entities.history.export import EntityExport, filename
+from services.device.entities.history.service import EntityHistory
+from services.device.entities.schemas import (
+    Aggregate,
+    AggregateHistory,
+    CallService,
+    CreateEntity,
+    DeleteEntities,
+    EntityMeta,
+    EntityStatus,
+    HistoryItem,
+    RenameEntity,
+    SearchEntities,
+    SearchHistory,
+    ShownEntity,
+    UpdateProperties,
+)
+from services.device.entities.search.service import EntitySearch
+from services.device.entities.service import EntityService
+from services.device.entities.writing import EntityWriter
+
+Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
+DASHBOARDS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)
+
+
+@post(
+    "/search",
+    guards=[
+        holders(Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW)
+    ],
+    summary="Search entities",
+)
+async def search_entities(
+    request: HttpRequest,
+    entity_search: NamedDependency[EntitySearch],
+    data: JSONBody[SearchEntities | None] = None,
+) -> Answer[list[ShownEntity] | Page[ShownEntity]]:
+    """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
+    wanted = data or SearchEntities()
+    return answer(request, await entity_search.search(principal_of(request), wanted))
+
+
+@get(
+    "/{entity_id:str}/children",
+    guards=[holders(*DASHBOARDS, Function.INTEGRATION_VIEW)],
+    summary="List the children of an entity",
+)
+async def entity_children(
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
+) -> Answer[list[ShownEntity]]:
+    """The members of an OBJECT, the inputs of a service, the outputs of an event."""
+    return answer(request, await entities.children(principal_of(request), entity_id))
+
+
+@get("/{entity_id:str}/meta", guards=[users], summary="Get the metadata of an entity")
+async def entity_meta(
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
+) -> Answer[EntityMeta]:
+    """What is known of an entity besides its value."""
+    return answer(request, await entities.meta(principal_of(request), entity_id))
+
+
+@get(
+    "/{entity_id:str}/status",
+    guards=[holders(*DASHBOARDS)],
+    summary="Get the latest value of an entity",
+)
+async def entity_status(
+    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
+) -> Answer[EntityStatus]:
+    """The latest value of a property; empty when there is none."""
+    return answer(request, await entities.status(principal_of(request), entity_id))
+
+
+@post(
+    "/history/search",
+    guards=[holders(*DASHBOARDS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
+    summary="Search the history of entities",
+)
+async def search_history(
+    request: HttpRequest,
+    entity_history: NamedDependency[EntityHistory],
+    data: JSONBody[SearchHistory],
+) -> Answer[list[HistoryItem] | Page[HistoryItem]]:
+    """The values that entities had, the newest first; a list without pages ends at 10,000."""
+    return answer(request, await entity_history.search(principal_of(request), data))
+
+
+@post(
+    "/history/aggregate",
+    guards=[holders(*DASHBOARDS)],
+    summary="Aggregate the history of an entity",
+)
+async def aggregate_history(
+    request: HttpRequest,
+    entity_history: NamedDependency[EntityHistory],
+    data: JSONBody[AggregateHistory],
+) -> Answer[Aggregate]:
+    """The last, least or greatest value, the mean or the sum, or how often there was which."""
+    return answer(request, await entity_history.aggregate(principal_of(request), data))
+
+
+@get(
+    "/export",
+    guards=[holders(Function.ENTITY_DATA_EXPORT)],
+    summary="Export the history of entities",
+)
+async def export_history(
+    request: HttpRequest,
+    entity_export: NamedDependency[EntityExport],
+    ids: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]] | None,
+        QueryParameter(description="Entity ids, each as a parameter of its own"),
+    ] = None,
+    start_timestamp: Time = None,
+    end_timestamp: Time = None,
+    start: Annotated[int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TS)] = None,
+    end: Annotated[int | None, QueryParameter(name="endTimestamp", ge=0, le=MAX_TS)] = None,
+) -> Stream:
+    """CSV: the values that entities had, those of each the newest first, times in UTC."""
+    lines = await entity_export.rows(
+        principal_of(request),
+        ids or [],
+        start if start_timestamp is None else start_timestamp,
+        end if end_timestamp is None else end_timestamp,
+    )
+    disposition = f"attachment; filename={filename()}"
+    return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
+
+
+@post(
+    "/property/update",
+    guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
+    summary="Update properties of entities",
+)
+async def update_properties(
+    request: HttpRequest,
+    entity_writer: NamedDependency[EntityWriter],
+    data: JSONBody[UpdateProperties],
+) -> Answer[None]:
+    """Set values by entity key; a device takes them on when it answers."""
+    await entity_writer.update(principal_of(request), data)
+    return answer(request)
+
+
+@post(
+    "/service/call",
+    guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
+    summary="Call services of entities",
+)
+async def call_services(
+    request: HttpRequest,
+    entity_caller: NamedDependency[EntityCaller],
+    data: JSONBody[CallService],
+) -> Answer[dict[str, Any]]:
+    """Call services with inputs by entity key, and wait for their outputs."""
+    return answer(request, await entity_caller.call(principal_of(request), data))
+
+
+@post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)], summary="Create a custom entity")
+async def create_entity(
+    request: HttpRequest,
+    custom_entities: NamedDependency[CustomEntities],
+    data: JSONBody[CreateEntity],
+) -> Answer[EntityMeta]:
+    """Make an entity `system.integration.{identifier}`, or a child of one."""
+    return answer(request, await custom_entities.create(principal_of(request), data))
+
+
+@put(
+    "/{entity_id:str}",
+    guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)],
+    summary="Rename a custom entity",
+)
+async def rename_entity(
+    request: HttpRequest,
+    custom_entities: NamedDependency[CustomEntities],
+    entity_id: PathId,
+    data: JSONBody[RenameEntity],
+) -> Answer[None]:
+    """Give a custom entity another name."""
+    await custom_entities.rename(principal_of(request), entity_id, data)
+    return answer(request)
+
+
+@post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)], summary="Delete custom entities")
+async def delete_entities(
+    request: HttpRequest,
+    custom_entities: NamedDependency[CustomEntities],
+    data: JSONBody[DeleteEntities],
+) -> Answer[None]:
+    """Delete custom entities with their children; other ids are passed over."""
+    await custom_entities.delete(principal_of(request), data)
+    return answer(request)
+
+
+ROUTER = Router(
+    "/entity",
+    route_handlers=[
+        search_entities,
+        entity_children,
+        entity_meta,
+        entity_status,
+        search_history,
+        aggregate_history,
+        export_history,
+        update_properties,
+        call_services,
+        create_entity,
+        rename_entity,
+        delete_entities,
+    ],
+    tags=["Entities"],
+)

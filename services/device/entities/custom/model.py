@@ -1,0 +1,135 @@
+"""What a custom entity is: a thing whose one property, event or service has its identifier.
+
+Its TSL is made from its members, so that its values are checked, stored and told like those of
+any other thing. No I/O.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from libs.common.contracts.flows import PutFlowService
+from libs.common.errors import InvalidInput
+from libs.common.tsl import TslDocument, TslInvalid, parse_document
+from services.device.entities.custom.attributes import read_attributes
+from services.device.entities.schemas import CreateEntity
+from services.device.members.member import Member
+
+_TYPES = {
+    "LONG": "LONG",
+    "DOUBLE": "DOUBLE",
+    "BOOLEAN": "BOOL",
+    "STRING": "STRING",
+    "BINARY": "STRING",
+}
+
+
+def member_of(body: CreateEntity, number: int) -> Member:
+    """The member that a body asks for; raise `InvalidInput` for one that cannot be."""
+    if body.type == "PROPERTY" and body.access_mod is None:
+        raise InvalidInput("is required of a property", field="access_mod")
+    child = body.parent_identifier is not None
+    if child and body.value_type == "OBJECT":
+        raise InvalidInput("a child cannot be an OBJECT", field="value_type")
+    return Member(
+        number=number,
+        path=body.identifier if child else "",
+        type=body.type,
+        name=body.name,
+        value_type=body.value_type,
+        access_mod=body.access_mod if body.type == "PROPERTY" or child else None,
+        attribute=read_attributes(body.value_attribute or {}, body.value_type),
+        parent="" if child else None,
+        description=body.description,
+        visible=body.visible is not False,
+    )
+
+
+def flow_members(
+    wanted: PutFlowService, before: Iterable[Member], last: int
+) -> tuple[list[Member], int]:
+    """The members of the service of a flow, and the highest number that an input has had.
+
+    `before` are the members that it has, `last` is their highest number so far.
+    """
+    numbers = {member.path: member.number for member in before}
+    identifier = str(wanted.flow_id)
+    root = CreateEntity(
+        identifier=identifier,
+        name=wanted.name,
+        type="SERVICE",
+        value_type="OBJECT",
+        description=wanted.description or None,
+    )
+    members = [member_of(root, 0)]
+    for entry in wanted.inputs:
+        if entry.identifier not in numbers:
+            last += 1
+        child = CreateEntity(
+            identifier=entry.identifier,
+            name=entry.name,
+            type="SERVICE",
+            value_type=entry.type,
+            parent_identifier=identifier,
+        )
+        members.append(member_of(child, numbers.get(entry.identifier, last)))
+    return members, last
+
+
+def tsl_of(identifier: str, members: Sequence[Member]) -> TslDocument:
+    """The TSL that such members make; raise `InvalidInput` when they make none."""
+    root = next(member for member in members if not member.path)
+    children = [member for member in members if member.path]
+    raw: dict[str, Any] = {"version": "v1.0", "properties": [], "events": [], "services": []}
+    match root.type:
+        case "PROPERTY" if root.value_type != "OBJECT" or children:
+            raw["properties"] = [
+                _property(identifier, root),
+                *(_property(f"{identifier}.{one.path}", one) for one in children),
+            ]
+        case "EVENT":
+            outputs = list(_params(identifier, children))
+            raw["events"] = [{"id": identifier, "name": root.name, "outputs": outputs}]
+        case "SERVICE":
+            inputs = list(_params(identifier, children))
+            raw["services"] = [{"id": identifier, "name": root.name, "inputs": inputs}]
+    try:
+        return parse_document(raw)
+    except TslInvalid as error:
+        raise InvalidInput(f"makes no TSL: {error}", field="value_attribute") from error
+
+
+def _property(key: str, member: Member) -> dict[str, Any]:
+    access = member.access_mod or "RW"
+    return {"id": key, "name": member.name, "accessMode": access, "dataSpec": _spec(member)}
+
+
+def _params(owner: str, members: Iterable[Member]) -> Iterable[dict[str, Any]]:
+    for member in members:
+        spec = _spec(member)
+        if member.type == "SERVICE" and not member.attribute.get("optional"):
+            spec.setdefault("validator", {})["required"] = True
+        yield {"id": f"{owner}.{member.path}", "name": member.name, "dataSpec": spec}
+
+
+def _spec(member: Member) -> dict[str, Any]:
+    rules = member.attribute
+    if member.value_type == "OBJECT":
+        return {"dataType": "STRUCT"}
+    spec: dict[str, Any] = {"dataType": _TYPES[member.value_type]}
+    if "enum" in rules:
+        spec |= {"dataType": "ENUM", "mapping": rules["enum"]}
+        return spec
+    if member.value_type == "BINARY":
+        spec["encoding"] = "BASE64"
+    elif rules.get("format") == "HEX" and member.value_type == "STRING":
+        spec["encoding"] = "HEX"
+    validator = {
+        "min": rules.get("min"),
+        "max": rules.get("max"),
+        "minSize": rules.get("min_length"),
+        "maxSize": rules.get("max_length"),
+    }
+    given = {name: value for name, value in validator.items() if value is not None}
+    if given:
+        spec["validator"] = given
+    return spec

@@ -1,0 +1,118 @@
+"""Entities that people make themselves, which every user of the tenant sees; and those of flows."""
+
+from collections import defaultdict
+
+import msgspec
+
+from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.http.console import ids_of
+from libs.common.identity import Principal
+from libs.common.things import number_of, thing_of
+from services.device.entities.custom.model import member_of
+from services.device.entities.custom.store import Change, CustomEntityStore
+from services.device.entities.schemas import (
+    CreateEntity,
+    DeleteEntities,
+    EntityMeta,
+    RenameEntity,
+)
+from services.device.entities.service import EntityService, meta_of
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity, EntityThing, of_thing
+from services.device.members.member import Member
+from services.device.things.grants import GrantsOverRpc
+
+
+class CustomEntities:
+    """Custom entities on behalf of users and flows."""
+
+    def __init__(
+        self,
+        store: CustomEntityStore,
+        entities: EntityService,
+        directory: EntityDirectory,
+        grants: GrantsOverRpc,
+    ) -> None:
+        self._store = store
+        self._entities = entities
+        self._directory = directory
+        self._grants = grants
+
+    async def create(self, principal: Principal, body: CreateEntity) -> EntityMeta:
+        """Make an entity, or a child of one that is an OBJECT."""
+        if body.parent_identifier is None:
+            member = member_of(body, 0)
+            document = await self._store.add(principal.tenant, body.identifier, member)
+        else:
+            document, member = await self._store.add_child(
+                principal.tenant, body.parent_identifier, lambda number: member_of(body, number)
+            )
+        return meta_of(Entity(of_thing(document), member))
+
+    async def rename(self, principal: Principal, entity_id: int, body: RenameEntity) -> None:
+        """Give a custom entity another name; all others have those of their TSL."""
+        entity = await self._entities.find(principal, entity_id)
+        if not entity.customized:
+            raise InvalidInput(
+                "only custom entities have names of their own",
+                field="entity_id",
+                code="method_not_allowed",
+            )
+        number = number_of(entity_id)
+
+        def change(members: list[Member]) -> list[Member]:
+            return [
+                msgspec.structs.replace(member, name=body.name)
+                if member.number == number
+                else member
+                for member in members
+            ]
+
+        if await self._store.change(principal.tenant, entity.thing.id, change) is None:
+            raise NotFound(f"entity {entity_id} not found", field="entity_id")
+
+    async def delete(self, principal: Principal, body: DeleteEntities) -> None:
+        """Delete custom entities; all others, and what is unknown, are passed over.
+
+        The service of a flow goes with the flow: it is refused, and then nothing is deleted.
+        """
+        found = await self._directory.by_ids(principal.tenant, ids_of(body.entity_ids))
+        custom = {key: entity for key, entity in found.items() if entity.customized}
+        for entity in custom.values():
+            if entity.thing.flow is not None:
+                raise InvalidInput(
+                    f"{entity.key} belongs to flow {entity.thing.flow}, delete that",
+                    field="entity_ids",
+                    code="method_not_allowed",
+                )
+        whole = {one.thing.id: one.thing for one in custom.values() if not one.member.path}
+        await self._store.delete(principal.tenant, list(whole))
+        children: dict[int, set[int]] = defaultdict(set)
+        for entity_id in custom:
+            if thing_of(entity_id) not in whole:
+                children[thing_of(entity_id)].add(number_of(entity_id))
+        for thing_id, numbers in children.items():
+            await self._store.change(principal.tenant, thing_id, _without(numbers))
+        gone = set(custom).union(*map(_entity_ids, whole.values()))
+        await self._grants.forget_entities(principal.tenant, sorted(gone))
+
+    async def put_flow(self, wanted: PutFlowService) -> Settled:
+        """Make the service of a flow like this, again too; `Conflict` when its key is taken."""
+        await self._store.put_flow(wanted)
+        return Settled()
+
+    async def remove_flow(self, wanted: RemoveFlowService) -> Settled:
+        """Remove the service of a flow, if there is one."""
+        known = await self._store.remove_flow(wanted.tenant, wanted.flow_id)
+        gone = _entity_ids(of_thing(known)) if known else []
+        await self._grants.forget_entities(wanted.tenant, gone)
+        return Settled()
+
+
+def _entity_ids(thing: EntityThing) -> list[int]:
+    return [Entity(thing, member).id for member in thing.members.members]
+
+
+def _without(numbers: set[int]) -> Change:
+    return lambda members: [member for member in members if member.number not in numbers]

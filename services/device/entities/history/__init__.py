@@ -1,0 +1,1 @@
+"""What entities were: page by page, folded to one value, and as a file."""

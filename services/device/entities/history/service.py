@@ -1,0 +1,152 @@
+"""What entities were: page by page, and folded to one value."""
+
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from libs.common.clock import now_ms
+from libs.common.errors import InvalidInput
+from libs.common.http.console import Page, id_of, ids_of
+from libs.common.identity import Principal
+from services.device.entities.history.sources import Source, Span
+from services.device.entities.history.store import ValueStore
+from services.device.entities.schemas import (
+    MOST_ENTITIES,
+    Aggregate,
+    AggregateHistory,
+    HistoryItem,
+    SearchHistory,
+    ValueCount,
+)
+from services.device.entities.service import EntityService
+from services.device.members.entity import Entity
+from services.device.members.member import shown_value
+from services.device.reports.checking import FUTURE_MS
+from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.retention.days import Retention
+
+LONGEST_LIST = 10_000
+"""Most items of an answer without pages, the newest ones unless another order is asked."""
+DIGITS = Decimal("1e-8")
+"""What the mean of DOUBLEs is rounded to, half to even."""
+EXACT = 1e15
+"""From here on a double has no such digits; decimals, as they are written, have 15."""
+
+
+class EntityHistory:
+    """History on behalf of users."""
+
+    def __init__(
+        self,
+        entities: EntityService,
+        store: ValueStore,
+        retention: Retention,
+        retention_days: int,
+    ) -> None:
+        self._entities = entities
+        self._store = store
+        self._retention = retention
+        self._retention_ms = retention_days * DAY_MS
+
+    async def search(
+        self, principal: Principal, body: SearchHistory
+    ) -> list[HistoryItem] | Page[HistoryItem]:
+        """The values of one or some entities, together in the order of time."""
+        order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
+        span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
+        given = [*(body.entity_ids or []), *([] if body.entity_id is None else [body.entity_id])]
+        if not given:
+            raise InvalidInput("entity_id is required", field="entity_id")
+        if len(ids_of(given)) > MOST_ENTITIES:
+            raise InvalidInput(f"must be at most {MOST_ENTITIES}", field="entity_ids")
+        entities = await self._entities.find_all(principal, ids_of(given))
+        limit = body.size if body.paged else LONGEST_LIST
+        sources = [await self.source(entity) for entity in entities]
+        records, total = await self._store.page(sources, span, body.skip, limit)
+        return body.listed([_item(entities[at], ts, value) for at, ts, value in records], total)
+
+    async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
+        """One value made of all that an entity had, or how often it had which."""
+        span = self.span(body.start_timestamp, body.end_timestamp)
+        (entity,) = await self._entities.find_all(principal, [id_of(body.entity_id)])
+        kind, source = entity.member.value_type, await self.source(entity)
+        match body.aggregate_type:
+            case "LAST":
+                found = await self._store.last(source, span)
+                return Aggregate() if found is None else _shown(entity, found[2])
+            case "AVG" | "SUM":
+                if kind not in ("LONG", "DOUBLE"):
+                    reason = f"{body.aggregate_type} is of numbers, this entity is a {kind}"
+                    raise InvalidInput(reason, field="aggregate_type")
+                return _total(entity, body, await self._store.aggregate(source, span, "TOTAL"))
+            case "COUNT":
+                return _counts(entity, await self._store.aggregate(source, span, "COUNT"))
+            case "MIN" | "MAX" as wanted if kind == "BINARY":
+                value = await self._store.extreme_bytes(source, span, wanted)
+                return Aggregate() if value is None else _shown(entity, value)
+            case wanted:
+                rows = await self._store.aggregate(source, span, wanted)
+                value = rows[0]["v"] if rows else None
+                return Aggregate() if value is None else _shown(entity, value)
+
+    async def source(self, entity: Entity) -> Source:
+        """The values of an entity, as far back as its tenant and product keep them."""
+        return Source(entity, await self._retention.oldest(entity.thing.tenant, entity.thing.model))
+
+    def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> Span:
+        """The bounds (ms), as far as history is kept; `InvalidInput` when they are crossed."""
+        now = now_ms()
+        first, last = start or 0, now if end is None else end
+        if last <= first:
+            raise InvalidInput(
+                "startTimestamp should be less than endTimestamp", field="end_timestamp"
+            )
+        oldest = max(now - self._retention_ms, 0)
+        return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
+
+
+def _item(entity: Entity, ts: int, value: Any) -> HistoryItem:
+    return HistoryItem(
+        entity_id=str(entity.id),
+        timestamp=ts,
+        value=shown_value(entity.member, value),
+        value_type=entity.member.value_type,
+    )
+
+
+def _shown(entity: Entity, value: Any) -> Aggregate:
+    return Aggregate(value=shown_value(entity.member, value), value_type=entity.member.value_type)
+
+
+def _total(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
+    """The sum, or the mean: that of LONGs as it is, that of DOUBLEs rounded."""
+    if not rows:
+        return Aggregate()
+    kind, total = entity.member.value_type, rows[0]["v"]
+    value: int | float
+    if body.aggregate_type == "SUM":
+        value = total if kind == "LONG" else float(f"{total:.15g}")
+    else:
+        mean = total / rows[0]["n"]
+        value = _rounded(mean) if kind == "DOUBLE" else mean
+    return Aggregate(value=value, value_type=kind)
+
+
+def _rounded(mean: float) -> float:
+    if not abs(mean) < EXACT:
+        return mean
+    return float(Decimal(f"{mean:.15g}").quantize(DIGITS, ROUND_HALF_EVEN))
+
+
+def _counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
+    if not rows:
+        return Aggregate()
+    kind = entity.member.value_type
+    return Aggregate(
+        count_result=[
+            ValueCount(
+                value=shown_value(entity.member, row["_id"]), value_type=kind, count=row["n"]
+            )
+            for row in rows
+        ]
+    )

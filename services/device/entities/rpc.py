@@ -1,0 +1,194 @@
+"""Entities for other services: `rpc.device.{operation}`.
+
+Who asks on behalf of a user has looked at grants, and who lets a flow run has been looked at then
+(`services.workflow`); here the platform acts, for one tenant.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from libs.common.bus import RpcServer
+from libs.common.bus.hops import led_by
+from libs.common.contracts.entities import (
+    MOST,
+    CalledServices,
+    CallServices,
+    EntityUpdate,
+    EntityValues,
+    ReadEntities,
+    ResolvedEntities,
+    ResolvedEntity,
+    ResolveEntities,
+    UpdatedEntities,
+    UpdateEntities,
+    UpdateOutcome,
+)
+from libs.common.contracts.flows import PutFlowService, RemoveFlowService
+from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.identity import Kind, Principal
+from services.device.entities.calling import EntityCaller
+from services.device.entities.custom.service import CustomEntities
+from services.device.entities.exchange import by_flows
+from services.device.entities.writing import EntityWriter, Update
+from services.device.members.directory import EntityDirectory
+from services.device.members.entity import Entity
+from services.device.things.latest import LatestValues
+
+PLATFORM = "0"
+"""The user that stands for the platform itself, as in the audit log."""
+
+
+class EntityRpc:
+    """The operations that `device` offers on entities."""
+
+    def __init__(
+        self,
+        *,
+        directory: EntityDirectory,
+        latest: LatestValues,
+        writer: EntityWriter,
+        caller: EntityCaller,
+        custom: CustomEntities,
+    ) -> None:
+        self._directory = directory
+        self._latest = latest
+        self._writer = writer
+        self._caller = caller
+        self._custom = custom
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Answer what other services do with entities."""
+        rpc.offer("resolve_entities", ResolveEntities, self.resolve)
+        rpc.offer("entity_values", ReadEntities, self.read)
+        rpc.offer("update_entities", UpdateEntities, self.update)
+        rpc.offer("call_service", CallServices, self.call)
+        rpc.offer("put_flow_service", PutFlowService, self._custom.put_flow)
+        rpc.offer("remove_flow_service", RemoveFlowService, self._custom.remove_flow)
+
+    async def resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
+        """What is known of entities by key, by id, or some of each."""
+        _check_size("keys", wanted.keys)
+        _check_size("ids", wanted.ids)
+        found: dict[int, Entity] = {}
+        if wanted.ids:
+            found = await self._directory.by_ids(wanted.tenant, wanted.ids)
+        if wanted.keys:
+            by_key = await self._directory.by_keys(wanted.tenant, wanted.keys)
+            found |= {entity.id: entity for entity in by_key.values()}
+        return ResolvedEntities(list(map(_resolved, found.values())))
+
+    async def read(self, wanted: ReadEntities) -> EntityValues:
+        """Latest values; None of what has none, or none of its own."""
+        _check_size("keys", wanted.keys)
+        found = await self._directory.by_keys(wanted.tenant, wanted.keys)
+        things = {one.thing.id for one in found.values() if one.member.type == "PROPERTY"}
+        latest = await self._latest.of(list(things)) if things else {}
+        return EntityValues(
+            {
+                key: one.value_in(latest.get(one.thing.id, {}))
+                if one.member.type == "PROPERTY"
+                else None
+                for key, one in found.items()
+            }
+        )
+
+    async def update(self, wanted: UpdateEntities) -> UpdatedEntities:
+        """Set properties; what is not there is an error of its update, which names it."""
+        _check_size("updates", wanted.updates)
+        keys: dict[str, set[str]] = defaultdict(set)
+        for one in wanted.updates:
+            keys[one.tenant].update(one.exchange)
+        found = {
+            tenant: await self._directory.by_keys(tenant, some, records=True)
+            for tenant, some in keys.items()
+        }
+        updates = [_update(one, found[one.tenant]) for one in wanted.updates]
+        good = [update for update in updates if update.error is None]
+        await asyncio.gather(
+            self._write_custom([one for one in good if one.custom]),
+            *(self._write(one) for one in good if not one.custom),
+        )
+        return UpdatedEntities(list(map(_outcome, updates)))
+
+    async def _write_custom(self, updates: Sequence[Update]) -> None:
+        try:
+            await self._writer.write_custom(updates)
+        except ThingwayError as error:
+            for update in updates:
+                update.error = update.error or error
+
+    async def _write(self, update: Update) -> None:
+        with led_by(update.hops):
+            try:
+                await self._writer.write(
+                    _platform(update.tenant), update.exchange, update.entities, by_flows
+                )
+            except ThingwayError as error:
+                update.error = error
+
+    async def call(self, wanted: CallServices) -> CalledServices:
+        """Call services; raises `NotFound` naming what is not there."""
+        found = await self._directory.by_keys(wanted.tenant, wanted.exchange, records=True)
+        missing = _missing(wanted.exchange, found)
+        if missing:
+            raise missing
+        with led_by(wanted.hops):
+            who = _platform(wanted.tenant)
+            return CalledServices(await self._caller.run(who, wanted.exchange, found))
+
+
+def _check_size(field: str, given: Collection[Any]) -> None:
+    if len(given) > MOST:
+        raise InvalidInput(f"must be at most {MOST}", field=field)
+
+
+def _update(wanted: EntityUpdate, found: Mapping[str, Entity]) -> Update:
+    return Update(
+        tenant=wanted.tenant,
+        exchange=wanted.exchange,
+        entities={key: found[key] for key in wanted.exchange if key in found},
+        hops=wanted.hops,
+        error=_missing(wanted.exchange, found),
+    )
+
+
+def _missing(keys: Iterable[str], found: Mapping[str, Entity]) -> NotFound | None:
+    missing = [key for key in keys if key not in found]
+    if not missing:
+        return None
+    return NotFound(f"there is no entity {', '.join(missing[:5])}", field="exchange")
+
+
+def _outcome(update: Update) -> UpdateOutcome:
+    error = update.error
+    if error is not None:
+        return UpdateOutcome(status=error.status, code=error.code, error=error.text)
+    return UpdateOutcome(keys=[key for key, one in update.entities.items() if by_flows(one)])
+
+
+def _resolved(entity: Entity) -> ResolvedEntity:
+    thing, member = entity.thing, entity.member
+    return ResolvedEntity(
+        id=entity.id,
+        key=entity.key,
+        thing_id=thing.id,
+        integration=thing.integration,
+        device=thing.device,
+        member=member.path,
+        parent=entity.parent_key,
+        name=member.name,
+        type=member.type,
+        value_type=member.value_type,
+        access_mod=member.access_mod,
+        writable=member.writable,
+        value_attribute=member.attribute,
+        device_name=thing.name,
+    )
+
+
+def _platform(tenant: str) -> Principal:
+    return Principal(
+        kind=Kind.USER, tenant=tenant, subject=PLATFORM, name="workflow", super_admin=True
+    )

@@ -1,0 +1,167 @@
+"""Sets properties of entities: of devices by a command, of all other things by a report."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.identity import Principal
+from libs.common.things import SYSTEM
+from services.device.commands.model import Draft
+from services.device.commands.service import CommandService
+from services.device.entities.exchange import (
+    FIELD,
+    Settable,
+    Writing,
+    by_flows,
+    by_people,
+    writings,
+)
+from services.device.entities.schemas import UpdateProperties
+from services.device.entities.service import EntityService
+from services.device.members.entity import Entity, EntityThing
+from services.device.members.values import ValueFault, refusal
+from services.device.reports.reporting import OwnReport, Reporter
+from services.device.things import Thing
+from services.device.things.integrations import IntegrationClient
+
+
+@dataclass(slots=True)
+class Update:
+    """Properties that a flow sets, all of them or none, and what became of it."""
+
+    tenant: str
+    exchange: Mapping[str, Any]
+    entities: Mapping[str, Entity]
+    hops: int
+    """How many flows have led to it."""
+    error: ThingwayError | None = None
+    reports: list[OwnReport] = field(default_factory=list)
+
+    @property
+    def custom(self) -> bool:
+        """Whether it is about nothing but custom entities."""
+        return all(entity.customized for entity in self.entities.values())
+
+
+class EntityWriter:
+    """Updates of properties, for users and for flows."""
+
+    def __init__(
+        self,
+        *,
+        entities: EntityService,
+        commands: CommandService,
+        reporter: Reporter,
+        integrations: IntegrationClient,
+    ) -> None:
+        self._entities = entities
+        self._commands = commands
+        self._reporter = reporter
+        self._integrations = integrations
+
+    async def update(self, principal: Principal, body: UpdateProperties) -> None:
+        """Set what can be set; nothing is done unless every value is right.
+
+        A device takes its values on when it answers the command; those of other things are
+        in force when this returns.
+        """
+        entities = await self._entities.with_keys(principal, body.exchange)
+        await self.write(principal, body.exchange, entities)
+
+    async def write(
+        self,
+        principal: Principal,
+        exchange: Mapping[str, Any],
+        entities: Mapping[str, Entity],
+        settable: Settable = by_people,
+    ) -> None:
+        """The same with entities that have been looked up, and may be written by who asks."""
+        drafts: list[Draft] = []
+        others: list[tuple[EntityThing, dict[str, Any]]] = []
+        faults: list[ValueFault] = []
+        for writing in writings(exchange, entities, settable):
+            thing = writing.thing
+            try:
+                if thing.device:
+                    drafts.append(
+                        await self._commands.check_properties(thing.record, writing.values)
+                    )
+                else:
+                    others.append((thing, _checked(writing)))
+            except InvalidInput as error:
+                if not error.faults:
+                    raise
+                faults += writing.faults(error.faults)
+        if faults:
+            raise refusal(FIELD, faults)
+        if drafts:
+            await self._commands.issue(principal, drafts)
+        for thing, values in others:
+            try:
+                await self._set(thing.record, values)
+            except InvalidInput as error:
+                raise refused_by_integration(thing, error) from error
+
+    async def _set(self, thing: Thing, values: dict[str, Any]) -> None:
+        shown = _shown(thing, values)
+        about = (thing.integration, thing.tenant, thing.id, values)
+        if len(shown) < len(values):  # first, so that a refusal leaves what was in force
+            await self._integrations.entrust(*about)
+        if shown:
+            await self._reporter.report(thing, shown)
+        if len(shown) == len(values) and thing.integration != SYSTEM:
+            await self._integrations.updated(*about)
+
+    async def write_custom(self, updates: Sequence[Update]) -> None:
+        """Set custom entities for flows, which do it hundreds of times a second.
+
+        What is asked for at the same time is sent and waited for together. Each update is
+        checked, and refused, by itself: it notes why. Values are in force when this returns.
+        """
+        for update in updates:
+            try:
+                update.reports = list(_reports(update))
+            except InvalidInput as error:
+                update.error = error
+        reports = [(update, report) for update in updates for report in update.reports]
+        reasons = await self._reporter.report_all([report for _, report in reports])
+        for (update, _), reason in zip(reports, reasons, strict=True):
+            if reason is not None:
+                update.error = InvalidInput(reason, field="properties")
+
+
+def refused_by_integration(thing: EntityThing, error: InvalidInput) -> InvalidInput:
+    """The same 400; the text of an integration may begin with the property at fault."""
+    name = error.message.partition(":")[0]
+    field = f"{FIELD}.{thing.key}.{name}" if name in thing.members.by_path else FIELD
+    return InvalidInput(error.message, field=field, code=error.code)
+
+
+def _reports(update: Update) -> Iterable[OwnReport]:
+    for writing in writings(update.exchange, update.entities, by_flows):
+        try:
+            values = _checked(writing)
+        except InvalidInput as error:
+            raise refusal(FIELD, writing.faults(error.faults)) from error
+        yield OwnReport(writing.thing.record, values, update.hops)
+
+
+def _checked(writing: Writing) -> dict[str, Any]:
+    """What a thing that is no device is to report."""
+    values, faults = writing.thing.record.tsl.check_report(writing.values)
+    if faults:
+        raise InvalidInput.of_faults(faults)
+    return values
+
+
+def _shown(thing: Thing, values: dict[str, Any]) -> dict[str, Any]:
+    """Those that may be stored: what people may only write of an integration is a secret."""
+    if thing.integration == SYSTEM:
+        return values
+    specs = {name: thing.tsl.property(name) for name in values}
+    return {
+        name: value
+        for name, value in values.items()
+        if (spec := specs[name]) is None or spec.access_mode != "W"
+    }

@@ -1,1 +1,0 @@
-"""Values of entities: what they were, what they are to be, and what services answer."""

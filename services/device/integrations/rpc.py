@@ -1,0 +1,206 @@
+"""What integrations say on the bus of their own devices and of themselves; what others ask of it.
+
+An integration is who the subject says: `rpc.device.{operation}.{integration}`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from libs.common.bus import RpcServer
+from libs.common.clock import now_ms
+from libs.common.contracts.entities import (
+    DescribeIntegrationEntities,
+    ThingEntities,
+    ThingEntity,
+)
+from libs.common.contracts.integrations import (
+    Acknowledged,
+    DeviceRef,
+    GetOwnValues,
+    GetTsl,
+    GotTsl,
+    ListDevices,
+    ListedDevices,
+    OwnValues,
+    PutDevice,
+    TellEvent,
+    TellOwnReport,
+    TellReply,
+    TellReport,
+)
+from libs.common.errors import NotFound, TooLarge
+from libs.common.things import own_sn
+from libs.common.tsl import to_wire
+from services.device.devices.bringing import Brought, DeviceBringer, ref_of
+from services.device.integrations.own import ThingMaker
+from services.device.members.entity import Entity, of_thing
+from services.device.products.service import ProductService
+from services.device.reports.checking import check
+from services.device.reports.presence.http import HttpPresence
+from services.device.reports.reporting import Reporter
+from services.device.reports.uplink import MAX_PAYLOAD
+from services.device.things import Thing, ThingDirectory
+from services.device.things.integrations import Integrations
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+
+
+class IntegrationRpc:
+    """The operations that `device` offers to integrations."""
+
+    def __init__(
+        self,
+        *,
+        devices: DeviceStore,
+        integrations: Integrations,
+        maker: ThingMaker,
+        directory: ThingDirectory,
+        reporter: Reporter,
+        presence: HttpPresence,
+        products: ProductService,
+        latest: LatestValues,
+        bringer: DeviceBringer,
+        retention_ms: int,
+    ) -> None:
+        self._devices = devices
+        self._integrations = integrations
+        self._maker = maker
+        self._directory = directory
+        self._reporter = reporter
+        self._presence = presence
+        self._products = products
+        self._latest = latest
+        self._bringer = bringer
+        self._retention_ms = retention_ms
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Answer `rpc.device.{operation}.{integration}`, `rpc.device.integration_entities`."""
+        rpc.offer_each("report", TellReport, self.report)
+        rpc.offer_each("event", TellEvent, self.event)
+        rpc.offer_each("reply", TellReply, self.reply)
+        rpc.offer_each("own_report", TellOwnReport, self.own_report)
+        rpc.offer_each("list_devices", ListDevices, self.list_devices)
+        rpc.offer_each("get_tsl", GetTsl, self.get_tsl)
+        rpc.offer_each("own_values", GetOwnValues, self.own_values)
+        rpc.offer_each("put_device", PutDevice, self.put_device)
+        rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
+
+    async def report(self, integration: str, told: TellReport) -> Acknowledged:
+        """A device of the integration reports."""
+        body: dict[str, Any] = {"properties": told.properties}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "report", body, told.ts, told.report_id)
+
+    async def event(self, integration: str, told: TellEvent) -> Acknowledged:
+        """An event of a device."""
+        body = {"eventId": told.event_id, "outputs": told.outputs}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "event", body, told.ts)
+
+    async def reply(self, integration: str, told: TellReply) -> Acknowledged:
+        """What became of a command."""
+        body: dict[str, Any] = {"commandId": told.command_id, "status": told.status}
+        body |= {} if told.outputs is None else {"outputs": told.outputs}
+        body |= {} if told.error is None else {"error": told.error}
+        device = await self._device(integration, told.tenant, told.identifier)
+        return await self._say(device, "reply", body, None)
+
+    async def own_report(self, integration: str, told: TellOwnReport) -> Acknowledged:
+        """Properties of the integration itself; stored when this is answered."""
+        thing = await self._thing_of(integration, told.tenant)
+        raw = msgspec.json.encode({"properties": told.properties})
+        check("report", thing, raw, now_ms(), self._retention_ms)
+        await self._reporter.report(thing, told.properties)
+        return Acknowledged()
+
+    async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
+        """The integration's devices of all tenants, by id."""
+        found = await self._devices.of_integration(integration, asked.after, asked.limit)
+        return ListedDevices(list(map(ref_of, found)))
+
+    async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
+        """Bring a device in that nobody asked for."""
+        brought = Brought(
+            tenant=wanted.tenant,
+            integration=integration,
+            name=wanted.name,
+            user_id=None,
+            new=wanted.device,
+        )
+        return ref_of(await self._bringer.bring(brought))
+
+    async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
+        """The TSL of a device."""
+        device = await self._device(integration, asked.tenant, asked.identifier)
+        found = await self._products.tsl(device.tenant, device.model, device.tsl_version)
+        return GotTsl(to_wire(found))
+
+    async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
+        """Latest values of the integration itself."""
+        thing = await self._thing_of(integration, asked.tenant)
+        values = await self._latest.of([thing.id])
+        return OwnValues(thing.id, dict(values.get(thing.id, {})))
+
+    async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
+        """Parents, each followed by its children; none of an integration that is not known."""
+        found = await self._integrations.find(wanted.integration)
+        if found is None:
+            return ThingEntities([])
+        thing = of_thing(await self._maker.ensure(wanted.tenant, found.manifest))
+        values = (await self._latest.of([thing.id])).get(thing.id, {})
+        members = thing.members.families()
+        return ThingEntities([_described(Entity(thing, member), values) for member in members])
+
+    async def _say(
+        self,
+        device: Device,
+        channel: str,
+        body: dict[str, Any],
+        ts: int | None,
+        report_id: str | None = None,
+    ) -> Acknowledged:
+        """Check what a device says and put it on its way, as if the device had said it."""
+        thing = await self._directory.thing(device)
+        raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
+        if len(raw) > MAX_PAYLOAD:
+            raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
+        check(channel, thing, raw, now_ms(), self._retention_ms)
+        await self._reporter.say(thing, channel, raw, report_id)
+        await self._presence.heard(thing)
+        return Acknowledged()
+
+    async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
+        device = await self._devices.with_identifier(tenant, integration, identifier)
+        if device is None:
+            raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
+        return device
+
+    async def _thing_of(self, integration: str, tenant: str) -> Thing:
+        found = await self._integrations.find(integration)
+        if found is None:
+            raise NotFound(f"integration {integration} is not known", field="integration")
+        document = await self._maker.ensure(tenant, found.manifest)
+        sn = own_sn(document["_id"])
+        return (await self._directory.by_sn([sn]))[sn]
+
+
+def _described(entity: Entity, values: Mapping[str, Any]) -> ThingEntity:
+    member = entity.member
+    value = entity.value_in(values) if member.type == "PROPERTY" else None
+    if value is not None and "enum" in member.attribute:
+        value = str(value)  # consoles look it up among the keys of the enumeration
+    return ThingEntity(
+        id=entity.id,
+        key=entity.key,
+        parent=entity.parent_key,
+        name=member.name,
+        description=member.description,
+        type=member.type,
+        value_type=member.value_type,
+        access_mod=member.access_mod,
+        value_attribute=member.attribute,
+        value=value,
+    )

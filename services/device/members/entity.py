@@ -1,0 +1,164 @@
+"""Things with their members: what an entity is an entity of."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import to_ms
+from libs.common.identity.grants import Grants
+from libs.common.things import (
+    SYSTEM,
+    device_key,
+    entity_id,
+    integration_key,
+    member_key,
+)
+from libs.common.tsl import TslDocument
+from services.device.members.member import Member, MemberSet, shown_value
+from services.device.things.model import ListedDevice, Thing
+
+Document = dict[str, Any]
+"""A document of `things`: see `of_thing`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityThing:
+    """A device, an integration or a custom entity."""
+
+    id: int
+    tenant: str
+    integration: str
+    identifier: str
+    """SN of a device, identifier of a custom entity, empty for an integration."""
+    device: bool
+    name: str | None
+    """Of a device."""
+    created_at: int
+    """ms."""
+    updated_at: int
+    members: MemberSet
+    model: str = ""
+    """Of a device."""
+    flow: int | None = None
+    """The flow whose service it is."""
+    loaded: Thing | None = None
+    """As reports and commands see it, where it was looked up for them."""
+
+    @property
+    def record(self) -> Thing:
+        """As reports and commands see it."""
+        if self.loaded is None:
+            raise RuntimeError(f"{self.key} was looked up without its record")
+        return self.loaded
+
+    @property
+    def key(self) -> str:
+        """The key that its entities' keys begin with."""
+        if self.device:
+            return device_key(self.integration, self.identifier)
+        own = integration_key(self.integration)
+        return f"{own}.{self.identifier}" if self.identifier else own
+
+    def seen_with(self, grants: Grants) -> bool:
+        """Whether all of its entities are visible."""
+        return grants.thing(self.id, self.integration, device=self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A member of a certain thing."""
+
+    thing: EntityThing
+    member: Member
+
+    @property
+    def id(self) -> int:
+        """Its id."""
+        return entity_id(self.thing.id, self.member.number)
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        return member_key(self.thing.key, self.member.path)
+
+    @property
+    def parent_key(self) -> str | None:
+        """The key of the OBJECT that it is a child of."""
+        parent = self.member.parent
+        return None if parent is None else member_key(self.thing.key, parent)
+
+    @property
+    def reported_path(self) -> list[str]:
+        """Where its values stand among those that its thing reports.
+
+        A custom entity reports itself under its identifier.
+        """
+        path = self.member.path.split(".") if self.member.path else []
+        custom = not self.thing.device and self.thing.identifier
+        return [self.thing.identifier, *path] if custom else path
+
+    @property
+    def customized(self) -> bool:
+        """Whether people made it: it belongs to the hidden integration."""
+        return not self.thing.device and self.thing.integration == SYSTEM
+
+    def seen_with(self, grants: Grants) -> bool:
+        """Whether it is visible, by its thing or by itself."""
+        return self.thing.seen_with(grants) or grants.entity(self.id)
+
+    def value_in(self, values: Mapping[str, Any]) -> Any:
+        """Its value among the values of its thing by top-level key; None when it has none."""
+        found: Any = values
+        for name in self.reported_path:
+            if not isinstance(found, Mapping) or name not in found:
+                return None
+            found = found[name]
+        return None if isinstance(found, Mapping) else shown_value(self.member, found)
+
+
+def of_device(device: ListedDevice, members: MemberSet, loaded: Thing | None = None) -> EntityThing:
+    """The thing that a device is."""
+    return EntityThing(
+        id=device.id,
+        tenant=device.tenant,
+        integration=device.integration,
+        identifier=device.sn,
+        device=True,
+        name=device.name,
+        created_at=to_ms(device.created_at),
+        updated_at=to_ms(device.updated_at),
+        members=members,
+        model=device.model,
+        loaded=loaded,
+    )
+
+
+def of_thing(document: Document, loaded: Thing | None = None) -> EntityThing:
+    """The thing that a document of `things` is: an integration's own, or a custom entity.
+
+    `{_id, tenant, integration, identifier ("" for an integration's own), createdAt, updatedAt,
+    members: [fields of `Member`]}`. Whoever writes it numbers the members: a custom entity
+    itself is number 0 with an empty path, its children follow from 1 with parent "".
+    """
+    return EntityThing(
+        id=document["_id"],
+        tenant=document["tenant"],
+        integration=document["integration"],
+        identifier=document["identifier"],
+        device=False,
+        name=None,
+        created_at=to_ms(document["createdAt"]),
+        updated_at=to_ms(document["updatedAt"]),
+        members=MemberSet(msgspec.convert(document["members"], list[Member])),
+        flow=document.get("flow"),
+        loaded=loaded,
+    )
+
+
+def tsl_fields(document: TslDocument) -> Document:
+    """What a document of `things` has of a TSL: `tsl`, its JSON, and `hash`, that of this."""
+    content = msgspec.json.encode(document)
+    return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}

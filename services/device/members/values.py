@@ -1,0 +1,167 @@
+"""Values of entities as people send them, and what is said of those that are not taken.
+
+Consoles send numbers and booleans as text, and know faults by codes of their own (notes,
+section 4). Whether a value is taken the TSL of its thing says, here and everywhere. No I/O.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+from libs.common.things import ValueType, member_key
+from libs.common.tsl import Fault
+from libs.common.tsl.limits import LONG_RANGE
+from services.device.members.member import Member, MemberSet
+
+_KINDS: dict[ValueType, Any] = {
+    "LONG": Annotated[int, msgspec.Meta(ge=LONG_RANGE[0], le=LONG_RANGE[1])],
+    "DOUBLE": float,
+    "BOOLEAN": bool,
+    "STRING": str,
+    "BINARY": str,
+    "OBJECT": dict[str, Any] | list[Any],
+}
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?").fullmatch
+_LONGEST_SHOWN = 200
+"""Characters of a value that an error repeats."""
+_BOUNDS = {
+    "range": (
+        ("min", "max"),
+        ("out_of_range", "must be in [{}, {}]"),
+        ("less_than_min", "must be at least {}"),
+        ("greater_than_max", "must be at most {}"),
+    ),
+    "size": (
+        ("min_length", "max_length"),
+        ("length_out_of_range", "must have {} to {} characters"),
+        ("length_shorter_than_min_length", "must have at least {} characters"),
+        ("length_longer_than_max_length", "must have at most {} characters"),
+    ),
+}
+"""Codes and words of both bounds, of the lower and of the upper one alone."""
+
+
+class ValueFault(msgspec.Struct):
+    """One value that an entity does not take, as answers list it."""
+
+    error_code: str
+    error_message: str
+    args: dict[str, Any]
+
+
+class Unread:
+    """A value that cannot be read as what its entity is; no TSL takes it."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+
+def read_value(kind: ValueType, given: Any) -> Any:
+    """The value as an entity of this type has it, or `Unread`; null stays null."""
+    if given is None:
+        return None
+    value = given.strip() if isinstance(given, str) and kind not in ("STRING", "BINARY") else given
+    if kind in ("LONG", "DOUBLE") and isinstance(value, str) and _NUMBER(value):
+        try:
+            value = int(value)  # exactly, where a float is not
+        except ValueError:
+            value = float(value)
+    if kind == "STRING" and isinstance(value, bool | int | float):
+        value = msgspec.json.encode(value).decode()
+    try:
+        return msgspec.convert(value, _KINDS[kind], strict=kind not in ("LONG", "BOOLEAN"))
+    except msgspec.ValidationError:
+        return Unread(given)
+
+
+def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a value at a path, making the objects on the way; what is null or unread stays so."""
+    *above, last = path
+    for name in above:
+        inner = values.setdefault(name, {})
+        if inner is None or isinstance(inner, Unread):
+            return
+        if not isinstance(inner, dict):
+            inner = values[name] = {}
+        values = inner
+    known = values.get(last)
+    if isinstance(known, dict) and isinstance(value, dict):
+        known.update(value)
+    else:
+        values[last] = value
+
+
+def refusal(field: str, faults: Sequence[ValueFault]) -> InvalidInput:
+    """400 with all of `faults`; message and place, in `field`, are those of the first."""
+    first = faults[0]
+    return InvalidInput(
+        first.error_message,
+        field=f"{field}.{first.args['entity_key']}",
+        code="multiple_error",
+        detail=list(faults),
+    )
+
+
+def value_faults(
+    key: str, members: MemberSet, above: str, faults: Iterable[Fault]
+) -> list[ValueFault]:
+    """What a TSL refuses, said of the members of the thing with this key.
+
+    `above` is the path of the member that the faults begin below, empty for properties.
+    """
+    return [_value_fault(key, members, above, fault) for fault in faults]
+
+
+def _value_fault(key: str, members: MemberSet, above: str, fault: Fault) -> ValueFault:
+    path = ".".join(filter(None, (above, fault.path.partition(".")[2])))
+    about: dict[str, Any] = {"entity_key": member_key(key, path)}
+    member = _holder(members, path)
+    if member is None:
+        return ValueFault("entity_value_not_match_type", fault.reason, about)
+    code, reason, args = _words(member, fault, whole=member.path == path)
+    about |= {"entity_name": member.name, **args}
+    return ValueFault(f"entity_value_{code}", f"entity {member.name} value {reason}", about)
+
+
+def _holder(members: MemberSet, path: str) -> Member | None:
+    """The member at a path, else the nearest one above."""
+    while path not in members.by_path and path:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return members.by_path.get(path)
+
+
+def _words(member: Member, fault: Fault, *, whole: bool) -> tuple[str, str, dict[str, Any]]:
+    """Code, words and arguments; `whole` when it is the member's value that is at fault."""
+    if fault.code == "null":
+        return "null", "must not be null", {}
+    kind, form, value = member.value_type, member.attribute.get("format"), fault.args.get("value")
+    shown = {"value": _brief(value.given if isinstance(value, Unread) else value)}
+    match fault.code if whole else "other":
+        case "choice":
+            return "invalid_enum", fault.reason, shown
+        case "encoding" if form:
+            return "not_match_format", fault.reason, {"format": form, **shown}
+        case "range" | "size" as code if bounds := _bounds(member, code):
+            return bounds[0], bounds[1], bounds[2] | shown
+        case "type" | "encoding" as code if code == "type" or kind == "BINARY":
+            return "not_match_type", f"must be of type {kind}", {"type": kind, **shown}
+    return "not_match_type", fault.reason, {}
+
+
+def _bounds(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
+    """What is said of the bounds that the entity shows; None when it shows none."""
+    names, both, lower, upper = _BOUNDS[code]
+    shown = {name: member.attribute[name] for name in names if name in member.attribute}
+    if not shown:
+        return None
+    found, words = both if len(shown) > 1 else lower if names[0] in shown else upper
+    return found, words.format(*shown.values()), shown
+
+
+def _brief(value: Any) -> Any:
+    """The value, as far as it can be repeated in an answer."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    return value if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN]

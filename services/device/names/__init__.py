@@ -1,1 +1,0 @@
-"""What devices are called and how many there are: asked by `auth` and `management`."""

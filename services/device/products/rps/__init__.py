@@ -1,0 +1,1 @@
+"""RPS: profile URLs for devices that are yet to be added."""

@@ -1,0 +1,36 @@
+"""RPS records on the wire (specification, "RPS record")."""
+
+import msgspec
+
+from services.device.things.fields import PageNumber, PageSize, Sorts
+
+
+class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /rps/profile`."""
+
+    sn: str
+    profile_url: str
+
+
+class SearchProfiles(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Body of `POST /rps/search`."""
+
+    page_size: PageSize
+    page_number: PageNumber
+    sorts: Sorts | None = None
+
+
+class RpsRecord(msgspec.Struct, rename="camel"):
+    """Where a device of this SN finds its profile."""
+
+    sn: str
+    profile_url: str
+
+
+class RpsPage(msgspec.Struct, rename="camel"):
+    """One page of a search."""
+
+    page_size: int
+    page_number: int
+    total: int
+    content: list[RpsRecord]

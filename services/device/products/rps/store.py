@@ -1,0 +1,88 @@
+"""RPS records in MongoDB: `{_id: SN in upper case, sn, tenant, applicationId, profileUrl,
+createdAt, updatedAt}`.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
+from libs.common.store.mongo import DuplicateKey, Mongo, Session
+from services.device.products.rps.schemas import RpsRecord
+from services.device.things.serials import Holder, Serials, SerialTaken, key_of
+
+
+class RpsStore:
+    """Reads and writes RPS records; `owner` is a tenant and an application id."""
+
+    def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
+        self._mongo = mongo
+        self._records = mongo.database["rps"]
+        self._serials = Serials(mongo.database)
+        self._quota = Quota(self._records, limits, "records")
+
+    async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
+        """Change the URL of the owner's record; False when it has none of this SN."""
+        changes = {"profileUrl": url, "updatedAt": datetime.now(UTC)}
+        changed = await self._records.update_one({"_id": key, **_of(owner)}, {"$set": changes})
+        return bool(changed.matched_count)
+
+    async def insert(self, owner: tuple[str, int], sn: str, url: str) -> None:
+        """Write a record; raise `SerialTaken` when its SN has a holder.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(owner[0])
+        now = datetime.now(UTC)
+        record = {
+            "_id": key_of(sn),
+            "sn": sn,
+            **_of(owner),
+            "profileUrl": url,
+            "createdAt": now,
+            "updatedAt": now,
+        }
+
+        async def work(session: Session) -> None:
+            await self._serials.claim(key_of(sn), "rps", session)
+            await self._records.insert_one(record, session=session)
+
+        try:
+            await self._mongo.transaction(work)
+        except DuplicateKey as error:
+            raise SerialTaken from error
+
+    async def holder(self, key: str) -> Holder | None:
+        """What holds an SN."""
+        return await self._serials.holder(key)
+
+    async def owns(self, owner: tuple[str, int], key: str) -> bool:
+        """Whether the owner has a record of this SN."""
+        return await self._records.find_one({"_id": key, **_of(owner)}, {"_id": 1}) is not None
+
+    async def page(
+        self, owner: tuple[str, int], order: list[tuple[str, int]], skip: int, limit: int
+    ) -> tuple[list[RpsRecord], int]:
+        """Records of the owner in `order`, and how many it has."""
+        cursor = self._records.find(_of(owner), sort=order, skip=skip, limit=limit)
+        found, total = await asyncio.gather(
+            cursor.to_list(None), self._records.count_documents(_of(owner))
+        )
+        return [RpsRecord(record["sn"], record["profileUrl"]) for record in found], total
+
+    async def delete(self, owner: tuple[str, int], key: str) -> bool:
+        """Delete the owner's record; False when there is none."""
+
+        async def work(session: Session) -> bool:
+            gone = await self._records.delete_one({"_id": key, **_of(owner)}, session=session)
+            if gone.deleted_count:
+                await self._serials.release(key, session)
+            return bool(gone.deleted_count)
+
+        return await self._mongo.transaction(work)
+
+
+def _of(owner: tuple[str, int]) -> dict[str, Any]:
+    tenant, application_id = owner
+    return {"tenant": tenant, "applicationId": application_id}

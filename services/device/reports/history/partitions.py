@@ -1,0 +1,71 @@
+"""Partitions of history: one clustered collection per week, dropped whole when it is old.
+
+`_id` is binary: device id, time in ms and UPLINK sequence, 8 bytes each, big-endian; so a
+page of one device is one range scan, and a redelivered report has the key it had before.
+"""
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+
+from libs.common.clock import from_ms
+from libs.common.store.mongo import Collection, Database, create_missing
+
+DAY_MS = 86_400_000
+SPAN_MS = 7 * DAY_MS
+PREFIX = "history_"
+KEY = struct.Struct(">QQQ")
+LAST = 2**64 - 1
+
+
+def history_key(device_id: int, ts: int, sequence: int) -> bytes:
+    """The natural key of a report (24 bytes)."""
+    return KEY.pack(device_id, ts, sequence)
+
+
+def partition_of(ts: int) -> int:
+    """The number of the partition that holds `ts` (ms): weeks since 1970."""
+    return ts // SPAN_MS
+
+
+@cache
+def collection_name(partition: int) -> str:
+    """`history_` and the partition's first day."""
+    first = from_ms(partition * SPAN_MS)
+    return f"{PREFIX}{first:%Y%m%d}"
+
+
+class Partitions:
+    """The partitions of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._made: set[int] = set()
+
+    def collection(self, partition: int) -> Collection:
+        """The collection of a partition."""
+        return self._database[collection_name(partition)]
+
+    async def ensure(self, partitions: Iterable[int]) -> None:
+        """Create the partitions that are missing; a transaction must not create one."""
+        for partition in set(partitions) - self._made:
+            await create_missing(
+                self._database,
+                collection_name(partition),
+                clusteredIndex={"key": {"_id": 1}, "unique": True},
+            )
+            self._made.add(partition)
+
+    async def collections(self) -> list[Collection]:
+        """The collections of all partitions that there are, the oldest first."""
+        names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})
+        return [self._database[name] for name in sorted(names)]
+
+    async def drop_before(self, oldest: int) -> list[str]:
+        """Drop every partition that ends before `oldest` (ms); return their names."""
+        last_kept = collection_name(partition_of(oldest))
+        old = [found for found in await self.collections() if found.name < last_kept]
+        for collection in old:
+            await collection.drop()
+        self._made = {number for number in self._made if collection_name(number) >= last_kept}
+        return [collection.name for collection in old]

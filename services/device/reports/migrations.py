@@ -1,0 +1,71 @@
+"""Indexes of reports, presence and retention, in the order they came."""
+
+from pymongo import ASCENDING
+
+from libs.common.store.migrations import Migration
+from libs.common.store.mongo import Database, Document, create_missing, drop_present
+from services.device.reports.store import EVENTS, SEEN
+from services.device.things.removed import REMOVED
+
+SEEN_FOR = 86_400
+"""Seconds for which an uplink that left no document is remembered."""
+TURNS_KEPT = 3600
+"""Seconds after which a turn that was taken stands in nobody's way."""
+
+
+async def _reports(database: Database) -> None:
+    """Create what is written in transactions, where no collection must be created."""
+    await create_missing(database, EVENTS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
+        await create_missing(database, name)
+    await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
+    await database["outbox"].create_index([("at", ASCENDING)])
+
+
+async def _presence(database: Database) -> None:
+    await database["devices"].create_index([("connectStatus", ASCENDING), ("httpUntil", ASCENDING)])
+
+
+async def _connections(database: Database) -> None:
+    """Who is ONLINE gets a connection to a server that never answers, which ends as such do.
+
+    So whoever is not connected any more becomes OFFLINE, and nobody else does meanwhile.
+    """
+    for name in ("connections", "presence_turn"):
+        await create_missing(database, name)
+    await database["connections"].create_index([("user", ASCENDING)], name="user")
+    await database["devices"].create_index([("httpUntil", ASCENDING)], name="silent", sparse=True)
+    online: list[Document] = [
+        {"$match": {"connectStatus": "ONLINE"}},
+        {"$project": {"_id": {"server": "before", "cid": "$_id"}, "user": "$snKey"}},
+        {"$merge": {"into": "connections"}},
+    ]
+    await (await database["devices"].aggregate(online)).to_list(None)
+    await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
+
+
+async def _ends(database: Database) -> None:
+    await create_missing(database, REMOVED)
+    await database[REMOVED].create_index("at")
+    turns = database["command_turns"]
+    await turns.delete_many({"at": {"$exists": False}})  # whoever is in one tries again
+    await turns.create_index("at", expireAfterSeconds=TURNS_KEPT)
+    await _remove_profiles_of_nobody(database)
+
+
+async def _remove_profiles_of_nobody(database: Database) -> None:
+    """Profiles of devices that were deleted before this version."""
+    of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
+    left = await database["profiles"].aggregate(
+        [{"$lookup": of}, {"$match": {"device": []}}, {"$project": {"_id": 1}}]
+    )
+    async for row in left:
+        await database["profiles"].delete_one(row)
+
+
+MIGRATIONS = [
+    Migration(1, "collections of reports and the outbox", _reports),
+    Migration(3, "index of connection states", _presence),
+    Migration(5, "connections, and who has fallen silent over HTTP", _connections),
+    Migration(600, "an end for turns, profiles and things that are gone", _ends),
+]

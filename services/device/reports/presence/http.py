@@ -1,0 +1,79 @@
+"""Presence of devices that speak HTTP: their last report."""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import NamedTuple
+
+from libs.common.jobs import Beside
+from libs.common.recent import Recent
+from libs.common.store.mongo import StoreError
+from services.device.reports.presence.store import PresenceStore
+from services.device.things import Thing
+
+LONGEST_PAUSE = 30.0
+PATIENCE = 1.0
+"""Seconds that a device waits until it is noted; then it is told that its report is taken."""
+AGAIN = 1.0
+"""Seconds until a note that failed is tried again."""
+KEPT = 50_000
+"""Devices whose last note is remembered; one that is forgotten is noted with its next report."""
+NOTES = 16
+"""Notes that are being written at the same time; one that fails goes to the end of the queue."""
+
+log = logging.getLogger(__name__)
+
+
+class _Spoke(NamedTuple):
+    at: float
+    """By the monotonic clock."""
+    until: datetime
+    """It counts as ONLINE so long."""
+
+
+class HttpPresence:
+    """Notes that devices were heard; each at most every quarter of its life.
+
+    A database that is slow or away holds up no report, and a record that is locked no other
+    device: each note is tried until it is written, or would say nothing any more.
+    """
+
+    def __init__(self, store: PresenceStore, life: float) -> None:
+        self._store = store
+        self._life = timedelta(seconds=life)
+        self._pause = min(LONGEST_PAUSE, life / 4)
+        self._noted: Recent[int, float] = Recent(KEPT)
+        self._spoke: dict[int, _Spoke] = {}
+        """The last time of those whose note is not written yet."""
+        self._noting = Beside()
+        self._slots = asyncio.Semaphore(NOTES)
+
+    async def heard(self, thing: Thing) -> None:
+        """The device has just spoken; return when that is noted, or after `PATIENCE`."""
+        moment = time.monotonic()
+        noted = self._noted.get(thing.id)
+        if noted is None or noted + self._pause <= moment:
+            self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC) + self._life)
+            note = self._noting.begin(thing.id, partial(self._note, thing.id))
+            if note is not None:
+                await asyncio.wait([note], timeout=PATIENCE)
+
+    async def stop(self) -> None:
+        """Leave what is not noted yet to the next reports."""
+        await self._noting.stop()
+
+    async def _note(self, device_id: int) -> None:
+        while (spoke := self._spoke[device_id]).until > datetime.now(UTC):
+            try:
+                async with self._slots:
+                    await self._store.heard(device_id, spoke.until)
+            except StoreError as error:
+                log.warning("device %d was heard, noting it waits: %r", device_id, error)
+                await asyncio.sleep(AGAIN)
+            else:
+                self._noted.put(device_id, spoke.at)
+                if self._spoke[device_id] is spoke:
+                    break
+        del self._spoke[device_id]

@@ -1,0 +1,33 @@
+"""`rpc.device.find_connections` and `close_connections`: for those whose key has ended."""
+
+import asyncio
+
+from nats.errors import Error as NatsError
+
+from libs.common.bus import RpcServer
+from libs.common.contracts.auth import Connections, Done, FindConnections
+from libs.common.errors import Unavailable
+from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.store import PresenceStore
+
+
+def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccount) -> None:
+    """Offer the operations."""
+
+    async def find(request: FindConnections) -> Connections:
+        found = set(await store.connections(request.user.upper()))
+        if request.ask_servers:
+            try:
+                for server in await account.known_servers():
+                    users = await account.of_user(server, request.user)
+                    found.update(user.connection for user in users)
+            except (NatsError, TimeoutError) as error:
+                raise Unavailable("NATS does not list its connections") from error
+        return Connections(list(found))
+
+    async def close(request: Connections) -> Done:
+        await asyncio.gather(*map(account.close, request.connections))
+        return Done()
+
+    rpc.offer("find_connections", FindConnections, find)
+    rpc.offer("close_connections", Connections, close)

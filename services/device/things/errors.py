@@ -1,0 +1,36 @@
+"""Why an operation on a device is refused."""
+
+from libs.common.errors import Conflict, InvalidInput, NotFound
+
+
+def device_exists(serial: str, field: str) -> Conflict:
+    """409: the SN is a device already, whoever it belongs to."""
+    return Conflict(
+        f"{field}: {serial} is a device already", field=field, code="device_already_exists"
+    )
+
+
+def rps_record_exists(serial: str, field: str) -> Conflict:
+    """409: the SN has an RPS record, which must be deleted first (Decision 9)."""
+    return Conflict(
+        f"{field}: {serial} has an RPS record; delete it first",
+        field=field,
+        code="rps_record_exists",
+    )
+
+
+def unknown_version(model: str, version: str) -> InvalidInput:
+    """400: the product has no such TSL version."""
+    return InvalidInput(
+        f"tslVersion: the product {model} has no version {version}", field="tslVersion"
+    )
+
+
+def unknown_model(model: str) -> InvalidInput:
+    """400: a device names a product that the tenant does not have."""
+    return InvalidInput(f"model: there is no product {model}", field="model")
+
+
+def device_not_found(device_id: int) -> NotFound:
+    """404, also for devices of other applications: their ids are nobody's business."""
+    return NotFound(f"there is no device {device_id}", field="deviceId", code="device_not_found")

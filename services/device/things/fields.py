@@ -1,0 +1,74 @@
+"""Kinds of fields that several bodies share; pages and their order."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+
+Name = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+        description="1 to 128 characters, not all blank, none a control character",
+    ),
+]
+
+Line = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""A short text of one line; may be empty."""
+
+Text = Annotated[str, msgspec.Meta(max_length=1024)]
+
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+Tags = Annotated[list[Tag], msgspec.Meta(max_length=20)]
+"""At most 20 per device (field notes, section 3)."""
+
+Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+"""A number, or a string of decimal digits (Decision 1)."""
+
+LARGEST_PAGE = 1000
+LARGEST_NUMBER = 1_000_000_000
+
+PageSize = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)]
+PageNumber = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)]
+"""From 1."""
+
+DIRECTIONS = {"asc": 1, "desc": -1}
+
+
+class Sort(msgspec.Struct, forbid_unknown_fields=True):
+    """One criterion; `direction` is `asc` or `desc` in any case."""
+
+    property: str
+    direction: str = "asc"
+
+
+Sorts = Annotated[list[Sort], msgspec.Meta(max_length=8)]
+
+
+def order_of(sorts: Sequence[Sort], columns: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Translate criteria to columns and directions, ending in the unique `_id`.
+
+    `columns` maps the properties of the record to stored fields. Of two criteria for one
+    column the first counts. Raises `InvalidInput` naming the criterion at fault.
+    """
+    order: dict[str, int] = {}
+    direction = 1
+    for at, sort in enumerate(sorts):
+        if sort.property not in columns:
+            raise InvalidInput(
+                f"sorts[{at}].property: must be one of {', '.join(columns)}",
+                field=f"sorts[{at}].property",
+            )
+        if sort.direction.lower() not in DIRECTIONS:
+            raise InvalidInput(
+                f"sorts[{at}].direction: must be asc or desc", field=f"sorts[{at}].direction"
+            )
+        direction = DIRECTIONS[sort.direction.lower()]
+        order.setdefault(columns[sort.property], direction)
+    order.setdefault("_id", direction)
+    return list(order.items())

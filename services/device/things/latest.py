@@ -1,0 +1,193 @@
+"""Latest values: one document per thing, `{_id, t, v: {key: {v: value, t: ms}}}`.
+
+Reports of a batch are folded per thing first, so a busy device costs one update. The
+quick update applies when everything in it is at least as new as all that is stored;
+otherwise the careful one compares key by key, and an older value never replaces a newer.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import UpdateOne
+
+from libs.common.store.mongo import BulkFailed, Database, Session
+
+log = logging.getLogger(__name__)
+
+TOO_LARGE = {15, 10334, 17419, 17420}
+"""MongoDB's codes of a document that is too large, or nested too deeply."""
+
+Reported = tuple[int, int, dict[str, Any]]
+"""Thing id, ts in ms, properties."""
+
+
+@dataclass(slots=True)
+class _Fold:
+    oldest: int
+    newest: int
+    values: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+
+
+class LatestValues:
+    """Writes and reads latest values."""
+
+    def __init__(self, database: Database) -> None:
+        self._latest = database["latest"]
+
+    async def apply(self, reports: Iterable[Reported]) -> None:
+        """Fold `reports` in; idempotent."""
+        folds = _fold(reports)
+        if not folds:
+            return
+        plain = {key: fold for key, fold in folds.items() if _is_plain(fold.values)}
+        careful = [key for key in folds if key not in plain]
+        if plain:
+            ids = list(plain)
+            try:
+                await self._latest.bulk_write(
+                    [_quick(*one) for one in plain.items()], ordered=False
+                )
+            except BulkFailed as error:
+                careful += [ids[fault["index"]] for fault in _faults(error)]
+        if careful:
+            await self._compare([_careful(key, folds[key]) for key in careful])
+
+    async def _compare(self, updates: list[UpdateOne]) -> None:
+        """Write key by key; what one document cannot hold is left out: history has it."""
+        try:
+            await self._latest.bulk_write(updates, ordered=False)
+        except BulkFailed as error:
+            faults = _faults(error)
+            if {fault["code"] for fault in faults} - TOO_LARGE:
+                raise
+            log.warning("latest values of %d things are too large", len(faults))
+
+    async def of(
+        self, thing_ids: Sequence[int], session: Session | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """The latest value of each property, by thing; a thing that has none is missing."""
+        found = await self.entries(thing_ids, session)
+        return {
+            thing: {key: entry["v"] for key, entry in entries.items()}
+            for thing, entries in found.items()
+        }
+
+    async def entries(
+        self, thing_ids: Sequence[int], session: Session | None = None
+    ) -> dict[int, dict[str, Any]]:
+        """The same with times: `{key: {"v": value, "t": ms}}` of each property, by thing."""
+        cursor = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"v": 1}, session=session)
+        return {document["_id"]: document["v"] async for document in cursor}
+
+    async def times(self, thing_ids: Sequence[int]) -> dict[int, int]:
+        """The time (ms) of the newest report of each thing that has one."""
+        found = self._latest.find({"_id": {"$in": list(thing_ids)}}, {"t": 1})
+        return {latest["_id"]: latest["t"] async for latest in found if "t" in latest}
+
+    async def some(
+        self, thing_ids: Iterable[int], keys: Iterable[str]
+    ) -> dict[int, dict[str, tuple[Any, int]]]:
+        """Values of some top-level properties with their times (ms), by thing."""
+        fields = {f"v.{key}": 1 for key in keys}
+        return {
+            document["_id"]: {key: (entry["v"], entry["t"]) for key, entry in document["v"].items()}
+            async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
+        }
+
+    async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
+        """Remove what things that go have left here."""
+        await self._latest.delete_many({"_id": {"$in": list(thing_ids)}}, session=session)
+
+    async def forget(self, thing_id: int, session: Session | None = None) -> None:
+        """Remove what a thing that goes, or is gone, has left here."""
+        await self._latest.delete_one({"_id": thing_id}, session=session)
+
+
+def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
+    folds: dict[int, _Fold] = {}
+    for thing_id, ts, properties in reports:
+        fold = folds.get(thing_id)
+        if fold is None:
+            folds[thing_id] = _Fold(ts, ts, dict(properties), dict.fromkeys(properties, ts))
+            continue
+        fold.oldest = min(fold.oldest, ts)
+        fold.newest = max(fold.newest, ts)
+        for key, value in properties.items():
+            before = fold.times.get(key)
+            if before is None:
+                fold.values[key] = value
+            elif before <= ts:
+                fold.values[key] = _merged(fold.values[key], value)
+            else:
+                fold.values[key] = _merged(value, fold.values[key])
+                continue
+            fold.times[key] = ts
+    return folds
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """A STRUCT that was reported in part keeps its other members."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+    return new
+
+
+def _is_plain(values: dict[str, Any]) -> bool:
+    """Whether every object in `values` can be written leaf by leaf."""
+    return all(
+        bool(value) and all(map(_is_name, value)) and _is_plain(value)
+        for value in values.values()
+        if isinstance(value, dict)
+    )
+
+
+def _is_name(key: str) -> bool:
+    return bool(key) and "." not in key and not key.startswith("$")
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _leaves(f"{path}.{key}", member)
+    else:
+        yield path, value
+
+
+def _faults(error: BulkFailed) -> list[dict[str, Any]]:
+    """The writes that failed; raise `error` when it is about none of them."""
+    faults: list[dict[str, Any]] = (error.details or {}).get("writeErrors", [])
+    if not faults:
+        raise error
+    return faults
+
+
+def _quick(thing_id: int, fold: _Fold) -> UpdateOne:
+    changes: dict[str, Any] = {"t": fold.newest}
+    for key, value in fold.values.items():
+        if isinstance(value, dict):
+            changes[f"v.{key}.t"] = fold.times[key]
+            changes.update(_leaves(f"v.{key}.v", value))
+        else:
+            changes[f"v.{key}"] = {"v": value, "t": fold.times[key]}
+    return UpdateOne({"_id": thing_id, "t": {"$lte": fold.oldest}}, {"$set": changes}, upsert=True)
+
+
+def _careful(thing_id: int, fold: _Fold) -> UpdateOne:
+    changes: dict[str, Any] = {"t": {"$max": ["$t", fold.newest]}}
+    for key, value in fold.values.items():
+        newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
+        entry = {"v": _replacing(f"$v.{key}.v", value), "t": fold.times[key]}
+        changes[f"v.{key}"] = {"$cond": [newer, entry, f"$v.{key}"]}
+    return UpdateOne({"_id": thing_id}, [{"$set": changes}], upsert=True)
+
+
+def _replacing(old: str, value: Any) -> Any:
+    """An expression: `value` laid over what stands at the path `old`, at every level."""
+    if not isinstance(value, dict) or not all(map(_is_name, value)):
+        return {"$literal": value}
+    members = {key: _replacing(f"{old}.{key}", one) for key, one in value.items()}
+    is_object = {"$eq": [{"$type": old}, "object"]}
+    return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}

@@ -1,0 +1,228 @@
+"""The one form of a device: the structs of the collection `devices`, and of what they make.
+
+The names of stored fields are those of the structs in camelCase, `id` is `_id` and `dev_eui`
+`devEUI`. A document has no field for what is None, but `application`, which is null then.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from libs.common.contracts.events import Connect, DeviceProfile
+from libs.common.store.mongo import Document
+from libs.common.things import DIRECT, GENERIC, device_key
+from libs.common.tsl import Tsl
+
+DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
+Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
+ModelKey = tuple[str, str, str]
+"""Product, TSL version, and the shape of devices of the open product."""
+
+FACTS = {
+    "hardware_version": "hardwareVersion",
+    "firmware_version": "firmwareVersion",
+    "battery": "electricity",
+    "imei": "imei",
+    "mac": "mac",
+    "wlan_mac": "wlanMac",
+}
+"""Reported properties that the device record shows, and their names there."""
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class ApplicationRef(msgspec.Struct, rename="camel"):
+    """The application that a device belongs to."""
+
+    application_id: int
+    application_name: str = ""
+
+
+class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
+    """What lists and entities show of a device."""
+
+    id: int = msgspec.field(name="_id")
+    tenant: str
+    sn: str
+    integration: str = DIRECT
+    identifier: str = ""
+    """How its integration calls it."""
+    name: str = ""
+    model: str
+    tsl_version: str
+    shape: str | None = None
+    """What it has reported, when its product is open; see `entities.shapes`."""
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def thing_key(self) -> str:
+        """The key that the entity keys of the device begin with."""
+        return device_key(self.integration, self.sn)
+
+    @property
+    def model_key(self) -> ModelKey:
+        """The model that it is of."""
+        return model_key(self.model, self.tsl_version, self.shape)
+
+
+class Device(ListedDevice, kw_only=True):
+    """The whole record."""
+
+    sn_key: str
+    """The SN in upper case, unique on the platform."""
+    dev_eui: str | None = msgspec.field(name="devEUI", default=None)
+    description: str = ""
+    project: str = ""
+    tag: list[str] = []
+    device_type: DeviceType = "COMMON"
+    application: ApplicationRef | None = None
+    user_id: int | None = None
+    """Who added it through its integration."""
+    additional: dict[str, Any] | None = None
+    """What its integration keeps with it."""
+    connect_status: Connect = "DISCONNECT"
+    license_status: str = "VALID"
+    rps_status: Provisioning = "DISABLE"
+    data_storage: bool = True
+    hardware_version: str | None = None
+    firmware_version: str | None = None
+    electricity: int | float | None = None
+    """%"""
+    imei: str | None = None
+    mac: str | None = None
+    wlan_mac: str | None = None
+    last_update_time: int | None = None
+    """Of the newest report, in ms; up to 10 s behind."""
+
+    @property
+    def application_id(self) -> int | None:
+        """Of the application that it belongs to."""
+        return self.application.application_id if self.application else None
+
+    def changed(self, changes: "DeviceChanges") -> "Device":
+        """The device with changes."""
+        given = {
+            name: value
+            for name in changes.__struct_fields__
+            if (value := getattr(changes, name)) is not msgspec.UNSET
+        }
+        return msgspec.structs.replace(self, **given)
+
+
+class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
+    """What people and applications change of a device; what is not given stays."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    project: str | msgspec.UnsetType = msgspec.UNSET
+    tag: list[str] | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType = msgspec.UNSET
+    tsl_version: str | msgspec.UnsetType = msgspec.UNSET
+    device_type: DeviceType | msgspec.UnsetType = msgspec.UNSET
+    application: ApplicationRef | msgspec.UnsetType | None = msgspec.UNSET
+    rps_status: Provisioning | msgspec.UnsetType = msgspec.UNSET
+    data_storage: bool | msgspec.UnsetType = msgspec.UNSET
+    additional: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
+    """What presence needs of a device."""
+
+    id: int = msgspec.field(name="_id")
+    tenant: str
+    sn: str
+    sn_key: str
+    integration: str = DIRECT
+    name: str = ""
+    model: str
+    dev_eui: str | None = msgspec.field(name="devEUI", default=None)
+    application: ApplicationRef | None = None
+    connect_status: Connect = "DISCONNECT"
+    http_until: datetime | None = None
+    """Until when a report over HTTP makes it ONLINE."""
+
+
+class StorageOf(msgspec.Struct, rename="camel"):
+    """What history needs of a device."""
+
+    tenant: str
+    model: str
+    data_storage: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class Thing:
+    """A device as reports and commands see it."""
+
+    id: int
+    sn: str
+    tenant: str
+    model: str
+    tsl_version: str
+    application_id: int | None
+    data_storage: bool
+    device_type: str
+    online: bool
+    """Whether it was connected when this was read."""
+    profile: DeviceProfile
+    tsl: Tsl
+    facts: dict[str, Any]
+    """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
+    loaded: float
+    integration: str = DIRECT
+    """Which integration it belongs to, or is the thing of."""
+    device: bool = True
+    """False for an integration's own thing and for a custom entity."""
+    additional: dict[str, Any] | None = None
+    """What its integration keeps with the device."""
+
+
+def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:
+    """The projection that reads what a struct has."""
+    return dict.fromkeys((field.encode_name for field in msgspec.structs.fields(form)), 1)
+
+
+def device_of(document: Document) -> Device:
+    """The device that a document is."""
+    return msgspec.convert(document, Device)
+
+
+def document_of(device: Device) -> Document:
+    """The document of a new device."""
+    fields: Document = msgspec.to_builtins(device, builtin_types=(datetime,))
+    return {
+        name: value for name, value in fields.items() if value is not None or name == "application"
+    }
+
+
+def model_key(model: str, version: str, shape: str | None) -> ModelKey:
+    """The model of a product and version, or of a shape where the product is open."""
+    return (GENERIC, "", shape or "") if model == GENERIC else (model, version, "")
+
+
+def facts_of(device: Device) -> dict[str, Any]:
+    """What its record shows of what it has reported."""
+    return {
+        "hardwareVersion": device.hardware_version,
+        "firmwareVersion": device.firmware_version,
+        "electricity": device.electricity,
+        "imei": device.imei,
+        "mac": device.mac,
+        "wlanMac": device.wlan_mac,
+    }
+
+
+def profile_of(device: Device | PresentDevice) -> DeviceProfile:
+    """The device as events name it."""
+    return DeviceProfile(
+        device_id=device.id,
+        sn=device.sn,
+        name=device.name,
+        model=device.model,
+        dev_eui=device.dev_eui,
+        application_id=device.application.application_id if device.application else None,
+        thing_key=device_key(device.integration, device.sn),
+    )

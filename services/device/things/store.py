@@ -1,0 +1,584 @@
+"""The collection `devices`, and the only module that opens it.
+
+A document is a `Device` (`services.device.things.model`), and besides it has `grams` (see
+`services.device.things.grams`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact).
+What people change is one transaction with the event that tells of it; what devices change
+themselves (facts, presence, shapes) says nothing here.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from bson.regex import Regex
+from pymongo import ReturnDocument, UpdateOne, WriteConcern
+
+from libs.common.bus import Outbox
+from libs.common.limits.quota import Quota
+from libs.common.limits.tenants import KnownLimits
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, pattern_of
+from libs.common.things import DIRECT, GENERIC
+from services.device.things.errors import unknown_model
+from services.device.things.grams import INDEX, LENGTH, grams_of, wanted_grams
+from services.device.things.latest import LatestValues
+from services.device.things.messages import Change, changed
+from services.device.things.model import (
+    Device,
+    DeviceChanges,
+    ListedDevice,
+    ModelKey,
+    PresentDevice,
+    StorageOf,
+    device_of,
+    document_of,
+    model_key,
+    stored_fields,
+)
+from services.device.things.removed import RemovedThings
+from services.device.things.serials import Holder, Serials, SerialTaken
+from services.device.things.totals import Totals
+from services.device.things.usage import ProductUsage
+
+Condition = dict[str, Any]
+"""A MongoDB condition on devices."""
+Order = list[tuple[str, int]]
+"""Stored fields, each with 1 or -1."""
+
+FEW, MANY, MOST = 1_000, 10_000, 100_000
+"""Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
+it does not lead to a page, unless its index has the order: to walk that takes no longer."""
+LARGEST_BATCH = 1000
+"""Most devices of one answer of MongoDB while they are walked through."""
+LOCKED_MS = 250
+"""How long a report over HTTP waits for the device's record, and a connection with it."""
+_WHOLE = {"grams": 0}
+_LISTED = stored_fields(ListedDevice)
+_PRESENT = stored_fields(PresentDevice)
+_STORAGE = stored_fields(StorageOf)
+_LISTED_FORM = list[ListedDevice]
+_PRESENT_FORM = list[PresentDevice]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A page of the devices that match `filter`, in `order`."""
+
+    filter: Condition
+    order: Order
+    skip: int
+    limit: int
+    hint: str | None = None
+    """The index to use, when MongoDB would not choose it."""
+    texts: Sequence[str] = ()
+    """Each is in the name or the SN of all devices that match, in upper or lower case."""
+    scope: Condition = field(default_factory=dict)
+    """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGroup:
+    """Devices of one integration and model."""
+
+    integration: str
+    model: ModelKey
+    devices: int
+
+
+class DeviceStore:
+    """Reads and writes devices; one per process."""
+
+    def __init__(
+        self, mongo: Mongo, outbox: Outbox, limits: KnownLimits, latest: LatestValues
+    ) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._latest = latest
+        self._devices = mongo.database["devices"]
+        self._heard = self._devices.with_options(write_concern=WriteConcern(1))
+        """No thread waits for a record that is locked; a note that is lost comes again."""
+        self._quota = Quota(self._devices, limits, "devices")
+        self._totals = Totals(self._devices)
+        self._serials = Serials(mongo.database)
+        self._removed = RemovedThings(mongo.database)
+        self._usage = ProductUsage(mongo.database)
+        self.used = self._quota.used
+        """How many a tenant has, for `report_use`."""
+
+    # Whole devices.
+
+    async def find(
+        self, tenant: str, device_id: int, application_id: int | None = None
+    ) -> Device | None:
+        """The device of the tenant; with an application only one of it."""
+        return await self._find(owned(tenant, device_id, application_id))
+
+    async def find_all(
+        self, tenant: str, ids: Sequence[int], application_id: int | None = None
+    ) -> list[Device]:
+        """Devices of the tenant, or of an application, in the order of ids."""
+        query = owned(tenant, {"$in": list(ids)}, application_id)
+        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)]))
+
+    async def with_id(self, device_id: int) -> Device | None:
+        """The device, whoever it belongs to."""
+        return await self._find({"_id": device_id})
+
+    async def with_serials(self, keys: Collection[str]) -> list[Device]:
+        """Devices by SN in upper case."""
+        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, _WHOLE))
+
+    async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
+        """What holds the SN, and the device when it is one."""
+        device = await self._find({"snKey": key})
+        return ("device", device) if device else (await self._serials.holder(key), None)
+
+    async def with_identifier(
+        self, tenant: str, integration: str, identifier: str
+    ) -> Device | None:
+        """The device that an integration calls so."""
+        return await self._find(
+            {"tenant": tenant, "integration": integration, "identifier": identifier}
+        )
+
+    async def with_identifiers(
+        self, tenant: str, integration: str, identifiers: Iterable[str]
+    ) -> list[Device]:
+        """Devices by what their integration calls them."""
+        some = {"$in": list(identifiers)}
+        query = {"tenant": tenant, "integration": integration, "identifier": some}
+        return await self._read(self._devices.find(query))
+
+    async def of_integration(self, integration: str, after: int, limit: int) -> list[Device]:
+        """Devices of an integration in all tenants, by id, behind `after`."""
+        query = {"integration": integration, "_id": {"$gt": after}}
+        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)], limit=limit))
+
+    async def search(
+        self, query: Query, counted: Sequence[Condition] | None = None
+    ) -> tuple[list[Device], int]:
+        """The page that `query` describes, and how many devices match in all.
+
+        `counted` are conditions of which every device of the whole list meets exactly one.
+        """
+        conditions = counted or [query.filter]
+        hint = None
+        if grams := wanted_grams(query.texts):
+            gram, number = await self._rarest(query.scope, grams)
+            conditions, hint = [_having(gram, one) for one in conditions], INDEX
+            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
+            if ordered or number < MANY:
+                query = replace(query, filter=_having(gram, query.filter), hint=INDEX)
+        found, totals = await asyncio.gather(
+            self._page(query),
+            asyncio.gather(*(self._totals.of(condition, hint) for condition in conditions)),
+        )
+        return found, sum(totals)
+
+    async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
+        """The gram that the fewest devices have, and how many, or that they are many."""
+        best = (MOST, grams[0])
+        for most in (FEW, MANY, MOST):
+            counts = await asyncio.gather(
+                *(
+                    self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
+                    for gram in grams
+                )
+            )
+            best = min(zip(counts, grams, strict=True))
+            if best[0] < most or (len(grams) == 1 and most == MANY):
+                break
+        return best[1], best[0]
+
+    async def _page(self, query: Query) -> list[Device]:
+        """The devices of a page; of what is skipped only the ids, which an index has in order."""
+        page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
+        if query.hint:
+            page["hint"] = query.hint
+        if not query.skip:
+            return await self._read(self._devices.find(query.filter, _WHOLE, **page))
+        keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
+        ids = [key["_id"] for key in keys]
+        found = {
+            device.id: device
+            for device in await self._read(self._devices.find({"_id": {"$in": ids}}, _WHOLE))
+        }
+        return [found[device_id] for device_id in ids if device_id in found]
+
+    async def _find(self, query: Condition) -> Device | None:
+        document = await self._devices.find_one(query, _WHOLE)
+        return None if document is None else device_of(document)
+
+    async def _read(self, cursor: Any) -> list[Device]:
+        return msgspec.convert(await cursor.to_list(None), list[Device])
+
+    # What people change: with an event.
+
+    async def insert(self, device: Device) -> None:
+        """Write a new device; raise `SerialTaken` when its SN has a holder.
+
+        Raises `TooManyRequests` when the tenant has as many as it may.
+        """
+        await self._quota.take(device.tenant)
+
+        async def work(session: Session) -> Device:
+            await self._serials.claim(device.sn_key, "device", session)
+            await self._tie(device, session)
+            document = document_of(device) | {"grams": grams_of(device.name, device.sn_key)}
+            await self._devices.insert_one(document, session=session)
+            return device
+
+        try:
+            await self._change(work, "added")
+        except DuplicateKey as error:
+            raise SerialTaken from error
+
+    async def attach(self, device_id: int, changes: DeviceChanges) -> Device | None:
+        """Give a device without application to one; None when it has one meanwhile."""
+        free = {"_id": device_id, "application": None}
+        return await self._set(free, changes, "added")
+
+    async def update(
+        self,
+        tenant: str,
+        device_id: int,
+        changes: DeviceChanges,
+        application_id: int | None = None,
+    ) -> Device | None:
+        """Change a device of the tenant, or of an application; None when there is none."""
+        query = owned(tenant, device_id, application_id)
+        return await self._set(query, changes, "updated")
+
+    async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
+        """Take a device from its application; None when it does not belong to it."""
+        query = owned(tenant, device_id, application_id)
+        return await self._set(query, DeviceChanges(application=None), "removed")
+
+    async def delete(
+        self, tenant: str, device_id: int, application_id: int | None = None
+    ) -> Device | None:
+        """Delete a device with its latest values; the rest of it goes within the hour."""
+        query = owned(tenant, device_id, application_id)
+
+        async def work(session: Session) -> Device | None:
+            document = await self._devices.find_one_and_delete(query, _WHOLE, session=session)
+            if document is None:
+                return None
+            device = device_of(document)
+            await self._serials.release(device.sn_key, session)
+            await self._latest.forget(device.id, session)
+            await self._removed.add([device.id], session)
+            return device
+
+        return await self._change(work, "deleted")
+
+    async def _set(self, query: Condition, changes: DeviceChanges, change: Change) -> Device | None:
+        given = msgspec.to_builtins(changes) | {"updatedAt": datetime.now(UTC)}
+
+        async def work(session: Session) -> Device | None:
+            document = await self._devices.find_one_and_update(
+                query,
+                {"$set": given},
+                _WHOLE,
+                return_document=ReturnDocument.AFTER,
+                session=session,
+            )
+            if document is None:
+                return None
+            device = device_of(document)
+            if "name" in given:
+                grams = {"$set": {"grams": grams_of(device.name, device.sn_key)}}
+                await self._devices.update_one({"_id": device.id}, grams, session=session)
+            if "tslVersion" in given:
+                await self._tie(device, session)
+            return device
+
+        return await self._change(work, change)
+
+    async def _tie(self, device: Device, session: Session) -> None:
+        if device.model == GENERIC:
+            return
+        if not await self._usage.tie(device.tenant, device.model, device.sn_key, session):
+            raise unknown_model(device.model)
+
+    async def _change(
+        self, work: Callable[[Session], Awaitable[Device | None]], change: Change
+    ) -> Device | None:
+        """Run `work` and write the event of the device it returns, in one transaction."""
+
+        async def whole(session: Session) -> tuple[Device | None, list[Document]]:
+            device = await work(session)
+            entries = [changed(device, change)] if device is not None else []
+            return device, await self._outbox.add(entries, session)
+
+        device, entries = await self._mongo.transaction(whole)
+        await self._outbox.relay(entries)
+        return device
+
+    # Lists, entities, names.
+
+    async def listed(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
+        """Devices of the tenant by id."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        found = await self._devices.find(query, _LISTED).to_list(None)
+        return msgspec.convert(found, _LISTED_FORM)
+
+    async def listed_with(
+        self, tenant: str, integration: str, identifiers: Iterable[str]
+    ) -> list[ListedDevice]:
+        """Devices by what their integration calls them."""
+        some = {"$in": list(identifiers)}
+        query = {"tenant": tenant, "integration": integration, "identifier": some}
+        found = await self._devices.find(query, _LISTED).to_list(None)
+        return msgspec.convert(found, _LISTED_FORM)
+
+    async def walk(
+        self,
+        tenant: str,
+        conditions: Sequence[Condition],
+        order: Order,
+        *,
+        skip: int,
+        expected: int,
+        hint: str | None,
+    ) -> AsyncGenerator[ListedDevice, None]:
+        """Devices that meet all conditions, in order; some `expected` of them will be read."""
+        options: dict[str, Any] = {"hint": hint} if hint else {}
+        cursor = self._devices.find(
+            _all_of(tenant, conditions),
+            _LISTED,
+            sort=order,
+            skip=skip,
+            batch_size=max(min(expected + 1, LARGEST_BATCH), 2),
+            **options,
+        )
+        try:
+            async for document in cursor:
+                yield msgspec.convert(document, ListedDevice)
+        finally:
+            await cursor.close()
+
+    async def count_models(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
+        """How many devices meet all conditions, by model."""
+        few = any("_id" in condition for condition in conditions)
+        options: dict[str, Any] = {} if few else {"hint": "model"}
+        groups = await self._devices.aggregate(
+            [{"$match": _all_of(tenant, conditions)}, _grouped("model", "tslVersion", "shape")],
+            **options,
+        )
+        found: Counter[ModelKey] = Counter()
+        async for group in groups:
+            found[_model_of(group)] += group["devices"]
+        return found
+
+    async def groups(self, tenant: str) -> list[DeviceGroup]:
+        """The devices of a tenant, counted by integration and model."""
+        grouped = _grouped("integration", "model", "tslVersion", "shape")
+        groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
+        return [
+            DeviceGroup(group["_id"].get("integration", DIRECT), _model_of(group), group["devices"])
+            async for group in groups
+        ]
+
+    async def integrations(self, tenant: str) -> list[str]:
+        """The integrations that devices of the tenant belong to."""
+        return list(await self._devices.distinct("integration", {"tenant": tenant}))
+
+    async def find_documents(
+        self, query: Query, fields: Mapping[str, int], *, counted: bool
+    ) -> tuple[list[Document], int]:
+        """Some fields of a page, and where it is `counted` how many devices match."""
+        page = self._devices.find(
+            query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
+        )
+        found = await page.to_list(None)
+        return found, await self._devices.count_documents(query.filter) if counted else 0
+
+    # Products, history, retention.
+
+    async def uses(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
+        """Whether a device is of a product, or of a version of it."""
+        query = {"tenant": tenant, "model": model}
+        if version is not None:
+            query["tslVersion"] = version
+        return await self._devices.find_one(query, {"_id": 1}, session=session) is not None
+
+    async def storage(
+        self, tenant: str, device_id: int, application_id: int | None = None
+    ) -> StorageOf | None:
+        """Whether the history of a device is kept; None when there is no such device."""
+        query = owned(tenant, device_id, application_id)
+        document = await self._devices.find_one(query, _STORAGE)
+        return None if document is None else msgspec.convert(document, StorageOf)
+
+    async def tenants(self) -> list[str]:
+        """The tenants that have devices."""
+        return list(await self._devices.distinct("tenant"))
+
+    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The tenants of devices, by id."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
+        return {device["_id"]: device["tenant"] async for device in found}
+
+    async def models_after(
+        self, tenant: str, models: Collection[str] | None, after: int, limit: int
+    ) -> list[tuple[int, str]]:
+        """Devices by id behind `after` with their product; of all products, or of `models`."""
+        query: Condition = {"tenant": tenant, "_id": {"$gt": after}}
+        if models is not None:
+            query["model"] = {"$in": list(models)}
+        found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
+        return [(one["_id"], one["model"]) async for one in found]
+
+    # What devices report.
+
+    async def note_reports(self, times: Mapping[int, int]) -> None:
+        """Note times (ms) of reports, by device; an older one changes nothing."""
+        await self._devices.bulk_write(
+            [
+                UpdateOne({"_id": one}, {"$max": {"lastUpdateTime": ts}})
+                for one, ts in times.items()
+            ],
+            ordered=False,
+        )
+
+    async def note_facts(self, facts: Iterable[tuple[int, str, Any, int]]) -> None:
+        """Write facts (device, field, value, ms), each unless the record has a newer one."""
+        operations = [
+            UpdateOne(
+                {"_id": device_id, f"factTimes.{name}": {"$not": {"$gt": ts}}},
+                {"$set": {name: value, f"factTimes.{name}": ts}},
+            )
+            for device_id, name, value, ts in facts
+        ]
+        if operations:
+            await self._devices.bulk_write(operations, ordered=False)
+
+    async def shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
+        """The shapes of devices, None for one that has none; unknown devices are missing."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
+        return {device["_id"]: device.get("shape") async for device in found}
+
+    async def reshape(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
+        """Give devices other shapes (device, before, after); how many had that one before."""
+        operations = [
+            UpdateOne({"_id": device_id, "shape": before}, {"$set": {"shape": after}})
+            for device_id, before, after in shapes
+        ]
+        return (await self._devices.bulk_write(operations, ordered=False)).matched_count
+
+    async def has_shape(self, shape: str) -> bool:
+        """Whether a device has the shape."""
+        return await self._devices.find_one({"shape": shape}, {"_id": 1}) is not None
+
+    async def provisioned(self, device_id: int, session: Session) -> None:
+        """A device that was added with a first configuration has taken one."""
+        await self._devices.update_one(
+            {"_id": device_id, "rpsStatus": "WAITING"},
+            {"$set": {"rpsStatus": "SUCCESS"}},
+            session=session,
+        )
+
+    # Presence.
+
+    async def online(self, ids: Iterable[int]) -> set[int]:
+        """Those of the devices that are ONLINE."""
+        query = {"_id": {"$in": list(ids)}, "connectStatus": "ONLINE"}
+        return {device["_id"] async for device in self._devices.find(query, {"_id": 1})}
+
+    async def present(self, keys: Collection[str], session: Session) -> list[PresentDevice]:
+        """Devices by SN in upper case."""
+        return await self._present({"snKey": {"$in": list(keys)}}, session)
+
+    async def present_with_id(self, device_id: int, session: Session) -> list[PresentDevice]:
+        """The device, when it is there."""
+        return await self._present({"_id": device_id}, session)
+
+    async def heard(self, device_id: int, until: datetime) -> str | None:
+        """Note a report over HTTP: ONLINE until then; its connection state, None when it is gone.
+
+        Raises `StoreError` when the record stays locked for `LOCKED_MS`.
+        """
+        device = await self._heard.find_one_and_update(
+            {"_id": device_id},
+            {"$max": {"httpUntil": until}},
+            {"connectStatus": 1},
+            maxTimeMS=LOCKED_MS,
+        )
+        return None if device is None else device.get("connectStatus", "DISCONNECT")
+
+    async def any_silent(self, since: datetime) -> bool:
+        """Whether a device was to be heard over HTTP until then at the latest."""
+        return await self._devices.find_one(_silent(since), {"_id": 1}) is not None
+
+    async def take_silent(
+        self, since: datetime, limit: int, session: Session
+    ) -> list[PresentDevice]:
+        """Some of the devices that were, the longest silent first; they are not looked at again."""
+        found = self._devices.find(_silent(since), _PRESENT, session=session)
+        rows = await found.sort("httpUntil", 1).limit(limit).to_list(None)
+        await self._devices.update_many(
+            {"_id": {"$in": [row["_id"] for row in rows]}},
+            {"$unset": {"httpUntil": ""}},
+            session=session,
+        )
+        return msgspec.convert(rows, _PRESENT_FORM)
+
+    async def set_status(self, ids: Collection[int], status: str, session: Session) -> None:
+        """Change the connection state of devices."""
+        await self._devices.update_many(
+            {"_id": {"$in": list(ids)}}, {"$set": {"connectStatus": status}}, session=session
+        )
+
+    async def _present(self, query: Condition, session: Session) -> list[PresentDevice]:
+        found = await self._devices.find(query, _PRESENT, session=session).to_list(None)
+        return msgspec.convert(found, _PRESENT_FORM)
+
+
+def owned(tenant: str, device_id: int | Condition, application_id: int | None = None) -> Condition:
+    """The condition that a device, or some, belong to a tenant and perhaps an application."""
+    query: Condition = {"_id": device_id, "tenant": tenant}
+    if application_id is not None:
+        query["application.applicationId"] = application_id
+    return query
+
+
+def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
+    """One condition of many; the plain one that indexes know best comes first."""
+    given = [condition for condition in conditions if condition]
+    return {"tenant": tenant, **({"$and": given} if given else {})}
+
+
+def _having(gram: str, condition: Condition) -> Condition:
+    """The condition with a gram; a device that has none yet may have it."""
+    return {"$and": [{"grams": {"$in": [None, _with(gram)["grams"]]}}, condition]}
+
+
+def _with(gram: str) -> Condition:
+    """The condition that a device has a gram, or one that begins with this."""
+    return {"grams": gram if len(gram) == LENGTH else Regex("^" + pattern_of(gram))}
+
+
+def _grouped(*fields: str) -> Condition:
+    """The stage that counts devices by fields."""
+    return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
+
+
+def _model_of(group: Document) -> ModelKey:
+    of = group["_id"]
+    return model_key(of["model"], of["tslVersion"], of.get("shape"))
+
+
+def _silent(since: datetime) -> Condition:
+    return {"httpUntil": {"$lte": since}}

@@ -1,0 +1,78 @@
+"""Which other platform a tenant uses, and as whom."""
+
+from collections.abc import Callable
+from typing import Any
+
+from libs.common.errors import InvalidInput
+from libs.common.http.outgoing import checked_url
+from libs.common.integrations import IntegrationThings
+from services.management.builtin.openapi_client.manifest import SECRET
+from services.management.builtin.openapi_client.remote import Account, Remote
+from services.management.builtin.openapi_client.store import OpenApiStore, Secret
+
+
+class Accounts:
+    """The accounts of all tenants.
+
+    Base URL and client id are properties of the integration's thing; the secret is kept here.
+    It goes to no other address and for no other client than it was given for: whoever may
+    change the address does not learn the secret by it.
+    """
+
+    def __init__(
+        self,
+        things: IntegrationThings,
+        store: OpenApiStore,
+        connect: Callable[[Account], Remote],
+        allowed: tuple[str, ...],
+    ) -> None:
+        self._things = things
+        self._store = store
+        self._connect = connect
+        self._allowed = allowed
+        self._remotes: dict[str, Remote] = {}
+
+    async def updated(self, tenant: str, properties: dict[str, Any]) -> None:
+        """Take a new secret, and check a new address; raise `InvalidInput` naming it."""
+        if url := properties.get("base_url"):
+            checked_url(url, "base_url", self._allowed)
+        secret = properties.get(SECRET)
+        if secret is not None:
+            known = (await self._things.own_values(tenant)).properties | properties
+            kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
+            await self._store.keep_secret(tenant, kept)
+
+    async def remote(self, tenant: str) -> Remote:
+        """The other platform of a tenant.
+
+        Raises `InvalidInput` naming the property that is missing or does not fit.
+        """
+        account = await self._account(tenant)
+        known = self._remotes.get(tenant)
+        if known is None or known.account != account:
+            known = self._remotes[tenant] = self._connect(account)
+        return known
+
+    async def _account(self, tenant: str) -> Account:
+        values = (await self._things.own_values(tenant)).properties
+        url, client_id = _text(values, "base_url"), _text(values, "client_id")
+        if url is None:
+            raise InvalidInput("is not set", field="base_url")
+        if client_id is None:
+            raise InvalidInput("is not set", field="client_id")
+        base = checked_url(url, "base_url", self._allowed)
+        secret = await self._store.secret(tenant)
+        if secret is None:
+            raise InvalidInput("is not set", field=SECRET)
+        if secret.url is None or secret.client_id is None:
+            bound = Secret(secret.secret, secret.url or url, secret.client_id or client_id)
+            await self._store.keep_secret(tenant, bound)
+            secret = bound
+        if (secret.url, secret.client_id) != (url, client_id):
+            text = "was given for another base_url or client_id: give it again"
+            raise InvalidInput(text, field=SECRET)
+        return Account(base_url=base, client_id=client_id, client_secret=secret.secret)
+
+
+def _text(values: dict[str, Any], name: str) -> str | None:
+    return str(values.get(name) or "").strip() or None

@@ -1,0 +1,175 @@
+"""`openapi-client` of all tenants: in one replica, one sync of a tenant at a time."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from libs.common.contracts.integrations import (
+    AddDevice,
+    CallService,
+    DeviceCommand,
+    DeviceRef,
+    NewDevice,
+    PropertiesUpdated,
+    ServiceResult,
+)
+from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.integrations import Integration, IntegrationThings
+from libs.common.jobs import Beside, happened
+from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.commands import CommandCarrier
+from services.management.builtin.openapi_client.manifest import LONGEST, MANIFEST, SHORTEST
+from services.management.builtin.openapi_client.store import Link, OpenApiStore
+from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 30.0
+"""Most seconds between two looks at what is scheduled."""
+SYNCS_AT_ONCE = 4
+SYNC_SECONDS = 3600
+"""Most seconds of one sync, so that no platform keeps the others from theirs."""
+RUNNING = "RUNNING"
+
+
+class OpenApiClient(Integration):
+    """Brings devices of other platforms; `run` does what is scheduled."""
+
+    manifest = MANIFEST
+
+    def __init__(
+        self,
+        things: IntegrationThings,
+        store: OpenApiStore,
+        accounts: Accounts,
+        carrier: CommandCarrier,
+    ) -> None:
+        self._things = things
+        self._store = store
+        self._accounts = accounts
+        self._carrier = carrier
+        self._sync = Sync(things, store)
+        self._syncing = Beside()
+        self._slots = asyncio.Semaphore(SYNCS_AT_ONCE)
+        self._changed = asyncio.Event()
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        """Find the device at the other platform.
+
+        One that is still here keeps its place in the history; one that comes back begins anew,
+        for what it had here was deleted with it.
+        """
+        remote = await self._accounts.remote(wanted.tenant)
+        text = str(wanted.params["device"]).strip()
+        found = await remote.find(text)
+        if found is None:
+            raise InvalidInput(f"the other application has no device {text!r}", field="device")
+        link = Link(
+            url=remote.account.base_url,
+            remote_id=found.id,
+            state="asked",
+            name=found.name or found.sn,
+            model=found.model or "",
+        )
+        known = await self._store.link(wanted.tenant, found.sn)
+        if (
+            known is not None
+            and (known.url, known.remote_id) == (link.url, link.remote_id)
+            and await is_here(self._things, wanted.tenant, found.sn)
+        ):
+            link.at, link.seen = known.at, known.seen
+        await self._store.keep_link(wanted.tenant, found.sn, link)
+        return await new_device(remote, found)
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        """Leave the device to the other platform; syncs pass it over."""
+        await self._store.leave(device.tenant, device.identifier)
+
+    async def call(self, wanted: CallService) -> ServiceResult:
+        """Begin a sync, unless one is running; its end shows in the properties."""
+        if wanted.service_id != "sync":
+            raise NotFound(f"there is no service {wanted.service_id}", field="serviceId")
+        await self._accounts.remote(wanted.tenant)
+        self._begin(wanted.tenant)
+        return ServiceResult()
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        """Take the secret, and look at the schedule again."""
+        await self._accounts.updated(change.tenant, change.properties)
+        self._changed.set()
+
+    async def command(self, wanted: DeviceCommand) -> None:
+        """Carry a command to the other platform."""
+        await self._carrier.accept(wanted)
+
+    async def run(self) -> None:
+        """Go on with commands, and sync when it is time, for ever."""
+        try:
+            await self._carrier.resume()
+            while True:
+                self._changed.clear()
+                wait = await self._start_due()
+                await happened(self._changed, wait)
+        finally:
+            await self._syncing.stop()
+            await self._carrier.stop()
+
+    async def _start_due(self) -> float:
+        """Begin the syncs that are due; return the seconds until the next may be."""
+        waits = [LOOK_EVERY]
+        for tenant, last in (await self._store.tenants()).items():
+            try:
+                values = (await self._things.own_values(tenant)).properties
+            except ThingwayError as error:
+                log.warning("openapi-client: the schedule of %s is not known: %s", tenant, error)
+                continue
+            wait = due_in(values, last)
+            if wait == 0 or values.get("sync_status") == RUNNING:  # or broken off with a replica
+                self._begin(tenant)
+            elif wait is not None:
+                waits.append(wait)
+        return min(waits)
+
+    def _begin(self, tenant: str) -> None:
+        self._syncing.begin(f"sync of {tenant}", partial(self._sync_tenant, tenant))
+
+    async def _sync_tenant(self, tenant: str) -> None:
+        async with self._slots:
+            await self._show(tenant, {"sync_status": RUNNING})
+            try:
+                async with asyncio.timeout(SYNC_SECONDS):
+                    tally = await self._sync.run(tenant, await self._accounts.remote(tenant))
+            except ThingwayError as error:
+                outcome: dict[str, Any] = {"sync_status": "FAILED", "last_error": error.text}
+            except TimeoutError:
+                text = f"not done within {SYNC_SECONDS} s; the next sync goes on"
+                outcome = {"sync_status": "FAILED", "last_error": text}
+            else:
+                outcome = {
+                    "sync_status": "DONE",
+                    "last_error": tally.fault,
+                    "synced_devices": tally.devices,
+                    "synced_reports": tally.reports,
+                }
+            await self._store.synced(tenant)
+            await self._show(tenant, outcome | {"last_sync": int(time.time())})
+
+    async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
+        try:
+            await self._things.own_report(tenant, properties)
+        except ThingwayError as error:
+            log.warning("openapi-client: the state of %s is not shown: %s", tenant, error)
+
+
+def due_in(values: Mapping[str, Any], last: datetime | None) -> float | None:
+    """Seconds until the next scheduled sync, 0 when it is due; None when there is none."""
+    scheduled = values.get("scheduled") or {}
+    period = scheduled.get("period")
+    if not scheduled.get("enabled") or not isinstance(period, int):
+        return None
+    period = min(max(period, SHORTEST), LONGEST)
+    return 0.0 if last is None else max(0.0, last.timestamp() + period - time.time())

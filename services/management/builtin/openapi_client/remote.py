@@ -1,0 +1,235 @@
+"""The other platform: its device open API, called as an application of it."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
+from services.management.builtin.openapi_client.schemas import (
+    CreatedTasks,
+    DevicePage,
+    Envelope,
+    HistoryPage,
+    RemoteDevice,
+    Task,
+    Token,
+)
+
+T = TypeVar("T")
+
+API = "/device/openapi/v1"
+PAGE = 100
+HISTORY_PAGE = 1000
+LARGEST_ANSWER = 32 * 1024**2
+LONGEST_TEXT = 500
+"""Characters of a refusal that are passed on."""
+TRIES_WHILE_BUSY = 5
+LONGEST_PAUSE = 10.0
+"""Most seconds waited between two tries when the other side asks for more."""
+OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
+BUSY = (429, 503)
+_TASK = re.compile(r"/tasks/([0-9]{1,19})\Z")
+
+
+class Refused(InvalidInput):
+    """The other platform refused (4xx); its own words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Where the other platform is, and as whom it is called."""
+
+    base_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes
+    location: str
+    pause: float
+
+
+class Remote:
+    """One account. Every call raises `Refused`, `Unavailable` or `UpstreamFailed`."""
+
+    def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:
+        self.account = account
+        self._session = session
+        self._token: str | None = None
+        self._logging_in = asyncio.Lock()
+
+    async def devices(self) -> AsyncIterator[RemoteDevice]:
+        """All devices of the application, by id."""
+        number = 1
+        while True:
+            wanted = {
+                "pageSize": PAGE,
+                "pageNumber": number,
+                "sorts": [{"property": "deviceId", "direction": "asc"}],
+            }
+            page = await self._data("POST", "/devices/search", DevicePage, wanted)
+            for device in page.content:
+                yield device
+            if len(page.content) < PAGE:
+                return
+            number += 1
+
+    async def find(self, device: str) -> RemoteDevice | None:
+        """The device with this SN, or else with this id."""
+        wanted = {"sn": device, "pageSize": 1, "pageNumber": 1}
+        page = await self._data("POST", "/devices/search", DevicePage, wanted)
+        for found in page.content:
+            if found.sn.upper() == device.upper():
+                return found
+        if not re.fullmatch("[0-9]{1,19}", device):
+            return None
+        try:
+            return await self._data("GET", f"/devices/{device}", RemoteDevice)
+        except NotFound:
+            return None
+
+    async def tsl(self, device_id: str) -> dict[str, Any]:
+        """The TSL of a device."""
+        path = f"/devices/{device_id}/thing-specification"
+        return await self._data("GET", path, dict[str, Any])
+
+    async def history(self, device_id: str, start: int, end: int) -> AsyncIterator[HistoryPage]:
+        """Reports between two times in ms, both inclusive, the oldest first, by pages."""
+        query = {
+            "startTime": str(start),
+            "endTime": str(end),
+            "pageSize": str(HISTORY_PAGE),
+            "order": "asc",
+        }
+        path = f"/devices/{device_id}/properties/history"
+        while True:
+            page = await self._data("GET", path, HistoryPage, query=query)
+            yield page
+            if not page.next_page_key or not page.records:
+                return
+            query["pageKey"] = page.next_page_key
+
+    async def set_properties(self, device_id: str, properties: dict[str, Any]) -> str | None:
+        """Update properties; the id of the task that follows it, when there is one."""
+        body = {"properties": properties}
+        return await self._started("PATCH", f"/devices/{device_id}/properties", body)
+
+    async def call_service(
+        self, device_id: str, service: str, inputs: dict[str, Any]
+    ) -> str | None:
+        """Call a service; the id of the task that follows it, when there is one."""
+        body = {"serviceId": service, "inputs": inputs}
+        return await self._started("POST", f"/devices/{device_id}/services/call", body)
+
+    async def set_profile(self, device_id: str, values: list[dict[str, Any]]) -> str | None:
+        """Configure a device that is set by keys."""
+        number = int(device_id) if device_id.isdigit() else device_id
+        body = {"type": "PROFILE", "deviceIds": [number], "config": {"values": values}}
+        made = await self._data("POST", "/tasks", CreatedTasks, body)
+        tasks = made.device_task_relations
+        return str(tasks[0].task_id) if tasks else None
+
+    async def task(self, task_id: str) -> Task:
+        """What has become of a task."""
+        return await self._data("GET", f"/tasks/{task_id}", Task)
+
+    async def _started(self, method: str, path: str, body: Any) -> str | None:
+        answer = await self._call(method, path, body, {})
+        _envelope(answer)
+        task = _TASK.search(answer.location)
+        return task[1] if task else None
+
+    async def _data(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: Any = None,
+        query: dict[str, str] | None = None,
+    ) -> T:
+        answer = await self._call(method, path, body, query or {})
+        try:
+            return msgspec.json.decode(_envelope(answer).data, type=kind)
+        except msgspec.DecodeError as error:
+            raise UpstreamFailed(f"{method} {path} answered nonsense: {error}") from error
+
+    async def _call(self, method: str, path: str, body: Any, query: dict[str, str]) -> _Answer:
+        """Call with a token; once again with a new one when it is refused."""
+        token = await self._valid_token(None)
+        answer = await self._patiently(method, path, body, query, token)
+        if answer.status == UNAUTHORIZED:
+            token = await self._valid_token(token)
+            answer = await self._patiently(method, path, body, query, token)
+        return answer
+
+    async def _patiently(
+        self, method: str, path: str, body: Any, query: dict[str, str], token: str
+    ) -> _Answer:
+        options = {"headers": {"Authorization": f"Bearer {token}"}, "params": query, "json": body}
+        for _ in range(TRIES_WHILE_BUSY):
+            answer = await self._send(method, API + path, **options)
+            if answer.status not in BUSY:
+                break
+            await asyncio.sleep(min(answer.pause, LONGEST_PAUSE))
+        return answer
+
+    async def _valid_token(self, refused: str | None) -> str:
+        async with self._logging_in:
+            if self._token is None or self._token == refused:
+                form = {
+                    "grant_type": "client_credentials",
+                    "client_id": self.account.client_id,
+                    "client_secret": self.account.client_secret,
+                }
+                answer = _envelope(await self._send("POST", "/oauth/token", data=form))
+                try:
+                    self._token = msgspec.json.decode(answer.data, type=Token).access_token
+                except msgspec.DecodeError as error:
+                    raise UpstreamFailed(f"no token was answered: {error}") from error
+            return self._token
+
+    async def _send(self, method: str, path: str, **options: Any) -> _Answer:
+        base = self.account.base_url
+        try:
+            async with self._session.request(
+                method, base + path, allow_redirects=False, **options
+            ) as answer:
+                body = await answer.content.read(LARGEST_ANSWER + 1)
+                while len(body) <= LARGEST_ANSWER and (more := await answer.content.readany()):
+                    body += more
+                pause = answer.headers.get("Retry-After", "")
+                location = answer.headers.get("Location", "")
+                seconds = float(pause) if pause.isdigit() else 0.5
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(f"{base} does not answer: {reason}") from error
+        if len(body) > LARGEST_ANSWER:
+            raise UpstreamFailed(f"{base} answered more than {LARGEST_ANSWER} bytes")
+        return _Answer(answer.status, body, location, seconds)
+
+
+def _envelope(answer: _Answer) -> Envelope:
+    """The envelope of a success; raise what a failure is."""
+    try:
+        envelope = msgspec.json.decode(answer.body, type=Envelope)
+    except msgspec.DecodeError as error:
+        text = f"the other platform answered {answer.status} and nonsense"
+        raise UpstreamFailed(text) from error
+    if answer.status == OK and envelope.status == "Success":
+        return envelope
+    text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:LONGEST_TEXT]
+    if answer.status in BUSY or answer.status >= SERVER_ERROR:
+        raise Unavailable(f"the other platform fails: {text}")
+    if answer.status == NOT_FOUND:
+        raise NotFound(f"the other platform says: {text}")
+    if answer.status >= BAD_REQUEST or answer.status == OK:
+        raise Refused(f"the other platform refuses: {text}")
+    raise UpstreamFailed(f"the other platform answered {answer.status}")

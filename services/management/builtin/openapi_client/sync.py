@@ -1,0 +1,144 @@
+"""One sync of one tenant: devices with their TSLs, then what they have reported since.
+
+Everything may be done again: devices that are here are left as they are, and history goes on
+behind the last report that was taken over, page by page.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from libs.common.clock import now_ms
+from libs.common.contracts.integrations import NewDevice
+from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, UpstreamFailed
+from libs.common.integrations import IntegrationThings
+from libs.common.things import GENERIC
+from services.management.builtin.openapi_client.history import remember, start_of, unseen
+from services.management.builtin.openapi_client.remote import Remote
+from services.management.builtin.openapi_client.schemas import HistoryPage, Record, RemoteDevice
+from services.management.builtin.openapi_client.store import Link, OpenApiStore
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Reports told at the same time."""
+
+
+@dataclass
+class Tally:
+    """What a sync has come to."""
+
+    devices: int = 0
+    reports: int = 0
+    refused: int = 0
+    fault: str = ""
+    """Why the first device or report was refused."""
+
+    def refuse(self, device: str, error: Exception) -> None:
+        """Count something that this platform did not take."""
+        self.refused += 1
+        self.fault = self.fault or f"{device}: {error}"
+
+
+async def new_device(remote: Remote, device: RemoteDevice) -> NewDevice:
+    """The device as it is to be here, with its TSL for a tenant that has no such product."""
+    model = device.model or GENERIC
+    tsl = None if model == GENERIC else await remote.tsl(device.id)
+    return NewDevice(
+        identifier=device.sn,
+        model=model,
+        additional={"deviceId": device.id, "baseUrl": remote.account.base_url},
+        tsl=tsl,
+    )
+
+
+async def is_here(things: IntegrationThings, tenant: str, identifier: str) -> bool:
+    """Tell whether a device is ours, or has gone without our hearing of it."""
+    try:
+        await things.tsl(tenant, identifier)
+    except NotFound:
+        return False
+    return True
+
+
+class Sync:
+    """Syncs tenants."""
+
+    def __init__(self, things: IntegrationThings, store: OpenApiStore) -> None:
+        self._things = things
+        self._store = store
+
+    async def run(self, tenant: str, remote: Remote) -> Tally:
+        """Bring everything; raise what ends the sync, and count what one device is refused."""
+        tally = Tally()
+        async for device in remote.devices():
+            try:
+                link = await self._device(tenant, remote, device)
+                if link is not None:
+                    tally.devices += 1
+                    await self._history(tenant, remote, device, link, tally)
+            except (InvalidInput, Conflict, NotFound, TooLarge, UpstreamFailed) as error:
+                log.info("sync of %s in %s: %s", device.sn, tenant, error)
+                tally.refuse(device.sn, error)
+        return tally
+
+    async def _device(self, tenant: str, remote: Remote, device: RemoteDevice) -> Link | None:
+        """The link of a device that is here now; None when people do not want it here."""
+        link = await self._store.link(tenant, device.sn)
+        url = remote.account.base_url
+        if link is not None and (link.url, link.state) == (url, "left"):
+            await self._store.leave(tenant, device.sn)
+            return None
+        if link is None or (link.url, link.remote_id) != (url, device.id):
+            link = Link(url=url, remote_id=device.id, state="asked")
+        name = device.name or device.sn
+        if link.state == "asked" and link.name and await is_here(self._things, tenant, device.sn):
+            link.state = "here"
+        if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
+            await self._things.put_device(tenant, name, await new_device(remote, device))
+            link.state, link.name, link.model = "here", name, device.model or ""
+        await self._store.keep_link(tenant, device.sn, link)
+        return link
+
+    async def _history(
+        self, tenant: str, remote: Remote, device: RemoteDevice, link: Link, tally: Tally
+    ) -> None:
+        now = now_ms()
+        async for page in remote.history(device.id, start_of(link, now), now):
+            if not await self._page(tenant, device, link, page, tally):
+                return
+
+    async def _page(
+        self, tenant: str, device: RemoteDevice, link: Link, page: HistoryPage, tally: Tally
+    ) -> bool:
+        """Take over a page; False when the device is gone here, which is what people wanted."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        new = unseen(link, page.records)
+        gone = False
+
+        async def tell(digest: str, record: Record) -> None:
+            nonlocal gone
+            async with slots:
+                if gone:
+                    return
+                try:
+                    report_id = f"{device.id}-{digest}"
+                    await self._things.report(
+                        tenant, device.sn, record.properties, record.ts, report_id=report_id
+                    )
+                    tally.reports += 1
+                except (InvalidInput, TooLarge) as error:
+                    tally.refuse(device.sn, error)
+                except NotFound:
+                    gone = True
+
+        outcomes = [tell(digest, record) for digest, record in new.items()]
+        for outcome in await asyncio.gather(*outcomes, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+        if gone:
+            await self._store.leave(tenant, device.sn)
+            return False
+        remember(link, new)
+        await self._store.keep_link(tenant, device.sn, link)
+        return True

@@ -1,0 +1,170 @@
+"""The simulated devices of all tenants: in one replica, with one clock for all of them."""
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+from functools import lru_cache
+
+import msgspec
+
+from libs.common.contracts.integrations import AddDevice, DeviceCommand, DeviceRef, NewDevice
+from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.integrations import Integration, IntegrationThings
+from libs.common.jobs import happened
+from libs.common.simulation import SimulatedDevice
+from libs.common.things import GENERIC
+from libs.common.tsl import TslDocument, parse_document
+from services.management.builtin.simulator.manifest import DEFAULT, MANIFEST
+from services.management.builtin.simulator.wheel import Wheel
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 60.0
+"""Seconds between two looks at which devices there are; what is heard of needs no look."""
+LOOK_PAUSE = 0.5
+"""Least seconds between two looks."""
+AT_ONCE = 32
+"""Reports on their way at the same time."""
+
+
+class Simulator(Integration):
+    """Keeps virtual devices going while `run` runs."""
+
+    manifest = MANIFEST
+
+    def __init__(self, things: IntegrationThings) -> None:
+        self._things = things
+        self._rng = random.Random()  # noqa: S311 - measurements are no secrets
+        self._known: dict[int, DeviceRef] = {}
+        self._virtual: dict[int, SimulatedDevice] = {}
+        self._stale: set[int] = set()
+        """Devices whose TSL may be another one than they have."""
+        self._wheel = Wheel(self._rng)
+        self._look = asyncio.Event()
+        self._turned = asyncio.Event()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._failing = False
+
+    async def add_device(self, wanted: AddDevice) -> NewDevice:
+        """Invent an SN; which products there are, `device` knows."""
+        model, interval = wanted.params["model"], wanted.params.get("interval")
+        if model == GENERIC:
+            raise InvalidInput("has no TSL that could be simulated", field="model")
+        return NewDevice(
+            identifier=f"SIM{secrets.token_hex(6).upper()}",
+            model=model,
+            additional={"interval": DEFAULT if interval is None else interval},
+        )
+
+    async def delete_device(self, device: DeviceRef) -> None:
+        """Fall silent."""
+        self.forget(device.device_id)
+
+    async def command(self, wanted: DeviceCommand) -> None:
+        """Obey, answer, and report what has changed."""
+        ref = wanted.device
+        outcome = (await self._device(ref)).handle(wanted.command)
+        reply = outcome.reply
+        await self._things.reply(
+            ref.tenant,
+            ref.identifier,
+            reply["commandId"],
+            reply["status"],
+            outputs=reply.get("outputs"),
+            error=reply.get("error"),
+        )
+        if outcome.report:
+            await self._things.report(ref.tenant, ref.identifier, outcome.report)
+
+    def changed(self, device_id: int) -> None:
+        """Hear that a device is new or has changed; its TSL may be another one now."""
+        self._stale.add(device_id)
+        self._look.set()
+
+    def forget(self, device_id: int) -> None:
+        """Hear that a device is gone."""
+        self._known.pop(device_id, None)
+        self._virtual.pop(device_id, None)
+        self._stale.discard(device_id)
+        self._wheel.remove(device_id)
+
+    async def run(self) -> None:
+        """Keep the devices going for ever."""
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._keep_looking())
+            while True:
+                self._turned.clear()
+                for device_id in self._wheel.take(time.monotonic()):
+                    await self._slots.acquire()
+                    jobs.create_task(self._report(device_id))
+                await self._next_turn()
+
+    async def _next_turn(self) -> None:
+        due = self._wheel.next()
+        wait = None if due is None else max(0.0, due - time.monotonic())
+        await happened(self._turned, wait)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            self._look.clear()
+            try:
+                await self._look_around()
+            except ThingwayError as error:
+                log.warning("simulator: the devices are not known: %s", error)
+                self._look.set()
+            await asyncio.sleep(LOOK_PAUSE)
+            await happened(self._look, LOOK_EVERY)
+
+    async def _look_around(self) -> None:
+        found = {device.device_id: device async for device in self._things.devices()}
+        for gone in self._known.keys() - found.keys():
+            self.forget(gone)
+        self._known = found
+        now = time.monotonic()
+        for device in found.values():
+            self._wheel.put(device.device_id, _interval(device), now)
+        self._turned.set()
+
+    async def _report(self, device_id: int) -> None:
+        try:
+            ref = self._known.get(device_id)
+            if ref is not None:
+                properties = (await self._device(ref)).measure()
+                if properties:
+                    await self._things.report(ref.tenant, ref.identifier, properties)
+            self._failing = False
+        except NotFound:
+            self.forget(device_id)
+        except InvalidInput as error:
+            log.info("simulator: the TSL of device %d is read anew: %s", device_id, error)
+            self._stale.add(device_id)
+        except ThingwayError as error:
+            if not self._failing:
+                log.warning("simulator: reports are not taken: %s", error)
+            self._failing = True
+        finally:
+            self._slots.release()
+
+    async def _device(self, ref: DeviceRef) -> SimulatedDevice:
+        device = self._virtual.get(ref.device_id)
+        if device is not None and ref.device_id not in self._stale:
+            return device
+        self._stale.discard(ref.device_id)
+        document = _document(
+            msgspec.json.encode(await self._things.tsl(ref.tenant, ref.identifier))
+        )
+        device = self._virtual.setdefault(ref.device_id, SimulatedDevice(document, self._rng))
+        device.adopt(document)
+        return device
+
+
+def _interval(device: DeviceRef) -> int:
+    return int(device.additional.get("interval", DEFAULT))
+
+
+@lru_cache(maxsize=256)
+def _document(tsl: bytes) -> TslDocument:
+    """One document for all devices that have it."""
+    return parse_document(tsl)

@@ -1,0 +1,60 @@
+"""Works a subscription out: ids that stand for keys, and entities granted by themselves.
+
+Most subscriptions need nobody: what a device grant shows is known from the event itself.
+`device` is asked only about ids, and about keys of users who hold grants of entities.
+"""
+
+from typing import Any
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.entities import (
+    MOST,
+    RESOLVE,
+    ResolvedEntities,
+    ResolvedEntity,
+    ResolveEntities,
+)
+from services.management.live.hub import Hub
+from services.management.live.subscriber import Subscriber
+
+_LONGEST_ID = 16
+
+
+class Subscriptions:
+    """Subscribes sockets."""
+
+    def __init__(self, hub: Hub, rpc: RpcClient) -> None:
+        self._hub = hub
+        self._rpc = rpc
+
+    async def subscribe(self, subscriber: Subscriber, wanted: frozenset[str]) -> None:
+        """Replace what a socket subscribes to; keys that do not exist cost nothing.
+
+        Raises what `device` answers when it is needed.
+        """
+        ids = [int(key) for key in wanted if key.isdecimal() and len(key) <= _LONGEST_ID]
+        keys = frozenset(key for key in wanted if "." in key)
+        by_key = {}
+        if ids:
+            found = await self._resolve(subscriber, ids=ids[:MOST])
+            by_key = {entity.key: str(entity.id) for entity in found}
+        self._hub.subscribe(subscriber, keys, by_key)
+        await self.filter_anew(subscriber)
+
+    async def filter_anew(self, subscriber: Subscriber) -> None:
+        """Find again which of its keys are granted by themselves."""
+        granted = subscriber.grants.resources.entities
+        subscriber.granted_keys = frozenset()
+        if subscriber.grants.everything or not granted:
+            return
+        keys = [*subscriber.keys, *subscriber.aliases]
+        if keys:
+            found = await self._resolve(subscriber, keys=keys[:MOST])
+            subscriber.granted_keys = frozenset(
+                entity.key for entity in found if entity.id in granted
+            )
+
+    async def _resolve(self, subscriber: Subscriber, **named: Any) -> list[ResolvedEntity]:
+        """The entities that there are; at most `MOST` keys and ids."""
+        wanted = ResolveEntities(tenant=subscriber.principal.tenant, **named)
+        return (await self._rpc.call(RESOLVE, wanted, ResolvedEntities)).entities

@@ -1,1 +1,0 @@
-"""Entities, which belong to `device`: read, written and called over the bus."""

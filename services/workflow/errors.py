@@ -1,0 +1,5 @@
+"""What a node raises, in whatever room its work is done."""
+
+
+class NodeFailed(Exception):
+    """A node could not do its work; the text is what the log shows."""

@@ -1,0 +1,173 @@
+"""Lets flows run and stop: checks a design, and tells the triggers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from libs.common.errors import InvalidInput
+from libs.common.identity import Principal
+from libs.common.store.mongo import Session
+from services.workflow.entities import EntityAccess
+from services.workflow.flows.model import AfterWrite, Deployments, Flow, SavedFlow
+from services.workflow.flows.normal import FIELD
+from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
+from services.workflow.graph.plan import Plan, compile_design
+from services.workflow.graph.structure import entries_of
+from services.workflow.nodes.base import Entry, Registry
+from services.workflow.nodes.trigger import Trigger
+from services.workflow.runs.records import Deployed
+from services.workflow.vault.service import Vault
+
+
+class Deploying:
+    """Checks designs and keeps triggers in step with flows."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        entities: EntityAccess,
+        vault: Vault,
+        triggers: Sequence[Deployments],
+    ) -> None:
+        self._registry = registry
+        self._entities = entities
+        self._triggers = triggers
+        self._vault = vault
+
+    async def check(self, user: Principal, text: str) -> Plan:
+        """The plan of a design that a user wants to run; raise `DesignInvalid`."""
+        plan = compile_design(await self._vault.reveal(user.tenant, text), self._registry)
+        await self.check_entities(user, plan)
+        return plan
+
+    async def check_entities(self, user: Principal, plan: Plan) -> None:
+        """Raise `DesignInvalid` naming the entities that a user does not see.
+
+        A flow reads and writes entities as the platform does, so whoever makes it run must
+        see them.
+        """
+        named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
+        keys = set().union(*named.values())
+        unseen = set(await self._entities.unseen(user, keys)) if keys else set()
+        reasons = [
+            Reason(node_id, "parameters", f"there is no entity {key} that you see")
+            for node_id, found in named.items()
+            for key in sorted(found & unseen)
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
+    async def ready(
+        self,
+        user: Principal,
+        flow: Flow,
+        before: Flow | None,
+        given: Mapping[str, str] | None = None,
+    ) -> AfterWrite:
+        """Prepare for a flow that is about to be stored; give what belongs into the transaction.
+
+        Raises `InvalidInput` with the reasons when it shall run and cannot. Whoever changes
+        nothing of what runs (its name) need not see what it touches. `given` are sealed secrets
+        that are stored in the same transaction.
+        """
+        runs_already = before is not None and before.enabled and before.design == flow.design
+        deployed = await self._deployed(None if runs_already else user, flow, given)
+        await self._prepare(self._saved(flow))
+
+        async def after(session: Session) -> None:
+            for trigger in self._triggers:
+                await trigger.apply(flow.tenant, flow.id, deployed, session)
+
+        return after
+
+    async def restore(self, flow: Flow) -> bool:
+        """Make what a flow with a trigger is called by; False for one without any.
+
+        A draft with several entries keeps what it has.
+        """
+        saved = self._saved(flow)
+        if saved.component == Trigger.name:
+            await self._prepare(saved)
+        return begins_with_trigger(flow.design)
+
+    async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
+        """In the transaction that deletes a flow, or that the engine disables it in."""
+        for trigger in self._triggers:
+            await trigger.apply(tenant, flow_id, None, session)
+
+    async def changed(self, tenant: str, flow_id: int) -> None:
+        """After a flow was stored."""
+        for trigger in self._triggers:
+            await trigger.changed(tenant, flow_id)
+
+    async def forget(self, tenant: str, flow_id: int) -> None:
+        """After a flow was deleted."""
+        await self.changed(tenant, flow_id)
+        for trigger in self._triggers:
+            await trigger.forget(tenant, flow_id)
+
+    async def _deployed(
+        self, user: Principal | None, flow: Flow, given: Mapping[str, str] | None
+    ) -> Deployed | None:
+        if not flow.enabled:
+            return None
+        try:
+            text = await self._vault.reveal(flow.tenant, flow.design, given)
+            plan = compile_design(text, self._registry)
+            if user is not None:
+                await self.check_entities(user, plan)
+        except DesignInvalid as error:
+            raise refused(error) from error
+        return Deployed(
+            tenant=flow.tenant,
+            flow_id=flow.id,
+            version=flow.version,
+            name=flow.name,
+            node_id=plan.entry.id,
+            component=plan.entry.type.name,
+            parameters=plan.raw_entry,
+        )
+
+    async def _prepare(self, saved: SavedFlow) -> None:
+        for trigger in self._triggers:
+            await trigger.prepare(saved)
+
+    def _saved(self, flow: Flow) -> SavedFlow:
+        component, parameters = self._entry(flow.design)
+        return SavedFlow(
+            tenant=flow.tenant,
+            flow_id=flow.id,
+            name=flow.name,
+            remark=flow.remark,
+            component=component,
+            parameters=parameters,
+        )
+
+    def _entry(self, text: str) -> tuple[str | None, Mapping[str, Any]]:
+        """Node type and parameters of the entry, as far as a draft has exactly one."""
+        found = [
+            node
+            for node in _begins(text)
+            if isinstance(self._registry.find(node.component_name), Entry)
+        ]
+        if len(found) != 1:
+            return None, {}
+        return found[0].component_name, found[0].data.parameters or {}
+
+
+def begins_with_trigger(text: str) -> bool:
+    """Whether a node that no edge leads to makes the flow a service."""
+    return any(node.component_name == Trigger.name for node in _begins(text))
+
+
+def _begins(text: str) -> list[DesignNode]:
+    """The nodes that no edge leads to; none of what cannot be read."""
+    try:
+        return entries_of(read_design(text))
+    except DesignInvalid:
+        return []
+
+
+def refused(error: DesignInvalid, field: str = FIELD) -> InvalidInput:
+    """400 with every reason: `data` of the answer is `[{node_id?, field, reason}]`."""
+    detail = [reason.shown() for reason in error.reasons]
+    return InvalidInput(str(error), field=field, detail=detail)

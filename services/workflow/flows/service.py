@@ -1,0 +1,331 @@
+"""Saves, shows, enables and deletes flows on behalf of users."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import now_ms
+from libs.common.contracts.limits import Limits
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
+from libs.common.http.console import Page, id_of, ids_of, name_of
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.sharing import Sharing
+from libs.common.limits.metrics import count_limited
+from libs.common.store.mongo import Session
+from services.workflow.flows.deploying import Deploying
+from services.workflow.flows.messages import People
+from services.workflow.flows.model import AfterWrite, Flow
+from services.workflow.flows.normal import openable, storable
+from services.workflow.flows.schemas import (
+    SavedDesign,
+    SaveDesign,
+    SearchFlows,
+    ShownDesign,
+    ShownFlow,
+    UpdateFlow,
+)
+from services.workflow.flows.store import FlowStore, UnsettledStore
+from services.workflow.runs.store import RunStore
+from services.workflow.vault.service import Concealed, Vault, marks_in
+from services.workflow.vault.store import SecretStore
+
+COLUMNS = {
+    "id": "_id",
+    "name": "name",
+    "remark": "remark",
+    "enabled": "enabled",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""What a search can be sorted by."""
+
+ATTEMPTS = 20
+"""Times that a change is tried while others change the same flow."""
+KEPT = 50
+"""Older versions that a flow keeps: people look back at a few, and each may have 1 MiB."""
+EVERY = 10
+"""Versions after which the surplus is deleted: that reads all that stay, for their secrets."""
+
+Change = tuple[Flow, Concealed | None]
+"""A flow as it is to be, and its secrets when they are to be kept anew."""
+
+
+class FlowService:
+    """The operations on flows."""
+
+    def __init__(
+        self,
+        *,
+        store: FlowStore,
+        unsettled: UnsettledStore,
+        secrets: SecretStore,
+        runs: RunStore,
+        vault: Vault,
+        deploying: Deploying,
+        sharing: Sharing,
+        people: People,
+        limits: Callable[[str], Limits],
+        next_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        self._store = store
+        self._unsettled = unsettled
+        self._secrets = secrets
+        self._runs = runs
+        self._vault = vault
+        self._deploying = deploying
+        self._sharing = sharing
+        self._people = people
+        self._limits = limits
+        self._next_id = next_id
+
+    async def search(
+        self, user: Principal, wanted: SearchFlows
+    ) -> list[ShownFlow] | Page[ShownFlow]:
+        """The flows that a user sees, the newest first."""
+        grants = await self._sharing.of(user)
+        flows, total = await self._store.search(
+            user.tenant,
+            ids=None if grants.everything else sorted(grants.resources.workflows),
+            name=wanted.name or "",
+            enabled=wanted.enabled,
+            order=wanted.order(COLUMNS),
+            skip=wanted.skip,
+            limit=wanted.limit,
+        )
+        authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
+        names = await self._people.nicknames(user.tenant, authors)
+        return wanted.listed([_shown(flow, names) for flow in flows], total)
+
+    async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
+        """Set name and remark; the design and its version stay."""
+        info = {"name": name_of(wanted.name), "remark": wanted.remark or ""}
+        await self._put(user, flow_id, lambda before: (_changed(before, **info), None))
+
+    async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
+        """Enable or disable a flow; one that is so already stays as it is."""
+
+        def switched(before: Flow) -> Change:
+            same = before.enabled == enabled
+            return (before if same else _changed(before, enabled=enabled)), None
+
+        await self._put(user, flow_id, switched)
+
+    async def delete(self, user: Principal, ids: Sequence[int | str]) -> None:
+        """Delete flows with designs, logs and grants; unknown ones are passed over.
+
+        Raises `Forbidden` for a user who has no grant at all.
+        """
+        grants = await self._sharing.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        wanted = [one for one in ids_of(ids) if grants.workflow(one)]
+        found = await self._store.present(user.tenant, wanted)
+        if not found:
+            return
+
+        async def also(session: Session) -> None:
+            for flow_id in found:
+                await self._deploying.stop(user.tenant, flow_id, session)
+            await self._secrets.forget(user.tenant, found, session)
+            await self._unsettled.note(user.tenant, found, session)
+
+        await self._store.remove(user.tenant, found, also)
+        for flow_id in found:
+            await self._deploying.forget(user.tenant, flow_id)
+        await self._runs.remove(user.tenant, found)
+        await self._sharing.forget(user.tenant, found)
+
+    async def design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
+        """A version of a flow's design, the newest when none is named."""
+        flow = await self.visible(user, flow_id)
+        text: str | None = flow.design
+        if version is not None and version > flow.version:
+            raise InvalidInput(f"Invalid Version: {version}", field="version")
+        if version is not None and version != flow.version:
+            text = await self._store.design(user.tenant, flow_id, version)
+        if text is None:
+            raise NotFound(f"Version Not Found: {version}", field="version")
+        return ShownDesign(
+            id=str(flow.id),
+            name=flow.name,
+            remark=flow.remark,
+            enabled=flow.enabled,
+            version=flow.version,
+            design_data=openable(text),
+        )
+
+    async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
+        """Save a new flow, or a new version of one; its secrets go to the vault.
+
+        Raises `Conflict` when somebody else has saved since `version`, `InvalidInput` with the
+        reasons when it shall run and cannot.
+        """
+        name = name_of(wanted.name)
+        concealed = self._vault.conceal(user.tenant, storable(wanted.design_data))
+        flow = await (
+            self._change(user, wanted, name, concealed)
+            if wanted.id
+            else self._create(user, wanted, name, concealed)
+        )
+        return SavedDesign(str(flow.id), str(flow.id), flow.version)
+
+    async def visible(self, user: Principal, flow_id: int) -> Flow:
+        """A flow, when the user sees it.
+
+        Raises `Forbidden` for a user who has no grant at all, else `NotFound`.
+        """
+        grants = await self._sharing.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        found = await self._store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
+        if found is None:
+            raise _gone(flow_id)
+        return found
+
+    async def cut_off(self, tenant: str, flow_id: int, version: int) -> bool:
+        """Disable a flow on behalf of the engine, whoever made it.
+
+        False when it does not run this version any more.
+        """
+        flow = await self._store.get(tenant, flow_id)
+        if flow is None or not flow.enabled or flow.version != version:
+            return False
+
+        async def also(session: Session) -> None:
+            await self._deploying.stop(tenant, flow_id, session)
+
+        off = msgspec.structs.replace(flow, enabled=False, updated_at=flow.updated_at + 1)
+        if not await self._store.replace(flow, off, also):
+            return False
+        await self._deploying.changed(tenant, flow_id)
+        return True
+
+    async def _create(
+        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+    ) -> Flow:
+        """Add a flow. The grants come first, as a grant of nothing does no harm."""
+        if not user.may(Function.WORKFLOW_ADD):
+            raise Forbidden("user does not have permission")
+        if await self._store.count(user.tenant) >= self._limits(user.tenant).flows:
+            count_limited("flows", user.tenant)
+            raise TooManyRequests("there are as many flows as there may be", retry_after=60.0)
+        now = now_ms()
+        flow = Flow(
+            id=await self._next_id(),
+            tenant=user.tenant,
+            name=name,
+            remark=wanted.remark or "",
+            enabled=bool(wanted.enabled),
+            version=1,
+            design=concealed.text,
+            user_id=user.user_id,
+            created_at=now,
+            updated_at=now,
+        )
+        also = await self._prepared(user, flow, None, concealed)
+        try:
+            await self._sharing.share(user, flow.id)
+            await self._store.insert(flow, also)
+        except Exception:
+            await self._sharing.forget(user.tenant, [flow.id])
+            await self._deploying.forget(user.tenant, flow.id)
+            raise
+        await self._deploying.changed(user.tenant, flow.id)
+        return flow
+
+    async def _change(
+        self, user: Principal, wanted: SaveDesign, name: str, concealed: Concealed
+    ) -> Flow:
+        if not user.may(Function.WORKFLOW_EDIT):
+            raise Forbidden("user does not have permission")
+
+        def saved(before: Flow) -> Change:
+            if wanted.version != before.version:
+                raise _expired(wanted.version)
+            same = wanted.design_data is None
+            kept = self._vault.conceal(user.tenant, before.design) if same else concealed
+            after = _changed(
+                before,
+                name=name,
+                remark=before.remark if wanted.remark is None else wanted.remark,
+                enabled=before.enabled if wanted.enabled is None else wanted.enabled,
+                design=kept.text,
+                version=before.version + (kept.text != before.design),
+            )
+            return after, kept
+
+        return await self._put(user, id_of(wanted.id or 0), saved)
+
+    async def _put(self, user: Principal, flow_id: int, change: Callable[[Flow], Change]) -> Flow:
+        """Change a flow from what it is at that moment.
+
+        When somebody else was faster, it is done anew from what they made of it.
+        """
+        for _ in range(ATTEMPTS):
+            before = await self.visible(user, flow_id)
+            after, concealed = change(before)
+            if after is before:
+                return before
+            also = await self._prepared(user, after, before, concealed)
+            if await self._store.replace(before, after, also):
+                await self._deploying.changed(user.tenant, after.id)
+                return after
+        raise Conflict(f"flow {flow_id} is being changed by others; try again", field="id")
+
+    async def _prepared(
+        self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
+    ) -> AfterWrite:
+        """What belongs into the transaction that stores a flow, its secrets among it."""
+        await self._unsettled.note(user.tenant, [flow.id])
+        sealed = concealed.given if concealed else {}
+        after = await self._deploying.ready(user, flow, before, sealed)
+
+        async def also(session: Session) -> None:
+            await after(session)
+            if concealed is not None:
+                given, marks = concealed.given, concealed.marks
+                await self._secrets.keep(user.tenant, flow.id, given, marks, session)
+            if before is not None and flow.version != before.version:
+                await self._trim(flow, session)
+
+        return also
+
+    async def _trim(self, flow: Flow, session: Session) -> None:
+        """Delete old versions, but for those that runs in hand need, with their secrets."""
+        if flow.version <= KEPT or flow.version % EVERY:
+            return
+        needed = await self._runs.versions_in_hand(flow.id)
+        await self._store.trim(flow.id, flow.version - KEPT, needed, session)
+        marks = marks_in(flow.design)
+        async for design in self._store.designs(flow.id, session):
+            marks |= marks_in(design)
+        await self._secrets.keep_only(flow.tenant, flow.id, marks, session)
+
+
+def _changed(flow: Flow, **fields: Any) -> Flow:
+    """The flow as it is to be; its time of change tells it from what it was."""
+    updated = max(now_ms(), flow.updated_at + 1)
+    return msgspec.structs.replace(flow, **fields, updated_at=updated)
+
+
+def _gone(flow_id: int) -> NotFound:
+    return NotFound(f"flow not exist: {flow_id}", field="id")
+
+
+def _expired(version: int | None) -> Conflict:
+    text = f"Version Expired: {version}"
+    return Conflict(text, field="version", code=InvalidInput.code)
+
+
+def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
+    return ShownFlow(
+        id=str(flow.id),
+        name=flow.name,
+        remark=flow.remark,
+        enabled=flow.enabled,
+        user_nickname=names.get(flow.user_id) if flow.user_id is not None else None,
+        created_at=flow.created_at,
+        updated_at=flow.updated_at,
+    )

@@ -1,0 +1,214 @@
+"""Flows in MongoDB.
+
+`flows`: `{_id, tenant, name, remark, enabled, version, design, userId, createdAt, updatedAt}`,
+with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`, older ones.
+
+`unsettled`: `{_id: flow id, tenant, at}`, flows whose service entity may not be in step yet:
+written before anything is done to the entity, which another service has; `at` is the database's
+time.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from libs.common.clock import from_ms, to_ms
+from libs.common.store.mongo import Database, Mongo, Session, containing
+from services.workflow.flows.model import AfterWrite, Flow
+
+_WITHOUT_DESIGN = {"design": 0}
+
+
+class FlowStore:
+    """The flows of all tenants."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._flows = mongo.database["flows"]
+        self._versions = mongo.database["flow_versions"]
+
+    async def insert(self, flow: Flow, also: AfterWrite) -> None:
+        """Add a flow."""
+
+        async def work(session: Session) -> None:
+            await self._flows.insert_one(_document(flow), session=session)
+            await also(session)
+
+        await self._mongo.transaction(work)
+
+    async def replace(self, before: Flow, after: Flow, also: AfterWrite) -> bool:
+        """Set a flow that has not changed since `before`; False when it has, or is gone.
+
+        A design of another version is kept.
+        """
+
+        async def work(session: Session) -> bool:
+            outcome = await self._flows.replace_one(
+                _unchanged(before), _document(after), session=session
+            )
+            if not outcome.matched_count:
+                return False
+            if after.version != before.version:
+                await self._versions.replace_one(
+                    {"_id": _version_id(before.id, before.version)},
+                    {"tenant": before.tenant, "design": before.design, "at": datetime.now(UTC)},
+                    upsert=True,
+                    session=session,
+                )
+            await also(session)
+            return True
+
+        return await self._mongo.transaction(work)
+
+    async def get(self, tenant: str, flow_id: int) -> Flow | None:
+        """One flow of a tenant."""
+        found = await self._flows.find_one({"_id": flow_id, "tenant": tenant})
+        return None if found is None else _flow(found)
+
+    async def design(self, tenant: str, flow_id: int, version: int) -> str | None:
+        """`design_data` of a version; None when there is none."""
+        query = {"_id": flow_id, "tenant": tenant, "version": version}
+        found = await self._flows.find_one(query, {"design": 1})
+        if found is None:
+            key = _version_id(flow_id, version)
+            found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
+        return None if found is None else str(found["design"])
+
+    async def count(self, tenant: str) -> int:
+        """How many flows a tenant has."""
+        return int(await self._flows.count_documents({"tenant": tenant}))
+
+    async def trim(
+        self, flow_id: int, before: int, needed: Collection[int], session: Session
+    ) -> None:
+        """Delete the designs of versions before one, but for those that are needed."""
+        keys = {"_id.flow": flow_id, "_id.version": {"$lt": before, "$nin": list(needed)}}
+        await self._versions.delete_many(keys, session=session)
+
+    async def designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
+        """The designs of the older versions that a flow has."""
+        found = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
+        async for document in found:
+            yield str(document["design"])
+
+    async def remove(self, tenant: str, ids: Sequence[int], also: AfterWrite) -> None:
+        """Delete flows with all their designs."""
+
+        async def work(session: Session) -> None:
+            query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+            await self._flows.delete_many(query, session=session)
+            keys = {"_id.flow": {"$in": list(ids)}, "tenant": tenant}
+            await self._versions.delete_many(keys, session=session)
+            await also(session)
+
+        await self._mongo.transaction(work)
+
+    async def search(
+        self,
+        tenant: str,
+        *,
+        ids: Sequence[int] | None,
+        name: str,
+        enabled: bool | None,
+        order: list[tuple[str, int]],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Flow], int]:
+        """One page and how many there are; `design` of the flows is empty. `limit` 0: all."""
+        query: dict[str, Any] = {"tenant": tenant}
+        if ids is not None:
+            query["_id"] = {"$in": list(ids)}
+        if name:
+            query["name"] = containing(name)
+        if enabled is not None:
+            query["enabled"] = enabled
+        found = self._flows.find(query, _WITHOUT_DESIGN).sort(order).skip(skip).limit(limit)
+        flows = [_flow(document) async for document in found]
+        total = len(flows) if not limit else await self._flows.count_documents(query)
+        return flows, total
+
+    async def present(self, tenant: str, ids: Sequence[int]) -> list[int]:
+        """Those of `ids` that there are."""
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        return [row["_id"] async for row in self._flows.find(query, {"_id": 1})]
+
+
+class Unsettled(NamedTuple):
+    """A flow that was changed at a time."""
+
+    tenant: str
+    flow_id: int
+    at: datetime
+
+
+class UnsettledStore:
+    """Reads and writes them."""
+
+    def __init__(self, database: Database) -> None:
+        self._flows = database["unsettled"]
+
+    async def note(self, tenant: str, ids: Sequence[int], session: Session | None = None) -> None:
+        """Flows are about to change."""
+        for flow_id in ids:
+            change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
+            await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
+
+    async def older(self, seconds: int, most: int) -> list[Unsettled]:
+        """Those that were noted so long ago that whoever did has ended, the oldest first."""
+        until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
+        found = self._flows.find({"$expr": {"$lt": ["$at", until]}}).sort("at", 1).limit(most)
+        return [Unsettled(row["tenant"], row["_id"], row["at"]) async for row in found]
+
+    async def settled(self, one: Unsettled) -> None:
+        """It is in step, unless it was changed again."""
+        await self._flows.delete_one({"_id": one.flow_id, "at": one.at})
+
+
+async def create_indexes(database: Database) -> None:
+    """Make what the queries above need."""
+    await database["flows"].create_index([("tenant", 1), ("_id", -1)])
+    await database["flow_versions"].create_index([("_id.flow", 1)])
+
+
+def _version_id(flow_id: int, version: int) -> dict[str, int]:
+    return {"flow": flow_id, "version": version}
+
+
+def _unchanged(flow: Flow) -> dict[str, Any]:
+    return {
+        "_id": flow.id,
+        "tenant": flow.tenant,
+        "version": flow.version,
+        "enabled": flow.enabled,
+        "updatedAt": from_ms(flow.updated_at),
+    }
+
+
+def _document(flow: Flow) -> dict[str, Any]:
+    return {
+        "_id": flow.id,
+        "tenant": flow.tenant,
+        "name": flow.name,
+        "remark": flow.remark,
+        "enabled": flow.enabled,
+        "version": flow.version,
+        "design": flow.design,
+        "userId": flow.user_id,
+        "createdAt": from_ms(flow.created_at),
+        "updatedAt": from_ms(flow.updated_at),
+    }
+
+
+def _flow(document: dict[str, Any]) -> Flow:
+    return Flow(
+        id=document["_id"],
+        tenant=document["tenant"],
+        name=document["name"],
+        remark=document["remark"],
+        enabled=document["enabled"],
+        version=document["version"],
+        design=document.get("design", ""),
+        user_id=document["userId"],
+        created_at=to_ms(document["createdAt"]),
+        updated_at=to_ms(document["updatedAt"]),
+    )

@@ -1,0 +1,1 @@
+"""The logs of flows, as people read them."""

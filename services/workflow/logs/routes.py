@@ -1,0 +1,37 @@
+"""`/workflow/flows/{id}/logs/search` and `/workflow/flows/logs/{id}`."""
+
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, get, post
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.workflow.logs.schemas import SearchLogs, ShownLog, ShownRun
+from services.workflow.logs.service import LogService
+
+
+@post(
+    "/{flow_id:str}/logs/search",
+    guards=[holders(Function.WORKFLOW_VIEW)],
+    summary="Search the log of a flow",
+)
+async def search_logs(
+    request: HttpRequest,
+    logs: NamedDependency[LogService],
+    flow_id: PathId,
+    data: JSONBody[SearchLogs],
+) -> Answer[list[ShownLog] | Page[ShownLog]]:
+    """Runs of a flow, the newest first; tests are not among them."""
+    return answer(request, await logs.search(principal_of(request), flow_id, data))
+
+
+@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a run")
+async def show_log(
+    request: HttpRequest, logs: NamedDependency[LogService], log_id: PathId
+) -> Answer[ShownRun]:
+    """What each node was given, put out, and how long it took."""
+    return answer(request, await logs.detail(principal_of(request), log_id))
+
+
+ROUTES = (search_logs, show_log)

@@ -1,1 +1,0 @@
-"""Flows that are services: what people and other flows call."""

@@ -1,0 +1,110 @@
+"""Latest values: newer replaces older, key by key, in whatever order reports come."""
+
+import asyncio
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from services.device.things.latest import LatestValues
+from tests.integration.device.reports.world import World
+
+Reported = tuple[int, int, dict[str, Any]]
+
+
+async def test_any_order_of_reports_gives_the_same_latest_values(world: World):
+    """Reports in every order, one by one and all at once, end in the same document."""
+    reports = [
+        (10, {"a": 1, "s": {"x": 1, "n": {"p": 1}}}),
+        (20, {"b": 2, "s": {"y": 2, "n": {"q": 2}}}),
+        (30, {"a": 3, "s": {"x": 3}}),
+        (40, {"c": [1, 2]}),
+    ]
+    wanted = {"a": 3, "b": 2, "c": [1, 2], "s": {"x": 3, "y": 2, "n": {"p": 1, "q": 2}}}
+    for number, order in enumerate(permutations(reports), 1):
+        await world.latest.apply([(number, ts, values) for ts, values in order])
+        found = await world.latest_of(number)
+        assert {key: found[key] for key in "abc"} == {key: wanted[key] for key in "abc"}
+    for ts, values in reports:
+        await world.latest.apply([(1000, ts, values)])
+    assert await world.latest_of(1000) == wanted
+
+
+async def test_an_older_report_fills_in_and_never_overwrites(world: World):
+    """A late report sets only the keys that nothing newer has set."""
+    await world.latest.apply([(1, 100, {"a": "new"})])
+    await world.latest.apply([(1, 50, {"a": "old", "b": "old"})])
+    await world.latest.apply([(1, 40, {"b": "older"})])
+    assert await world.latest_of(1) == {"a": "new", "b": "old"}
+    document = await world.database["latest"].find_one({"_id": 1})
+    assert (document["t"], document["v"]["a"]["t"], document["v"]["b"]["t"]) == (100, 100, 50)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_struct_that_is_reported_in_part_keeps_its_other_members(world: World, late: bool):
+    """At every level, on the quick way and on the careful one."""
+    await world.latest.apply([(1, 10, {"s": {"a": 1, "n": {"p": 1}}, "t": 0})])
+    if late:
+        await world.latest.apply([(1, 99, {"t": 1})])  # the next one is older than this
+    await world.latest.apply([(1, 20, {"s": {"b": 2, "n": {"q": 2}}})])
+    assert (await world.latest_of(1))["s"] == {"a": 1, "b": 2, "n": {"p": 1, "q": 2}}
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_value_may_change_its_type(world: World, late: bool):
+    """A scalar becomes an object and an object a scalar, on both ways."""
+    await world.latest.apply([(1, 10, {"a": 1, "b": {"x": 1}, "c": None, "d": [1]})])
+    if late:
+        await world.latest.apply([(1, 99, {"t": 1})])
+    await world.latest.apply([(1, 20, {"a": {"x": 1}, "b": 2, "c": {"y": 1}, "d": {"z": 1}})])
+    found = await world.latest_of(1)
+    assert [found[key] for key in "abcd"] == [{"x": 1}, 2, {"y": 1}, {"z": 1}]
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_empty_object_takes_nothing_away(world: World, late: bool):
+    """An empty STRUCT is one that was reported in part."""
+    await world.latest.apply([(1, 10, {"s": {"a": {"b": 1}}})])
+    if late:
+        await world.latest.apply([(1, 99, {"t": 1})])
+    await world.latest.apply([(1, 20, {"s": {"a": {}}, "n": {}})])
+    found = await world.latest_of(1)
+    assert (found["s"], found["n"]) == ({"a": {"b": 1}}, {})
+
+
+async def test_values_that_look_like_expressions_are_values(world: World):
+    """Text that begins with a dollar is never computed."""
+    await world.latest.apply([(1, 99, {"z": 1})])
+    await world.latest.apply([(1, 10, {"a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}})])
+    assert await world.latest_of(1) == {"z": 1, "a": "$z", "s": {"b": "$$NOW", "c": ["$z"]}}
+
+
+async def test_things_whose_writes_fail_do_not_spoil_the_others(world: World):
+    """Of one bulk write, old, changed and fresh things all come out right."""
+    await world.latest.apply([(1, 99, {"a": 1}), (2, 10, {"a": 1})])
+    await world.latest.apply(
+        [(1, 10, {"a": 0, "b": 1}), (2, 20, {"a": {"x": 1}}), (3, 5, {"a": 7})]
+    )
+    assert await world.latest_of(1) == {"a": 1, "b": 1}
+    assert await world.latest_of(2) == {"a": {"x": 1}}
+    assert await world.latest_of(3) == {"a": 7}
+
+
+async def test_a_thing_whose_values_outgrow_a_document_does_not_stop_its_batch(world: World):
+    """16 MB of latest values are the end for one thing, and for nobody else."""
+    large = "x" * 1_000_000
+    for number in range(17):
+        await world.latest.apply([(1, number, {f"k{number}": large}), (2, number, {"a": number})])
+    assert await world.latest_of(2) == {"a": 16}
+    assert 10 < len(await world.latest_of(1)) < 17
+
+
+async def test_two_writers_at_once_leave_the_newest(world: World):
+    """The first reports of a thing may come to two processes at the same moment."""
+    other = LatestValues(world.database)
+    for number in range(1, 30):
+        await asyncio.gather(
+            world.latest.apply([(number, 10, {"a": 1, "b": 1})]),
+            other.apply([(number, 20, {"a": 2, "c": 2})]),
+        )
+        assert await world.latest_of(number) == {"a": 2, "b": 1, "c": 2}

@@ -1,0 +1,70 @@
+"""Totals of searches: exact when small, lately counted when large."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from libs.common.store.mongo import Mongo
+from services.device.things import totals as counting
+from services.device.things.totals import Totals
+from tests.integration.device.reports.world import until
+from tests.servers import Servers
+
+MINE = {"tenant": "t"}
+
+
+@pytest_asyncio.fixture
+async def mongo(servers: Servers, database: str) -> AsyncIterator[Mongo]:
+    made = Mongo(servers.mongo_url, database)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> Totals:
+    monkeypatch.setattr(counting, "EXACT", 3)
+    return Totals(mongo.database["devices"])
+
+
+async def add(mongo: Mongo, number: int) -> None:
+    await mongo.database["devices"].insert_many([{"tenant": "t"} for _ in range(number)])
+
+
+async def is_told(totals: Totals, number: int) -> bool:
+    return await totals.of(MINE) == number
+
+
+async def test_a_small_total_is_exact(mongo: Mongo, totals: Totals):
+    """Whatever was counted before."""
+    assert await totals.of(MINE) == 0
+    await add(mongo, 2)
+    assert await totals.of(MINE) == 2
+
+
+async def test_a_large_total_is_told_as_it_was_and_counted_beside(
+    mongo: Mongo, totals: Totals, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody waits for it; the next one is told the new one."""
+    await add(mongo, 5)
+    assert await totals.of(MINE) == 5
+    await add(mongo, 5)
+    assert await totals.of(MINE) == 5
+    monkeypatch.setattr(counting, "FRESH", 0.0)
+    assert await totals.of(MINE) == 5
+    await until(partial(is_told, totals, 10))
+
+
+async def test_a_total_that_is_too_old_is_waited_for(
+    mongo: Mongo, totals: Totals, monkeypatch: pytest.MonkeyPatch
+):
+    """And totals of different searches are told apart."""
+    await add(mongo, 5)
+    assert await totals.of(MINE) == 5
+    await add(mongo, 5)
+    monkeypatch.setattr(counting, "OLDEST", 0.0)
+    assert await totals.of(MINE) == 10
+    other: dict[str, Any] = {"tenant": "other"}
+    assert await totals.of(other) == 0

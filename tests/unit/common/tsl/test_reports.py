@@ -1,0 +1,254 @@
+"""Reports against a compiled document: what is kept, and what is at fault."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.common.tsl import (
+    Fault,
+    MalformedReport,
+    compile_tsl,
+    parse_document,
+    plausible_properties,
+)
+from libs.common.tsl._wire import checked_report
+from libs.common.tsl.limits import MAX_DATE, MAX_TS
+from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
+
+
+def report(*properties: dict, **values):
+    """What becomes of `values` in a report to a TSL of `properties`."""
+    return tsl(*properties).decode_report(json.dumps({"properties": values}).encode())
+
+
+@given(documents(), st.integers(0, 9), st.data())
+def test_the_fast_and_the_slow_path_agree(raw, seed, data):
+    """A report is the same whether it is decoded in one pass or value by value."""
+    parsed = parse_document(raw)
+    compiled = compile_tsl(parsed)
+    good = plausible_properties(parsed, random.Random(seed))
+    values = {key: data.draw(spoilt(value)) for key, value in good.items()} or {"a": 1}
+    sent = json.dumps({"ts": 5, "properties": values}).encode()
+
+    whole = compiled.decode_report(sent)
+
+    assert repr(whole) == repr(checked_report(sent, compiled.check_report))
+    assert whole.properties.keys().isdisjoint(fault.path.split(".")[1] for fault in whole.faults)
+
+
+GOOD = [
+    (prop("a", "BOOL"), True, True),
+    (prop("a", "INT", min=-3, max=3), -3, -3),
+    (prop("a", "INT"), 2.0, 2),
+    (prop("a", "INT"), 2**31 - 1, 2**31 - 1),
+    (prop("a", "LONG"), -(2**63), -(2**63)),
+    (prop("a", "DATE"), MAX_DATE, MAX_DATE),
+    (prop("a", "FLOAT"), 3, 3.0),
+    (prop("a", "DOUBLE", max=0.5), 0.5, 0.5),
+    (prop("a", "ENUM", mapping={"0": "x", "1": "y"}), "1", "1"),
+    (prop("a", "ENUM", mapping={"0": "x", "1": "y"}), 1, "1"),
+    (prop("a", "ENUM", mapping={"0": "x", "1": "y"}), 1.0, "1"),
+    (prop("a", "STRING"), "", ""),
+    (prop("a", "STRING", encoding="HEX"), "0aF1", "0aF1"),
+    (prop("a", "STRING", encoding="ASCII"), "a~", "a~"),
+    (prop("a", "STRING", encoding="UTF8", maxSize=1), "é", "é"),
+    (prop("a", "STRING", encoding="BASE64"), "QUI=", "QUI="),
+    (prop("a", "ARRAY", elementDataType="INT", maxSize=2), [1, 2], [1, 2]),
+    (prop("a", "ARRAY", elementDataType="INT"), [], []),
+]
+
+
+@pytest.mark.parametrize(("entry", "sent", "kept"), GOOD)
+def test_a_good_value_is_kept_as_its_type_is(entry, sent, kept):
+    """Numbers of FLOAT are floats, keys of an ENUM text, whatever was sent."""
+    found = report(entry, a=sent)
+
+    assert (found.faults, repr(found.properties)) == ([], repr({"a": kept}))
+
+
+BAD = [
+    (prop("a", "BOOL"), 1, "must be true or false"),
+    (prop("a", "BOOL"), "true", "must be true or false"),
+    (prop("a", "INT"), 1.5, "must be an integer"),
+    (prop("a", "INT"), True, "must be an integer"),
+    (prop("a", "INT"), "1", "must be an integer"),
+    (prop("a", "INT"), 2**31, "must be at most 2147483647"),
+    (prop("a", "INT", min=-3), -4, "must be at least -3"),
+    (prop("a", "LONG"), 2**63, "must be at most 9223372036854775807"),
+    (prop("a", "LONG"), 10**30, "must be at most 9223372036854775807"),
+    (prop("a", "DATE"), -1, "must be at least 0"),
+    (prop("a", "DATE"), 1_700_000_000_000, f"must be at most {MAX_DATE}"),
+    (prop("a", "FLOAT"), "1", "must be a number"),
+    (prop("a", "FLOAT"), False, "must be a number"),
+    (prop("a", "FLOAT", max=70.5), 70.6, "must be at most 70.5"),
+    (prop("a", "ENUM", mapping={"0": "x"}), "1", "must be one of 0"),
+    (prop("a", "ENUM", mapping={"0": "x"}), False, "must be an integer"),
+    (prop("a", "STRING"), 1, "must be a text"),
+    (prop("a", "STRING", minSize=2), "é", "must have at least 2 characters"),
+    (prop("a", "STRING", maxSize=2), "abc", "must have at most 2 characters"),
+    (prop("a", "STRING", encoding="HEX"), "abc", "must be HEX"),
+    (prop("a", "STRING", encoding="HEX"), "ab\n", "must be HEX"),
+    (prop("a", "STRING", encoding="ASCII"), "é", "must be ASCII"),
+    (prop("a", "STRING", encoding="BASE64"), "QUI", "must be BASE64"),
+    (prop("a", "STRING", encoding="BASE64"), "Q===", "must be BASE64"),
+    (prop("a", "ARRAY", elementDataType="INT"), {}, "must be an array"),
+    (prop("a", "ARRAY", elementDataType="INT", minSize=1), [], "must have at least 1 elements"),
+    (prop("a", "ARRAY", elementDataType="INT", maxSize=1), [1, 2], "must have at most 1 elements"),
+    *((prop("a", kind), None, "must not be null") for kind in ("INT", "STRING", "BOOL")),
+]
+
+
+@pytest.mark.parametrize(("entry", "sent", "reason"), BAD)
+def test_a_bad_value_is_a_fault_with_its_reason(entry, sent, reason):
+    """It is left out, and the fault tells why."""
+    found = report(entry, a=sent)
+
+    assert (found.properties, found.faults) == ({}, [Fault("properties.a", reason)])
+
+
+def test_good_properties_are_kept_beside_bad_and_unknown_ones():
+    """One broken sensor does not silence the others."""
+    found = report(prop("a"), prop("b"), a=1, b="x", c=2)
+
+    assert found.properties == {"a": 1}
+    assert found.faults == [
+        Fault("properties.b", "must be an integer"),
+        Fault("properties.c", "is not known"),
+    ]
+
+
+NESTED = [
+    prop("s", "STRUCT"),
+    prop("s.n", "INT", max=9, required=True),
+    prop("s.l", "ARRAY", maxSize=2),
+    prop("s.l._item", "STRUCT"),
+    prop("s.l._item.t", "STRING"),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        ([], "", "must be an object"),
+        (None, "", "must not be null"),
+        ({"n": 10}, ".n", "must be at most 9"),
+        ({"n": None}, ".n", "must not be null"),
+        ({"l": []}, ".n", "is required"),
+        ({"n": 1, "x": 1}, ".x", "is not known"),
+        ({"n": 1, "l": [{}, {}, {}]}, ".l", "must have at most 2 elements"),
+        ({"n": 1, "l": [{}, 1]}, ".l[1]", "must be an object"),
+        ({"n": 1, "l": [{}, {"t": 1}]}, ".l[1].t", "must be a text"),
+        ({"n": 1, "l": [{"_item": 1}]}, ".l[0]._item", "is not known"),
+    ],
+)
+def test_faults_inside_of_a_value_have_their_place(value, path, reason):
+    """The path leads to the member or element; the property is left out as a whole."""
+    found = report(*NESTED, s=value)
+
+    assert (found.properties, found.faults) == ({}, [Fault(f"properties.s{path}", reason)])
+
+
+def test_nested_values_are_kept():
+    """STRUCTs are objects, ARRAYs arrays, and optional members may be missing."""
+    value = {"n": 1, "l": [{"t": "x"}, {}]}
+
+    assert report(*NESTED, s=value).properties == {"s": value}
+
+
+def test_no_property_is_required_in_a_report():
+    """Devices report by channel: `required` speaks of members only."""
+    assert report(prop("a", required=True), prop("b"), b=1).faults == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"properties": []}',
+        b'{"properties": {}}',
+        b'{"properties": null}',
+        b'{"properties": {"a": NaN}}',
+        b'{"properties": {"a": 1}',
+        b'{"ts": -1, "properties": {"a": 1}}',
+        b'{"ts": "1", "properties": {"a": 1}}',
+        b'{"ts": 253402300800000, "properties": {"a": 1}}',
+        b'{"x": %s, "properties": {"a": 1}}' % (b"[" * 100_000 + b"]" * 100_000),
+    ],
+)
+def test_a_message_of_another_shape_is_malformed(raw):
+    """Nothing in it can be kept."""
+    with pytest.raises(MalformedReport):
+        tsl(prop("a")).decode_report(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (b"[]", ""),
+        (b"{}", "properties"),
+        (b'{"properties": []}', "properties"),
+        (b'{"properties": {}}', "properties"),
+        (b'{"ts": "1", "properties": {"a": 1}}', "ts"),
+        (b'{"ts": -1, "properties": {"a": 1}}', "ts"),
+    ],
+)
+def test_a_malformed_message_is_told_which_field(raw, path):
+    """The whole when it is no object."""
+    with pytest.raises(MalformedReport) as refused:
+        tsl(prop("a")).decode_report(raw)
+    (fault,) = refused.value.faults
+    assert fault.path == path
+    assert refused.value.reason == str(fault)
+
+
+@pytest.mark.parametrize("ts", [0, 1, MAX_TS, None])
+def test_a_report_may_carry_its_time(ts):
+    """Epoch milliseconds up to the year 9999; null is none; other fields are ignored."""
+    raw = json.dumps({"ts": ts, "properties": {"a": 1}, "more": [1]}).encode()
+
+    assert tsl(prop("a")).decode_report(raw).ts == ts
+
+
+@pytest.mark.parametrize("value", [b"1e999", b"9" * 400, b'"\xff"', b"[" * 400 + b"]" * 400])
+def test_a_value_that_cannot_be_read_spoils_no_other(value):
+    """It is one fault; the rest of the report stays."""
+    found = tsl(prop("a"), prop("b")).decode_report(b'{"properties": {"a": %s, "b": 1}}' % value)
+
+    assert found.properties == {"b": 1}
+    assert [fault.path for fault in found.faults] == ["properties.a"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_decoded_values_that_json_cannot_carry_are_faults(value):
+    """`check_report` takes values from anywhere."""
+    good, faults = tsl(prop("a", "DOUBLE")).check_report({"a": value})
+
+    assert (good, faults) == ({}, [Fault("properties.a", "must be finite")])
+
+
+def test_decoded_text_with_half_a_surrogate_pair_is_a_fault():
+    """It could be neither stored nor sent."""
+    good, faults = tsl(prop("a", "STRING")).check_report({"a": "\ud800"})
+
+    assert (good, [fault.path for fault in faults]) == ({}, ["properties.a"])
+
+
+def test_a_long_key_is_cut_in_its_fault():
+    """A device cannot fill the log with one key."""
+    found = report(prop("a"), **{"k" * 10_000: 1})
+
+    assert len(found.faults[0].path) < 200
+
+
+def test_a_property_is_looked_up_by_its_dotted_id():
+    """Members too; what is not declared is None."""
+    compiled = tsl(*NESTED)
+
+    assert compiled.property("s.l._item.t").data_spec.data_type == "STRING"
+    assert compiled.property("t") is None
+    assert compiled.document == parse_document(document(*NESTED))

@@ -1,0 +1,90 @@
+"""The console client and the first user, as the launcher keeps and makes them."""
+
+from typing import Any
+
+import pytest
+
+from deploy.platform import console
+from deploy.platform.errors import LauncherError
+from deploy.platform.state import State, User
+from libs.common.contracts.users import CreateUser, UserPassword, UserRefByEmail
+from libs.common.errors import Conflict, InvalidInput
+
+GIVEN = {"THINGWAY_CONSOLE_CLIENT_ID": "iab", "THINGWAY_CONSOLE_CLIENT_SECRET": "milesight*iab"}
+
+
+class Platform:
+    """Answers of auth, in their order, and what it was asked."""
+
+    def __init__(self, *answers: UserPassword | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, Any]] = []
+
+    async def call(self, subject: str, request: Any, answer: type) -> Any:
+        self.asked.append((subject, request))
+        found = self.answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def test_a_client_is_made_once() -> None:
+    """The second question gets the first answer, and the secret is long."""
+    state = State()
+
+    identity, secret = console.client(state)
+
+    assert console.client(state) == (identity, secret)
+    assert len(secret) >= 32
+
+
+def test_the_client_of_the_environment_is_kept() -> None:
+    """It replaces the one that was made, and holds when the environment names none."""
+    state = State()
+    console.client(state)
+
+    console.adopt_client(state, GIVEN)
+    console.adopt_client(state, {})
+
+    assert console.client(state) == ("iab", "milesight*iab")
+
+
+@pytest.mark.parametrize("variable", GIVEN)
+def test_half_a_client_is_refused(variable: str) -> None:
+    """The line names both variables."""
+    with pytest.raises(LauncherError, match=r"CLIENT_ID and .*CLIENT_SECRET"):
+        console.adopt_client(State(), {variable: "x"})
+
+
+async def test_the_first_user_is_a_super_admin_of_the_default_tenant() -> None:
+    """Auth makes its password."""
+    platform = Platform(UserPassword(1, "me@example.com", "Passw0rd"))
+
+    made = await console.create_user(platform, "me@example.com")
+
+    assert made == User("me@example.com", "Passw0rd")
+    assert platform.asked == [
+        ("rpc.auth.create_user", CreateUser("me@example.com", "me", "default", super_admin=True))
+    ]
+
+
+async def test_the_user_of_a_broken_off_start_is_taken_over() -> None:
+    """Its password is not known, so it gets a new one."""
+    known = Conflict("another user has this e-mail address")
+    platform = Platform(known, UserPassword(1, "Me@example.com", "Passw0rd"))
+
+    made = await console.create_user(platform, "me@example.com")
+
+    assert made == User("Me@example.com", "Passw0rd")
+    assert platform.asked[1] == (
+        "rpc.auth.reset_user_password",
+        UserRefByEmail("me@example.com", "default"),
+    )
+
+
+async def test_an_address_that_auth_refuses_ends_the_start() -> None:
+    """With auth's own words."""
+    platform = Platform(InvalidInput("must be an e-mail address", field="email"))
+
+    with pytest.raises(InvalidInput, match="must be an e-mail address"):
+        await console.create_user(platform, "none")

@@ -1,0 +1,38 @@
+from pathlib import PurePath
+
+import pytest
+
+from deploy.platform.nats import USERS, NatsConfig, render_nats_config
+
+
+def config(**changes) -> NatsConfig:
+    values = {
+        "passwords": {user: f"secret-{user}" for user in USERS},
+        "callout_issuer": "AABC",
+        "store_dir": PurePath("/data/nats"),
+    }
+    return NatsConfig(**{**values, **changes})
+
+
+def test_every_user_needs_a_password():
+    """A user without a password, or with an empty one, is named."""
+    passwords = {user: "x" for user in USERS if user != "sys"} | {"auth": ""}
+
+    with pytest.raises(ValueError, match="auth, sys"):
+        render_nats_config(config(passwords=passwords))
+
+
+def test_a_reference_to_the_environment_stays_one():
+    """`$NAME` is written bare, for nats-server to look up; any other text is quoted."""
+    passwords = dict.fromkeys(USERS, "$NATS_PASSWORD") | {"auth": '$a"}'}
+
+    text = render_nats_config(config(passwords=passwords))
+
+    assert "{ user: device, password: $NATS_PASSWORD," in text
+    assert r'{ user: auth, password: "$a\"}",' in text
+
+
+def test_monitoring_is_off_unless_asked_for():
+    """The unauthenticated HTTP port appears only with `monitor_port`."""
+    assert "http:" not in render_nats_config(config())
+    assert 'http: "127.0.0.1:8222"\n' in render_nats_config(config(monitor_port=8222))

@@ -1,0 +1,78 @@
+"""Devices for other services, with what is stored given."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from libs.common.contracts.names import (
+    CountDevices,
+    DescribeDevices,
+    DeviceCount,
+    DeviceCounts,
+)
+from services.device.devices.rpc import DeviceNames
+from services.device.things.model import ModelKey
+from services.device.things.store import DeviceGroup as Group
+from services.device.things.store import Query
+
+LAMP: ModelKey = ("LAMP", "1.0", "")
+DOOR: ModelKey = ("DOOR", "1.0", "")
+GONE: ModelKey = ("GONE", "1.0", "")
+
+
+@dataclass
+class Members:
+    members: tuple[int, ...]
+
+
+class Store:
+    def __init__(self, groups: list[Group]) -> None:
+        self.order: list[tuple[str, int]] = []
+        self._groups = groups
+
+    async def find_documents(
+        self, query: Query, fields: Mapping[str, int], *, counted: bool
+    ) -> tuple[list[dict[str, Any]], int]:
+        self.order = query.order
+        return [], 0
+
+    async def groups(self, tenant: str) -> list[Group]:
+        return self._groups
+
+
+class Models:
+    async def of(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
+        known = {LAMP: Members((1, 2, 3)), DOOR: Members((1,)), GONE: Members(())}
+        return {key: known[key] for key in keys}
+
+
+async def test_entities_are_counted_by_model() -> None:
+    """Members times devices, whatever the number of devices is."""
+    store = Store(
+        [
+            Group("direct", LAMP, 1_000_000),
+            Group("direct", DOOR, 2),
+            Group("ping", LAMP, 1),
+            Group("ping", GONE, 5),
+        ]
+    )
+
+    found = await DeviceNames(store, Models()).count(CountDevices("default"))
+
+    assert found == DeviceCounts(
+        {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
+    )
+
+
+async def test_an_order_ends_in_the_id() -> None:
+    """So that pages do not overlap; a criterion counts once."""
+    store = Store([])
+    names = DeviceNames(store, Models())
+
+    await names.describe(DescribeDevices("default"))
+    assert store.order == [("_id", -1)]
+    order = [("name", 1), ("createdAt", -1), ("name", -1)]
+    await names.describe(DescribeDevices("default", order=order))
+    assert store.order == [("name", 1), ("createdAt", -1), ("_id", -1)]
+    await names.describe(DescribeDevices("default", order=[("id", 1)]))
+    assert store.order == [("_id", 1)]

@@ -1,0 +1,164 @@
+"""What a TSL has for entities."""
+
+from typing import Any
+
+import pytest
+
+from libs.common.tsl import parse_document
+from services.device.members.member import (
+    Member,
+    MemberSet,
+    marks_of,
+    members_of,
+    shown_value,
+)
+
+
+def members(**document: Any) -> MemberSet:
+    parsed = parse_document({"version": "v1", **document})
+    marks = marks_of(parsed)
+    assert len(set(marks)) == len(marks)
+    return members_of(parsed, {mark: number for number, mark in enumerate(marks, 1)})
+
+
+def spec(key: str, kind: str, mode: str = "RW", **more: Any) -> dict[str, Any]:
+    return {"id": key, "accessMode": mode, "dataSpec": {"dataType": kind, **more}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "value_type", "attribute"),
+    [
+        ("INT", {"validator": {"min": 1, "max": 9}}, "LONG", {"min": 1, "max": 9}),
+        ("LONG", {"unitName": "s"}, "LONG", {"unit": "s"}),
+        ("DATE", {}, "LONG", {}),
+        ("FLOAT", {"fractionDigits": 2}, "DOUBLE", {"fraction_digits": 2}),
+        ("DOUBLE", {"validator": {"min": 0}}, "DOUBLE", {"min": 0}),
+        ("BOOL", {}, "BOOLEAN", {}),
+        (
+            "STRING",
+            {"validator": {"minSize": 1, "maxSize": 4}},
+            "STRING",
+            {"min_length": 1, "max_length": 4},
+        ),
+        ("STRING", {"encoding": "HEX"}, "STRING", {"format": "HEX"}),
+        ("STRING", {"encoding": "BASE64"}, "BINARY", {}),
+        ("ENUM", {"mapping": {"0": "Off", "1": "On"}}, "LONG", {"enum": {"0": "Off", "1": "On"}}),
+        ("ENUM", {"mapping": {"-1": "Under"}}, "LONG", {"enum": {"-1": "Under"}}),
+        ("ENUM", {"mapping": {"01": "A"}}, "STRING", {"enum": {"01": "A"}}),
+        ("ENUM", {"mapping": {"1": "A", "x": "B"}}, "STRING", {"enum": {"1": "A", "x": "B"}}),
+        (
+            "ARRAY",
+            {"elementDataType": "INT", "validator": {"maxSize": 3}},
+            "OBJECT",
+            {},
+        ),
+    ],
+)
+def test_types_and_attributes(kind, more, value_type, attribute):
+    """What a console shows and checks is what the TSL says."""
+    (member,) = members(properties=[spec("p", kind, **more)]).members
+    assert (member.value_type, member.attribute) == (value_type, attribute)
+
+
+def test_there_are_two_levels():
+    """Leaves of a STRUCT are its children; a STRUCT inside and what an ARRAY holds are none."""
+    found = members(
+        properties=[
+            spec("s.in", "STRUCT"),
+            spec("s.in.leaf", "INT", "R"),
+            spec("s", "STRUCT"),
+            spec("s.list", "ARRAY"),
+            spec("s.list._item", "STRUCT"),
+            spec("s.list._item.x", "INT"),
+        ]
+    )
+    assert [(one.path, one.parent, one.value_type) for one in found.members] == [
+        ("s", None, "OBJECT"),
+        ("s.in.leaf", "s", "LONG"),
+        ("s.list", "s", "OBJECT"),
+    ]
+    assert [one.path for one in found.families()] == ["s", "s.in.leaf", "s.list"]
+
+
+def test_services_and_events_are_objects():
+    """A service has its inputs for children, an event its outputs; STRUCTs inside are leaves."""
+    found = members(
+        events=[{"id": "e", "outputs": [spec("e.level", "INT")]}],
+        services=[
+            {
+                "id": "go",
+                "name": "Go",
+                "inputs": [
+                    spec("go.to", "STRUCT"),
+                    spec("go.to.x", "INT", validator={"required": True}),
+                    spec("go.fast", "BOOL"),
+                ],
+                "outputs": [spec("go.result", "INT")],
+            }
+        ],
+    )
+    assert [(one.path, one.type, one.access_mod, one.attribute) for one in found.members] == [
+        ("e", "EVENT", None, {}),
+        ("e.level", "EVENT", None, {}),
+        ("go", "SERVICE", None, {}),
+        ("go.fast", "SERVICE", "W", {"optional": True}),
+        ("go.to.x", "SERVICE", "W", {}),
+    ]
+
+
+def test_one_id_for_three_things():
+    """Keys differ, and a number does not depend on what else has the id."""
+    three: dict[str, Any] = {
+        "properties": [spec("door", "BOOL", "R")],
+        "events": [{"id": "door", "outputs": [spec("door.angle", "INT")]}],
+        "services": [{"id": "door", "inputs": [spec("door.angle", "INT")]}],
+    }
+    found = members(**three)
+    assert {one.path: one.type for one in found.members} == {
+        "door": "PROPERTY",
+        "door@event": "EVENT",
+        "door@event.angle": "EVENT",
+        "door@service": "SERVICE",
+        "door@service.angle": "SERVICE",
+    }
+    alone = members(events=three["events"])
+    assert [one.mark for one in alone.members] == ["EVENT:door", "EVENT:door.angle"]
+    assert {one.mark for one in alone.members} < {one.mark for one in found.members}
+
+
+def test_a_member_without_a_number_is_left_out():
+    """It has no id that could be given to anybody."""
+    document = parse_document({"version": "v1", "properties": [spec("p", "INT")]})
+    assert members_of(document, {}).members == ()
+
+
+@pytest.mark.parametrize(
+    ("access", "kind", "writable"),
+    [
+        ("R", "PROPERTY", False),
+        ("W", "PROPERTY", True),
+        ("RW", "PROPERTY", True),
+        ("W", "SERVICE", False),
+        (None, "PROPERTY", False),
+    ],
+)
+def test_what_can_be_written(access, kind, writable):
+    """Properties with a W; inputs of a service are sent, not written."""
+    member = Member(number=1, path="p", name="p", type=kind, value_type="LONG", access_mod=access)
+    assert member.writable is writable
+
+
+def test_an_enum_shows_a_number_where_its_keys_are_numbers():
+    """Values are stored under their keys, which are texts."""
+    member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
+    assert shown_value(member, "-1") == -1
+    assert shown_value(member, 5) == 5
+
+
+@pytest.mark.parametrize(
+    "stored", ["abc", "", "01", "1.5", "²", pytest.param("9" * 5000, id="long")]
+)
+def test_a_text_from_before_a_type_changed_stays_one(stored):
+    """Another version of the TSL may have had a text where this one has a number."""
+    member = Member(number=1, path="p", name="p", type="PROPERTY", value_type="LONG")
+    assert shown_value(member, stored) == stored

@@ -1,0 +1,82 @@
+"""Shapes: what devices of the open product have reported."""
+
+import pytest
+
+from libs.common.things import LAST_MEMBER
+from services.device.members.shapes import (
+    LONGEST_PATH,
+    Shape,
+    grown,
+    hash_of,
+    members_of_shape,
+    reported_types,
+)
+
+
+def of(**properties: object) -> Shape:
+    return grown({}, reported_types(properties))
+
+
+def test_types_are_those_of_the_values():
+    """Objects are parents of their leaves, at whatever depth."""
+    assert of(b=True, i=1, f=1.5, s="x", l=[1], o={"x": {"y": 2}}) == {
+        "b": "BOOLEAN",
+        "f": "DOUBLE",
+        "i": "LONG",
+        "l": "OBJECT",
+        "o": "OBJECT",
+        "o.x.y": "LONG",
+        "s": "STRING",
+    }
+
+
+def test_the_order_of_a_report_does_not_matter():
+    """Devices of a kind share one shape."""
+    assert hash_of(of(a=1, b=2)) == hash_of(of(b=7, a=9))
+
+
+def test_nothing_new_gives_the_very_same_shape():
+    """Which is how one sees that there is nothing to write."""
+    shape = of(a=1.5, b="x")
+    assert grown(shape, reported_types({"b": "y"})) is shape
+    assert grown(shape, reported_types({"a": 1})) is shape
+    assert grown(shape, reported_types({"b": 5})) is shape
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (1, 1.5, "DOUBLE"),
+        (1.5, 1, "DOUBLE"),
+        (1, True, "STRING"),
+        (True, "x", "STRING"),
+        ([1], 1, "STRING"),
+    ],
+)
+def test_types_widen(first, second, expected):
+    """A type that has been STRING once stays it: nothing flaps."""
+    shape = grown(of(v=first), reported_types({"v": second}))
+    assert shape == {"v": expected}
+    assert grown(shape, reported_types({"v": first})) is shape
+
+
+def test_new_paths_follow_and_numbers_stay():
+    """A number is a place in the list, from 1."""
+    shape = grown(of(m=1), reported_types({"z": 1, "a": 1, "m": 2.5}))
+    members = members_of_shape(shape)
+    assert {one.path: one.number for one in members.members} == {"m": 1, "a": 2, "z": 3}
+    assert {one.access_mod for one in members.members} == {"RW"}
+
+
+def test_children_know_their_parents():
+    """The first part of a path is the parent, the last the name."""
+    found = members_of_shape(of(gps={"at": {"lat": 1.5}})).by_path["gps.at.lat"]
+    assert (found.parent, found.name) == ("gps", "lat")
+
+
+def test_what_cannot_be_numbered_is_left_out():
+    """Numbers end, and so do keys."""
+    full = grown({}, ((f"p{number}", "LONG") for number in range(LAST_MEMBER)))
+    assert len(full) == LAST_MEMBER
+    assert grown(full, [("one more", "LONG")]) is full
+    assert of(**{"x" * (LONGEST_PATH + 1): 1}) == {}

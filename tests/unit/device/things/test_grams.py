@@ -1,0 +1,61 @@
+"""Grams: what contains a text has all of its grams."""
+
+from collections.abc import Callable
+
+import pytest
+
+from services.device.things.grams import (
+    LENGTH,
+    MOST,
+    SHORTEST,
+    folded,
+    grams_of,
+    wanted_grams,
+)
+
+
+def test_grams_have_four_characters_without_regard_to_case() -> None:
+    """Of a name and an SN together, each once; the last one of each has three."""
+    assert grams_of("Hall 1", "ALL-1") == ["all ", "all-", "hall", "l 1", "l-1", "ll 1", "ll-1"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], []),
+        (["", "ab"], []),
+        (["aBc"], ["abc"]),
+        (["abc", "WXYZ"], ["wxyz"]),
+        (["wxyz1", "b"], ["wxyz", "xyz1"]),
+    ],
+)
+def test_what_is_looked_for(texts: list[str], expected: list[str]) -> None:
+    """Nothing for a short text, the beginning of a gram for one of three characters."""
+    assert wanted_grams(texts) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["Straße in Köln", "ΣΊΣΥΦΟΣ und σίσυφος", "\u0130stanbul \u0131s\u0131", "\ufb01ne 🚀"]
+)
+@pytest.mark.parametrize("change", [str.upper, str.lower, str.title, str.swapcase])
+def test_what_contains_a_text_has_its_grams(name: str, change: Callable[[str], str]) -> None:
+    """Where one character has another in the other case, for every part of it."""
+    spelt = "".join(_other(character, change) for character in name)
+    grams = grams_of(name)
+    for first in range(len(name)):
+        for last in range(first + SHORTEST, len(name) + 1):
+            for wanted in wanted_grams([spelt[first:last]]):
+                assert any(gram.startswith(wanted) for gram in grams)
+                assert len(wanted) == SHORTEST or wanted in grams
+
+
+def _other(character: str, change: Callable[[str], str]) -> str:
+    other = change(character)
+    return other if len(other) == 1 and folded(other) == folded(character) else character
+
+
+def test_a_long_text_is_looked_for_by_grams_from_all_over_it() -> None:
+    """At most so many, so that looking for the rarest stays cheap."""
+    wanted = wanted_grams(["".join(map(chr, range(0x4E00, 0x4E00 + 100)))])
+    assert len(wanted) == len(set(wanted)) == MOST
+    assert {len(gram) for gram in wanted} == {LENGTH}

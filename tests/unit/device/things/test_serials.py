@@ -1,0 +1,36 @@
+"""What an SN looks like."""
+
+import pytest
+
+from libs.common.errors import InvalidInput
+from services.device.things.serials import check_serial, dev_eui_of
+
+
+@pytest.mark.parametrize("text", ["A", "6785C38073640023", "a_b-C", "x" * 64])
+def test_an_sn_is_a_token_of_a_subject(text: str) -> None:
+    """Letters, digits, '_' and '-', at most 64."""
+    assert check_serial(text, "sn") == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.b", "a b", "*", ">", "a/b", "+", "#", "é", "a\n", "x" * 65]
+)
+def test_what_would_break_a_subject_or_topic_is_refused(text: str) -> None:
+    """NATS and MQTT give a meaning to these."""
+    with pytest.raises(InvalidInput) as refusal:
+        check_serial(text, "snDevEUI")
+    assert refusal.value.field == "snDevEUI"
+
+
+@pytest.mark.parametrize(
+    ("serial", "expected"),
+    [
+        ("24e124136b502217", "24E124136B502217"),
+        ("24e124136b50221", None),
+        ("24e124136b502217a", None),
+        ("24e124136b50221g", None),
+    ],
+)
+def test_sixteen_hexadecimal_digits_are_a_dev_eui(serial: str, expected: str | None) -> None:
+    """In upper case (field notes, section 3)."""
+    assert dev_eui_of(serial) == expected

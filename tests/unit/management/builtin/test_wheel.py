@@ -1,0 +1,63 @@
+"""The simulator's wheel: each key has its turn, and no more of them than it should."""
+
+import random
+
+from services.management.builtin.simulator.wheel import Wheel
+
+
+def wheel() -> Wheel:
+    return Wheel(random.Random(1))
+
+
+def test_a_key_has_its_first_turn_within_its_interval():
+    """So a thousand devices of one interval are spread over it."""
+    made = wheel()
+    for key in range(1000):
+        made.put(key, 10, now=0)
+    first_half = made.take(5)
+    second_half = made.take(10)
+    assert sorted(first_half + second_half) == list(range(1000))
+    assert 400 < len(first_half) < 600
+
+
+def test_turns_come_back_in_step():
+    """One interval after the last one, wherever the clock is asked in between."""
+    made = wheel()
+    made.put(1, 10, now=0)
+    first = made.next()
+    assert made.take(first) == [1]
+    assert made.take(first + 9.9) == []
+    assert made.next() == first + 10
+    assert made.take(first + 10.5) == [1]
+    assert made.next() == first + 20
+
+
+def test_missed_turns_are_not_made_up_for():
+    """After a long pause there is one turn, not a flood."""
+    made = wheel()
+    made.put(1, 1, now=0)
+    assert made.take(1000) == [1]
+    assert made.take(1000.9) == []
+    assert made.take(1001) == [1]
+
+
+def test_what_is_put_again_keeps_its_turn():
+    """Only another interval makes a new one."""
+    made = wheel()
+    made.put(1, 10, now=0)
+    due = made.next()
+    made.put(1, 10, now=5)
+    assert made.take(due) == [1]
+    made.put(1, 2, now=due)
+    assert made.take(due + 2) == [1]
+    assert made.take(due + 2) == []
+
+
+def test_what_is_removed_has_no_turn():
+    """Nor has what was never there."""
+    made = wheel()
+    made.put(1, 10, now=0)
+    made.remove(1)
+    made.remove(2)
+    assert 1 not in made
+    assert made.take(100) == []

@@ -1,0 +1,246 @@
+"""Plans run: in order, in parallel, joined once, ended by what fails."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from services.workflow.errors import NodeFailed
+from tests.unit.workflow.fakes import Flow
+
+NODES = "begin>a a>b b>c"
+
+
+def fails(*_):
+    """A node that cannot do its work."""
+    raise NodeFailed("no luck")
+
+
+def breaks(*_):
+    """A node with a bug."""
+    raise ZeroDivisionError
+
+
+async def test_each_node_is_given_what_the_one_before_put_out():
+    """In order, the first what the entry put out; the last one's output is the run's."""
+    flow = Flow(NODES)
+    run = await flow.run({"x": 1})
+
+    assert flow.work.ran == [("a", {"x": 1}), ("b", {"a": True}), ("c", {"b": True})]
+    assert (run.status, run.output) == ("SUCCESS", {"c": True})
+
+
+async def test_the_trace_tells_what_each_node_did():
+    """The entry has only an output; each other node names the one before."""
+    run = await Flow(NODES).run({"x": 1})
+
+    entry, first, *_ = run.traces
+    assert (entry.input, entry.output, entry.parent_trace_id) == (None, '{"x":1}', None)
+    assert (
+        first.input,
+        first.output,
+        first.parent_trace_id,
+    ) == ('{"x":1}', '{"a":true}', "1-begin")
+    assert [one.node_id for one in run.traces] == ["begin", "a", "b", "c"]
+    assert {"work", "begin"} == {one.node_label for one in run.traces}
+
+
+async def test_branches_run_at_the_same_time():
+    """Each waits for the other, which only works in parallel."""
+    flow = Flow("begin>a begin>b")
+    both = asyncio.Barrier(2)
+
+    async def meet(*_):
+        await both.wait()
+        return {}
+
+    flow.work.does = {"a": meet, "b": meet}
+    assert (await flow.run(node_seconds=5.0)).status == "SUCCESS"
+
+
+async def test_a_join_runs_once_with_the_maps_of_all():
+    """Later edges of the design win, whoever finishes first."""
+    flow = Flow("begin>a begin>b a>j b>j")
+    done = asyncio.Event()
+
+    async def late(*_):
+        await done.wait()
+        return {"who": "a", "a": 1}
+
+    def first(*_):
+        done.set()
+        return {"who": "b", "b": 1}
+
+    flow.work.does = {"a": late, "b": first}
+    await flow.run()
+
+    assert [one for one in flow.work.ran if one[0] == "j"] == [("j", {"who": "b", "a": 1, "b": 1})]
+
+
+async def test_a_join_of_other_values_is_given_the_last():
+    """Maps can be put together, lists and numbers cannot."""
+    flow = Flow("begin>a begin>b a>j b>j")
+    flow.work.does = {"a": lambda *_: 5, "b": lambda *_: [1]}
+    await flow.run()
+
+    assert flow.work.ran[-1] == ("j", [1])
+
+
+@pytest.mark.parametrize(("way", "expected"), [("left", ["l", "j"]), ("right", ["r", "j"])])
+async def test_a_join_behind_a_fork_waits_only_for_the_branch_that_is_taken(way, expected):
+    """What cannot be reached any more counts as done."""
+    flow = Flow("begin>fork fork:left>l fork:right>r l>j r>x x>j", fork={"way": way})
+    await flow.run()
+
+    ran = [name for name, _ in flow.work.ran]
+    assert expected == [name for name in ran if name != "x"]
+
+
+async def test_a_fork_that_leads_nowhere_ends_the_path_well():
+    """No branch holds: the run is a success, and nothing behind it runs."""
+    flow = Flow("begin>fork fork:left>l l>m", fork={"way": None})
+    run = await flow.run()
+
+    assert (run.status, flow.work.ran) == ("SUCCESS", [])
+
+
+async def test_a_node_that_fails_ends_its_path_and_no_other():
+    """The run is an error with the reason, siblings go on, the join runs with their output."""
+    flow = Flow("begin>a begin>b a>x b>y x>j y>j")
+    flow.work.does = {"a": fails}
+    run = await flow.run()
+
+    assert {"a", "b", "y", "j"} == {name for name, _ in flow.work.ran}
+    assert (run.status, run.error) == ("ERROR", "no luck")
+    assert flow.work.ran[-1] == ("j", {"y": True})
+
+
+async def test_a_join_that_nothing_reaches_does_not_run():
+    """Both ways to it have failed."""
+    flow = Flow("begin>a begin>b a>j b>j j>k")
+    flow.work.does = {"a": fails, "b": fails}
+    await flow.run()
+
+    assert {"a", "b"} == {name for name, _ in flow.work.ran}
+
+
+async def test_a_bug_of_ours_is_an_error_of_the_node():
+    """The log has the trace, the user only what is theirs to know."""
+    flow = Flow("begin>a")
+    flow.work.does = {"a": breaks}
+    run = await flow.run()
+
+    assert run.error == "the node broke: ZeroDivisionError"
+
+
+async def test_a_node_has_a_time_limit():
+    """One that takes longer is ended; the others go on."""
+    flow = Flow("begin>a begin>b")
+    flow.work.does = {"a": lambda *_: asyncio.Event().wait()}
+    run = await flow.run(node_seconds=0.01)
+
+    assert run.error == "the node took longer than 0.01 s"
+    assert {"a", "b"} == {name for name, _ in flow.work.ran}
+
+
+async def test_a_run_has_a_time_limit():
+    """Nodes behind it are not begun any more."""
+    flow = Flow("begin>a a>b")
+    flow.work.does = {"a": lambda *_: asyncio.Event().wait()}
+    run = await flow.run(run_seconds=0.01, node_seconds=5.0)
+
+    assert run.error == "the run took longer than 0.01 s"
+
+
+async def test_references_are_to_outputs_by_node_id():
+    """Also to those of nodes further back, and to the entry."""
+    flow = Flow(
+        "begin>a a>b b>c",
+        c={"text": {"x": "#{properties.begin['x']}", "all": "#{properties.a}"}},
+    )
+    run = await flow.run({"x": 1})
+
+    assert run.output == {"x": 1, "all": {"a": True}}
+
+
+async def test_a_reference_to_nothing_names_it():
+    """The node fails, and its error says what is not there."""
+    flow = Flow("begin>a", a={"text": "#{properties.begin['gone']}"})
+    run = await flow.run({"x": 1})
+
+    assert "properties.begin['gone']" in run.error
+
+
+async def test_what_must_not_be_done_twice_is_sealed_once_before():
+    """Repeatable nodes alone leave a run open to begin anew."""
+    seals = []
+    flow = Flow("begin>a a>harm1 harm1>harm2")
+    run = await flow.run(seals=seals)
+    assert [run] == seals
+
+    seals = []
+    await Flow(NODES).run(seals=seals)
+    assert seals == []
+
+
+async def test_a_node_knows_its_run():
+    """Tenant, flow, hops and the time that it has."""
+    flow = Flow("begin>a")
+    await flow.run()
+
+    (context,) = flow.work.contexts
+    assert (
+        context.tenant,
+        context.flow_id,
+        context.run_id,
+        context.node_id,
+        context.hops,
+        context.dry_run,
+    ) == ("t", 2, 1, "a", 4, False)
+
+
+async def test_a_node_that_is_there_to_answer_has_the_last_word():
+    """Whatever finishes later, its output is that of the run."""
+    flow = Flow("begin>answer answer>b begin>c c>d d>e")
+    run = await flow.run()
+
+    assert run.output == {"answer": True}
+
+
+async def test_a_long_trace_leaves_out_what_comes_too_late():
+    """It is bounded, and every text in it is still JSON."""
+    names = [f"n{number}" for number in range(100)]
+    flow = Flow(" ".join(f"{a}>{b}" for a, b in zip(["begin", *names], names, strict=False)))
+    for name in names:
+        flow.work.does[name] = lambda *_, name=name: {"text": name * 8000}
+    run = await flow.run()
+
+    texts = [one.output for one in run.traces]
+    assert sum(map(len, texts)) < 1_200_000
+    assert all(isinstance(msgspec.json.decode(text), dict) for text in texts)
+    assert "the trace is full" in texts[-1]
+
+
+@pytest.mark.parametrize("odd", ["\ud800", object])
+async def test_an_output_that_nobody_can_read_is_an_error_of_its_node(odd):
+    """Outputs are JSON values; the run ends as every other one."""
+    flow = Flow("begin>a begin>b")
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    flow.work.does = {"a": lambda *_: odd if isinstance(odd, str) else deep}
+    run = await flow.run()
+
+    assert run.error.startswith("the node broke: ")
+    assert {"a", "b"} == {name for name, _ in flow.work.ran}
+
+
+async def test_a_timeout_inside_a_node_is_told_from_its_own():
+    """What the node asked was late, the node itself was not."""
+    flow = Flow("begin>a")
+
+    def late(*_):
+        raise TimeoutError
+
+    flow.work.does = {"a": late}
+    assert (await flow.run()).error == "what the node asked did not answer in time"

@@ -1,0 +1,51 @@
+"""Plans in memory."""
+
+import asyncio
+
+import pytest
+
+from services.workflow.engine import plans
+from services.workflow.engine.plans import Plans
+from tests.unit.workflow.fakes import Flow
+
+FLOW = Flow("begin>a")
+
+
+class Designs:
+    """A store that counts what it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def design(self, tenant, flow_id, version):
+        self.asked.append((tenant, flow_id))
+        await asyncio.sleep(0)
+        return FLOW.text
+
+    async def reveal(self, tenant, text):
+        return text
+
+
+async def test_hundreds_of_runs_of_a_flow_read_its_design_once():
+    """Those that come while it is read wait for it."""
+    designs = Designs()
+    known = Plans(designs, designs, FLOW.registry)
+    found = await asyncio.gather(*(known.of("t", 1, 1) for _ in range(300)))
+    assert designs.asked == [("t", 1)]
+    assert all(plan is found[0] for plan in found)
+
+
+@pytest.mark.parametrize("bound", [("KEPT", 4), ("CHARACTERS", 4 * len(FLOW.text))])
+async def test_a_tenant_with_many_flows_pushes_out_its_own_plans(monkeypatch, bound):
+    """The oldest of them; another tenant's stays in memory."""
+    monkeypatch.setattr(plans, *bound)
+    designs = Designs()
+    known = Plans(designs, designs, FLOW.registry)
+    await known.of("calm", 1, 1)
+    for flow_id in range(2, 20):
+        await known.of("busy", flow_id, 1)
+    designs.asked.clear()
+    await known.of("calm", 1, 1)
+    for flow_id in (18, 19, 17, 2):
+        await known.of("busy", flow_id, 1)
+    assert designs.asked == [("busy", 2)]

@@ -1,0 +1,86 @@
+"""Who may wait for a run, and what is counted."""
+
+import asyncio
+
+import pytest
+
+from libs.common.contracts.limits import Limits as TenantLimits
+from services.workflow.engine.queue import PLACE, Limits, NoRoom, Place, RunQueue, place_of
+from services.workflow.fairness.turns import Owner
+
+
+def queue(waiting: int = 1000, running: int = 10, **limits: int) -> RunQueue:
+    """A queue whose tenants all have these limits."""
+    return RunQueue(Limits(waiting=waiting, running=running), lambda _: TenantLimits(**limits))
+
+
+def entered(queue: RunQueue, tenant: str, flow_id: int = 1, most: int = 10_000) -> int:
+    """How many runs may wait."""
+    for number in range(most):
+        try:
+            queue.enter(Place(Owner(tenant, flow_id)))
+        except NoRoom:
+            return number
+    return most
+
+
+def test_a_flow_has_so_many_runs_that_wait():
+    """Its other flows go on."""
+    found = queue(each_waiting_runs=3)
+    assert (entered(found, "t", 1), entered(found, "t", 2)) == (3, 3)
+    with pytest.raises(NoRoom) as refused:
+        found.enter(Place(Owner("t", 1)))
+    assert (refused.value.limit, refused.value.status) == ("eachWaitingRuns", 429)
+    assert refused.value.retry_after > 0
+
+
+def test_a_tenant_has_so_many_runs_that_wait():
+    """Nobody else is refused for it."""
+    found = queue(waiting_runs=5, each_waiting_runs=3)
+    assert [entered(found, "t", flow) for flow in (1, 2, 3)] == [3, 2, 0]
+    assert found.lacks(Place(Owner("t", 3))) == "waitingRuns"
+    assert entered(found, "other") == 3
+
+
+def test_who_waits_most_is_refused_before_the_process_is_full():
+    """One tenant leaves half of the queue, and a newcomer finds room."""
+    found = queue(waiting=100)
+    assert [entered(found, name) for name in ("busy", "second", "third")] == [50, 25, 13]
+    found.enter(Place(Owner("new", 1)))
+
+
+def test_a_run_that_begins_with_much_takes_several_places():
+    """So that the memory of all that waits has a bound."""
+    found = queue(each_waiting_runs=10)
+    assert place_of(Owner("t", 1), 3 * PLACE) == Place(Owner("t", 1), 4)
+    found.enter(place_of(Owner("t", 1), 8 * PLACE))
+    assert entered(found, "t") == 1
+
+
+async def test_a_run_whose_turn_it_is_does_not_wait():
+    """It waits again to be recorded, and is gone then; quick runs have slots of their own."""
+    found = queue(runs=1)
+    place, use = Place(Owner("t", 1)), []
+    for quick in (False, True):
+        found.enter(place)
+        use.append(found.use("t"))
+        async with found.turn(place, quick=quick):
+            use.append(found.use("t"))
+        use.append(found.use("t"))
+        found.leave(place)
+    waits, runs = {"runs": 0, "waitingRuns": 1}, {"runs": 1, "waitingRuns": 0}
+    assert use == [waits, runs, waits] * 2
+    assert found.use("t") == {"runs": 0, "waitingRuns": 0}
+
+
+async def test_quick_runs_do_not_wait_for_those_that_take_their_time():
+    """Nor are they kept by the narrow bounds of these."""
+    found = queue(runs=1)
+    slow, quick = Place(Owner("t", 1)), Place(Owner("t", 2))
+    for place in (slow, slow, quick, quick):
+        found.enter(place)
+    async with found.turn(slow):
+        second = asyncio.ensure_future(found.turn(slow).__aenter__())
+        async with found.turn(quick, quick=True), found.turn(quick, quick=True):
+            assert not second.done()
+    await second

@@ -1,0 +1,59 @@
+"""Runs that were left behind, while one tenant has no room."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from services.workflow.engine.recovery import CHUNK, Recovery, Unbegun
+from services.workflow.runs.records import Cause, Run
+
+
+def run(run_id: int, tenant: str) -> Run:
+    """A run that is recorded."""
+    cause = Cause(kind="EVENT", key=str(run_id))
+    return Run(
+        id=run_id, tenant=tenant, flow_id=1, version=1, cause=cause, entered={}, started_at=0
+    )
+
+
+@dataclass
+class World:
+    """Store, replicas and engine; `full` is the tenant that has no room."""
+
+    runs: list[Run]
+    full: str = "busy"
+    own: str = "me"
+    begun: list[int] = field(default_factory=list)
+
+    async def alive(self):
+        return [self.own]
+
+    async def orphans(self, alive, most, without):
+        return [one for one in self.runs if one.tenant not in without][:most]
+
+    async def left(self, replica, held, most, without):
+        return await self.orphans([replica], most, without)
+
+    async def adopt(self, run, replica, alive, *, anew):
+        self.runs.remove(run)
+        return True
+
+    def has_room(self, run):
+        return run.tenant != self.full
+
+    def in_hand(self):
+        return frozenset(self.begun)
+
+    def go(self, run):
+        self.begun.append(run.id)
+
+
+@pytest.mark.parametrize("kind", [Recovery, Unbegun])
+async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
+    """However many there are of them before the others'."""
+    busy = [run(number, "busy") for number in range(2 * CHUNK)]
+    world = World([*busy, run(9000, "calm"), run(9001, "other")])
+    more = (world,) if kind is Recovery else ()
+    await kind(world, world, world, *more).look()
+    assert world.begun == [9000, 9001]
+    assert world.runs == busy

@@ -1,0 +1,34 @@
+"""What the log shows of values."""
+
+import msgspec
+import pytest
+
+from services.workflow.engine.trace import LONGEST_TEXT, MASK, shown_text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "smtpPassword", "secretKey", "access_token", "Authorization", "apiKey", "api_key"],
+)
+def test_a_secret_is_masked_wherever_it_is(name):
+    """By the name of its key, in any case, however deep."""
+    shown = msgspec.json.decode(shown_text({"a": [{name: "hunter2", "b": 1}]}))
+    assert shown == {"a": [{name: MASK, "b": 1}]}
+
+
+def test_nothing_is_hidden_where_there_is_nothing():
+    """An empty secret is shown as empty, and a text that speaks of one as it is."""
+    assert shown_text({"token": None, "password": ""}) == '{"token":null,"password":""}'
+    assert shown_text(["my password: x"]) == '["my password: x"]'
+
+
+def test_a_long_value_shows_its_beginning():
+    """As JSON, with how long it is."""
+    shown = msgspec.json.decode(shown_text(["x" * 100_000]))
+    assert len(shown["truncated"]) == LONGEST_TEXT
+    assert shown["characters"] == 100_004
+
+
+def test_nothing_is_shown_as_nothing():
+    """A node that was given nothing has no input."""
+    assert shown_text(None) is None

@@ -1,0 +1,200 @@
+"""Triggers, forks and entity nodes, each by itself."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Chosen, NodeContext
+from services.workflow.nodes.choice import Choice, ChoiceParameters
+from services.workflow.nodes.entity_assigner import EntityAssigner, EntityAssignerParameters
+from services.workflow.nodes.entity_selector import EntitySelector, EntitySelectorParameters
+from services.workflow.nodes.service_invocation import (
+    ServiceInvocation,
+    ServiceInvocationParameters,
+)
+from services.workflow.nodes.trigger import Trigger, TriggerParameters
+
+INPUTS = msgspec.convert(
+    {
+        "entityConfigs": [
+            {"identify": "count", "name": "How many", "type": "LONG"},
+            {"identify": "on", "name": "On", "type": "BOOLEAN"},
+            {"identify": "text", "name": "Text", "type": "STRING"},
+        ]
+    },
+    TriggerParameters,
+)
+
+
+def context(*, dry_run: bool = False, **properties: Any) -> NodeContext:
+    """A node in a run."""
+    return NodeContext(
+        tenant="t",
+        flow_id=1,
+        run_id=2,
+        node_id="n",
+        node_name="N",
+        hops=3,
+        dry_run=dry_run,
+        deadline=float("inf"),
+        properties=properties,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "entered"),
+    [
+        ({"count": 5, "on": True, "text": "x"}, {"count": 5, "on": True, "text": "x"}),
+        ({"How many": "5", "On": "true", "Text": 7}, {"count": 5, "on": True, "text": "7"}),
+        ({"other": 1}, {}),
+        ({"count": None}, {"count": None}),
+        (None, {}),
+    ],
+)
+def test_a_trigger_takes_what_it_declares(given, entered):
+    """By identifier or by name, as the declared type; all else is left out."""
+    assert Trigger().entered(INPUTS, given) == entered
+
+
+@pytest.mark.parametrize("given", [{"count": "many"}, {"on": 5.5}, {"text": [1]}, [1], "x"])
+def test_a_trigger_refuses_what_does_not_fit(given):
+    """With the input's name."""
+    with pytest.raises(NodeFailed):
+        Trigger().entered(INPUTS, given)
+
+
+def branch(name: str, *conditions: tuple[Any, str, Any], **more: Any) -> dict[str, Any]:
+    """A branch of comparisons."""
+    listed = [
+        {"expressionValue": {"key": key, "operator": operator, "value": value}}
+        for key, operator, value in conditions
+    ]
+    return {"id": name, "expressionType": "condition", "conditions": listed, **more}
+
+
+async def choose(*branches: dict[str, Any], body: Any = None, code: Any = None) -> str | None:
+    """Which branch is taken, with `otherwise` at the end."""
+    raw = {"choice": {"when": list(branches), "otherwise": {"id": "else"}}}
+    parameters = msgspec.convert(raw, ChoiceParameters)
+    chosen = await Choice(code).run(context(n={"t": 31}), parameters, body)
+    assert isinstance(chosen, Chosen)
+    assert chosen.output is body
+    return chosen.handle
+
+
+YES, NO = ("#{properties.n['t']}", "GT", "30"), ("#{properties.n['t']}", "LT", "30")
+
+
+async def test_the_first_branch_that_holds_is_taken():
+    """In their order; none leads to `otherwise`."""
+    assert await choose(branch("a", NO), branch("b", YES), branch("c", YES)) == "b"
+    assert await choose(branch("a", NO)) == "else"
+    assert await choose() == "else"
+
+
+async def test_conditions_are_joined_as_the_branch_says():
+    """With AND unless it says OR."""
+    assert await choose(branch("a", YES, NO)) == "else"
+    assert await choose(branch("a", YES, YES)) == "a"
+    assert await choose(branch("a", NO, YES, logicOperator="OR")) == "a"
+    assert await choose(branch("a", NO, NO, logicOperator="OR")) == "else"
+
+
+async def test_a_condition_may_be_cel():
+    """Over outputs and the body; anything but true or false is an error."""
+    cel = {"id": "a", "expressionType": "cel"}
+    good = {**cel, "conditions": [{"expressionValue": "properties.n.t > 30 && body.x == 'y'"}]}
+    assert await choose(good, body={"x": "y"}) == "a"
+    odd = {**cel, "conditions": [{"expressionValue": "properties.n.t + 1"}]}
+    with pytest.raises(NodeFailed, match="true or false"):
+        await choose(odd)
+
+
+async def test_a_condition_may_be_code():
+    """In a language that somebody runs."""
+
+    class Code:
+        async def run(self, owner, language, code, arguments, seconds):
+            assert (language, set(arguments)) == ("js", {"properties", "body"})
+            return code == "return true"
+
+    js = {"id": "a", "expressionType": "javascript"}
+    when = {**js, "conditions": [{"expressionValue": "return true"}]}
+    assert await choose(when, code=Code()) == "a"
+
+
+class Entities:
+    """Keeps what it was asked."""
+
+    def __init__(self, **values: Any) -> None:
+        self.known = values
+        self.asked: list[Any] = []
+
+    async def values(self, tenant, keys):
+        return {key: self.known[key] for key in keys if key in self.known}
+
+    async def update(self, tenant, exchange, hops):
+        self.asked.append((tenant, exchange, hops))
+        return [key for key in exchange if key != "readonly"]
+
+    async def call(self, tenant, exchange, hops, seconds):
+        self.asked.append((tenant, exchange, hops))
+        return {"answer": 42}
+
+
+async def test_values_are_selected_by_key():
+    """One without a value is null; one that is not there is an error with its key."""
+    node = EntitySelector(Entities(a=1, b=None))
+    chosen = await node.run(context(), EntitySelectorParameters(entities=["b", "a"]), None)
+    assert chosen == {"b": None, "a": 1}
+    with pytest.raises(NodeFailed, match="gone"):
+        await node.run(context(), EntitySelectorParameters(entities=["a", "gone"]), None)
+
+
+async def test_values_are_assigned_with_one_hop_more():
+    """The output is what was set: references resolved, what cannot be set left out."""
+    entities = Entities()
+    payload = {"a": "#{properties.n['t']}", "readonly": 1}
+    parameters = EntityAssignerParameters(exchange_payload=payload)
+    set_ = await EntityAssigner(entities).run(context(n={"t": 31}), parameters, None)
+    assert set_ == {"a": 31}
+    assert entities.asked == [("t", {"a": 31, "readonly": 1}, 4)]
+
+
+async def test_nothing_to_set_is_an_error():
+    """So that nobody waits for it in vain."""
+    parameters = EntityAssignerParameters(exchange_payload={"readonly": 1})
+    with pytest.raises(NodeFailed, match="can be set"):
+        await EntityAssigner(Entities()).run(context(), parameters, None)
+
+
+async def test_a_dry_run_sets_and_calls_nothing():
+    """But it says what is not there."""
+    entities = Entities(a=1)
+    dry = context(dry_run=True)
+    assigned = EntityAssignerParameters(exchange_payload={"a": 5})
+    assert await EntityAssigner(entities).run(dry, assigned, None) == {"a": 5}
+    for key in ("a", "gone"):
+        raw = {"serviceInvocationSetting": {"serviceEntity": key}, "payload": [{"name": "x"}]}
+        parameters = msgspec.convert(raw, ServiceInvocationParameters)
+        if key == "gone":
+            with pytest.raises(NodeFailed, match="gone"):
+                await ServiceInvocation(entities).run(dry, parameters, None)
+        else:
+            assert await ServiceInvocation(entities).run(dry, parameters, None) == {"x": None}
+    assert entities.asked == []
+
+
+async def test_an_answer_of_another_type_than_declared_is_an_error():
+    """With its name and value, as the notes have it."""
+    raw = {
+        "serviceInvocationSetting": {"serviceEntity": "s", "serviceParams": {"s.x": 1}},
+        "payload": [{"name": "answer", "type": "STRING"}],
+    }
+    entities = Entities()
+    parameters = msgspec.convert(raw, ServiceInvocationParameters)
+    with pytest.raises(NodeFailed, match="payload answer value type is invalid, value is 42"):
+        await ServiceInvocation(entities).run(context(), parameters, None)
+    assert entities.asked == [("t", {"s.x": 1}, 4)]

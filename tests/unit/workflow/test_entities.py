@@ -1,0 +1,92 @@
+"""Which entities a user may use in a flow."""
+
+import pytest
+
+from libs.common.contracts.access import GrantedResources
+from libs.common.contracts.entities import ResolvedEntity
+from libs.common.identity import Kind, Principal
+from libs.common.identity.grants import ALL, Grants
+from services.workflow.entities import EntityAccess
+
+USER = Principal(kind=Kind.USER, tenant="t", subject="7")
+DEVICE, OWN, CUSTOM = "lamps.device.L1.on", "lamps.integration.mode", "system.integration.c"
+
+
+def entity(key: str, **fields) -> ResolvedEntity:
+    """One that there is."""
+    integration = key.partition(".")[0]
+    return ResolvedEntity(
+        key=key,
+        integration=integration,
+        member="m",
+        name="n",
+        type="PROPERTY",
+        value_type="LONG",
+        **({"id": 1, "thing_id": 5, "device": ".device." in key} | fields),
+    )
+
+
+KNOWN = {one.key: one for one in (entity(DEVICE), entity(OWN, id=2), entity(CUSTOM, id=3))}
+
+
+class World:
+    """Grants and entities."""
+
+    def __init__(self, grants: Grants) -> None:
+        self.grants = grants
+
+    async def of(self, principal):
+        return self.grants
+
+    async def resolve(self, tenant, keys):
+        return [KNOWN[key] for key in keys if key in KNOWN]
+
+
+async def unseen(keys, *, everything=False, **granted):
+    """What a user with these grants must not use."""
+    grants = (
+        ALL
+        if everything
+        else Grants(everything=False, resources=GrantedResources(version=1, **granted))
+    )
+    world = World(grants)
+    return set(await EntityAccess(world, world).unseen(USER, keys))
+
+
+@pytest.mark.parametrize(
+    ("granted", "hidden"),
+    [
+        ({}, {DEVICE, OWN}),
+        ({"devices": frozenset({5})}, {OWN}),
+        ({"entities": frozenset({2})}, {DEVICE}),
+        ({"integrations": frozenset({"lamps"})}, set()),
+    ],
+)
+async def test_a_grant_of_the_thing_or_of_itself_shows_an_entity(granted, hidden):
+    """Custom entities are everybody's."""
+    assert await unseen([DEVICE, OWN, CUSTOM], **granted) == hidden
+
+
+async def test_what_is_not_there_is_seen_by_nobody_but_super_admins():
+    """Who sees all may name what will be there later."""
+    gone = "lamps.device.gone.on"
+    assert await unseen([gone], integrations=frozenset({"lamps"})) == {gone}
+    assert await unseen([gone, "*"], everything=True) == set()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "seen"),
+    [
+        ("lamps.device.*", True),
+        ("lamps.*", True),
+        ("system.integration.*", True),
+        ("lamps*", False),
+        ("lam*", False),
+        ("*.on", False),
+        ("other.*", False),
+    ],
+)
+async def test_a_pattern_needs_its_whole_integration(pattern, seen):
+    """It begins with one that the user sees as a whole."""
+    hidden = await unseen([pattern], integrations=frozenset({"lamps"}))
+    assert hidden == (set() if seen else {pattern})
