@@ -25,8 +25,8 @@ class Watch:
     def __init__(self, receive: Receive, body: RequestBody) -> None:
         self._receive = receive
         self._body = body
-        self._worker = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
+        self._worker = asyncio.current_task(self._loop)
         self._deadline = float("inf")
         self._reason: Reason | None = None
         self._listener: asyncio.Task[None] | None = None

@@ -87,7 +87,7 @@ class Answer:
     async def _more(self) -> None:
         if self._failure is not None:
             raise self._failure
-        self._wake = asyncio.get_running_loop().create_future()
+        self._wake = self._connection.loop.create_future()
         try:
             await self._wake
         finally:
@@ -105,6 +105,7 @@ class Connection(asyncio.Protocol):
         self.made = self.idle_since = time.monotonic()
         self.exchanges = 0
         self.closed = False
+        self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
@@ -218,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The service reads slowly: the body waits."""
-        self._writable = asyncio.get_running_loop().create_future()
+        self._writable = self.loop.create_future()
 
     def resume_writing(self) -> None:
         """The service has caught up."""
