@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import httpx
 import schemathesis
-from deploy.local.apps import TENANT
+from deploy.platform.bootstrap import TENANT
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
