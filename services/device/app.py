@@ -66,9 +66,8 @@ from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
-from services.device.things.access import Things
-from services.device.things.grants import GrantsOverRpc
 from services.device.things.integrations import IntegrationClient, Integrations
+from services.device.things.messages import GrantsOverRpc
 from services.device.wiring import Base, connected
 
 OPEN_API = Router(
@@ -96,7 +95,6 @@ class Shared:
     credentials: CredentialsOverRpc
     forgetting: GrantsOverRpc
     products: ProductService
-    things: Things
     models: Models
     directory: EntityDirectory
     integrations: Integrations
@@ -112,7 +110,7 @@ def share(base: Base) -> Shared:
     settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
-    things, models = Things(base.devices, base.things), Models(database, base.tsls)
+    models = Models(database, base.tsls)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     carrier = CommandCarrier(base.devices, integrations, client, base.commands)
@@ -124,7 +122,6 @@ def share(base: Base) -> Shared:
         credentials=CredentialsOverRpc(base.rpc),
         forgetting=GrantsOverRpc(base.rpc),
         products=products,
-        things=things,
         models=models,
         directory=EntityDirectory(base.devices, base.things, models),
         integrations=integrations,
@@ -132,8 +129,7 @@ def share(base: Base) -> Shared:
         maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
         carrier=carrier,
         commands=CommandService(
-            things=things,
-            directory=base.things,
+            things=base.things,
             store=base.commands,
             latest=base.latest,
             ids=IdAllocator(database, "tasks"),
@@ -222,7 +218,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     shared, reporter = share(base), Reporter(base.bus)
-    things, commands, rpc = shared.things, shared.commands, shared.rpc
+    commands, rpc = shared.commands, shared.rpc
     devices = DeviceService(
         base.devices,
         base.latest,
@@ -233,10 +229,10 @@ def build_app(base: Base, system: Bus) -> Litestar:
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
-    polls = CommandPolls(base.bus, things, base.commands, heard)
+    polls = CommandPolls(base.bus, base.things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
-        things=things,
+        things=base.things,
         presence=heard,
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
@@ -289,7 +285,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "product_service": shared.products,
                 "device_service": devices,
                 "rps_service": RpsService(RpsStore(mongo, base.limits)),
-                "things": things,
+                "things": base.things,
                 "history": history,
                 "commands": commands,
                 "edge": edge,

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import httpx
 import schemathesis
-from deploy.platform.bootstrap import TENANT
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -15,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from deploy.platform.bootstrap import TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT
 from services.device.commands.polling import LONGEST_POLL

@@ -22,7 +22,7 @@ from libs.common.jobs import happened
 from services.device.commands.model import now
 from services.device.commands.store import CommandStore
 from services.device.reports.presence.http import HttpPresence
-from services.device.things.access import Things
+from services.device.things.directory import ThingDirectory
 
 LONGEST_POLL = 60
 """Seconds that a device may wait for commands."""
@@ -41,7 +41,7 @@ class CommandPolls:
     """
 
     def __init__(
-        self, bus: Bus, things: Things, store: CommandStore, presence: HttpPresence
+        self, bus: Bus, things: ThingDirectory, store: CommandStore, presence: HttpPresence
     ) -> None:
         self._bus = bus
         self._things = things
@@ -62,7 +62,7 @@ class CommandPolls:
 
     async def commands(self, principal: Principal, sn: str, wait: int) -> Commands:
         """The commands that the device has not answered; wait up to `wait` s for a first."""
-        thing = await self._things.of_device(principal, sn)
+        thing = await self._things.speaking(principal, sn)
         await self._presence.heard(thing)
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:

@@ -23,7 +23,6 @@ from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
 from services.device.things import Thing, ThingDirectory
-from services.device.things.access import Things
 from services.device.things.errors import device_not_found
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
@@ -44,8 +43,7 @@ class CommandService:
     def __init__(
         self,
         *,
-        things: Things,
-        directory: ThingDirectory,
+        things: ThingDirectory,
         store: CommandStore,
         latest: LatestValues,
         ids: IdAllocator,
@@ -53,7 +51,6 @@ class CommandService:
         life: float,
     ) -> None:
         self._things = things
-        self._directory = directory
         self._store = store
         self._latest = latest
         self._ids = ids
@@ -64,7 +61,7 @@ class CommandService:
         self, principal: Principal, device_id: int, properties: dict[str, Any]
     ) -> Command:
         """Ask a device to take on `properties`; a single bad one refuses them all."""
-        thing = await self._things.of(principal, device_id)
+        thing = await self._things.visible(principal, device_id)
         draft = await self.check_properties(thing, properties)
         (command,) = await self.issue(principal, [draft])
         return command
@@ -73,7 +70,7 @@ class CommandService:
         self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
     ) -> Command:
         """Ask a device to run a service of its TSL."""
-        thing = await self._things.of(principal, device_id)
+        thing = await self._things.visible(principal, device_id)
         draft = self.check_call(thing, service_id, inputs)
         (command,) = await self.issue(principal, [draft])
         return command
@@ -120,7 +117,7 @@ class CommandService:
             wire = msgspec.convert(config, Config)
         except msgspec.ValidationError as error:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
-        thing = await self._directory.thing(device)
+        thing = await self._things.thing(device)
         kind = wire.type or ("PROFILE" if wire.values is not None else "TSL")
         return _draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
@@ -129,7 +126,7 @@ class CommandService:
 
         What it has confirmed or reported, with what it is still to take on laid over it.
         """
-        thing = await self._things.of(principal, device_id)
+        thing = await self._things.visible(principal, device_id)
         if thing.device_type == "GATEWAY":
             values = await self._store.profile(thing.id)
             pending = await self._store.pending([thing.id], "SET_PROFILE")
@@ -151,7 +148,7 @@ class CommandService:
         self, principal: Principal, ids: Sequence[int], request: CreateTasks
     ) -> list[Draft]:
         """Check the configuration for some devices; the first that refuses it is named."""
-        things = await self._things.all_of(principal, ids)
+        things = await self._things.all_visible(principal, ids)
         current = await self._current(things.values())
         drafts = []
         for one in ids:

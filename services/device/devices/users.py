@@ -23,8 +23,8 @@ from services.device.devices.schemas import (
 from services.device.devices.search import granted_query
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.things.grants import GrantsOverRpc
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
+from services.device.things.messages import GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges
 from services.device.things.store import DeviceStore
 

@@ -1,24 +1,28 @@
 """`/device/openapi/v1/products`."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
-from litestar import Request, delete, get, put
+from litestar import delete, get, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, ok, principal_of
+from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
 
 _PATH = "/device/openapi/v1/products"
 _TAGS = ["Products"]
+_delete = partial(delete, responses=REFUSALS, status_code=200, tags=_TAGS)
+_get = partial(get, responses=REFUSALS, tags=_TAGS)
+_put = partial(put, responses=REFUSALS, tags=_TAGS)
 
 
-@get(_PATH, responses=REFUSALS, summary="List products", tags=_TAGS)
+@_get(_PATH, summary="List products")
 async def list_products(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     product_service: NamedDependency[ProductService],
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=LARGEST_PAGE)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
@@ -28,24 +32,17 @@ async def list_products(
     return ok(request, page)
 
 
-@get(f"{_PATH}/{{model:str}}", responses=REFUSALS, summary="Get a product", tags=_TAGS)
+@_get(f"{_PATH}/{{model:str}}", summary="Get a product")
 async def get_product(
-    request: Request[Any, Any, Any],
-    product_service: NamedDependency[ProductService],
-    model: FromPath[str],
+    request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
 ) -> Success[ProductWithTsl]:
     """A product with its current TSL."""
     return ok(request, await product_service.get(principal_of(request), model))
 
 
-@put(
-    f"{_PATH}/{{model:str}}",
-    responses=REFUSALS,
-    summary="Create or update a product",
-    tags=_TAGS,
-)
+@_put(f"{_PATH}/{{model:str}}", summary="Create or update a product")
 async def put_product(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     product_service: NamedDependency[ProductService],
     model: FromPath[str],
     data: JSONBody[PutProduct],
@@ -54,17 +51,9 @@ async def put_product(
     return ok(request, await product_service.put(principal_of(request), model, data))
 
 
-@delete(
-    f"{_PATH}/{{model:str}}",
-    responses=REFUSALS,
-    status_code=200,
-    summary="Delete a product",
-    tags=_TAGS,
-)
+@_delete(f"{_PATH}/{{model:str}}", summary="Delete a product")
 async def delete_product(
-    request: Request[Any, Any, Any],
-    product_service: NamedDependency[ProductService],
-    model: FromPath[str],
+    request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
 ) -> Success[str]:
     """Delete a product that has no devices; answers its model."""
     return ok(request, await product_service.delete(principal_of(request), model))

@@ -1,8 +1,8 @@
-"""The thing directory: SN → thing with its compiled TSL.
+"""The thing directory: things with their compiled TSLs, by id and by SN.
 
-A thing is kept for `LIFE` seconds and dropped earlier when an event says that it has
-changed. Unknown SNs are not kept: a device added a moment ago must be known to its
-first report.
+By id they are read as they are now. By SN a thing is kept for `LIFE` seconds and dropped earlier
+when an event says that it has changed. Unknown SNs are not kept: a device added a moment ago must
+be known to its first report.
 """
 
 import time
@@ -12,10 +12,14 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
+from libs.common.errors import Forbidden, NotFound
+from libs.common.identity import Kind, Principal
 from libs.common.recent import Recent
 from libs.common.store.mongo import Database, Document
 from libs.common.things import integration_key, own_sn, own_thing
 from libs.common.tsl import Tsl
+from services.device.things.access import application_of
+from services.device.things.errors import device_not_found
 from services.device.things.model import Device, Thing, facts_of, profile_of
 from services.device.things.own import OwnThing, OwnThings
 from services.device.things.store import DeviceStore
@@ -27,7 +31,7 @@ KEPT = 50_000
 
 
 class ThingDirectory:
-    """Things by SN; one per process."""
+    """Things by id and SN; one per process."""
 
     def __init__(self, database: Database, devices: DeviceStore, tsls: Tsls) -> None:
         self._devices = devices
@@ -102,6 +106,33 @@ class ThingDirectory:
         keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
         tsls = await self._tsls.find_all(keys)
         return [_thing(device, tsls[key]) for device, key in zip(devices, keys, strict=True)]
+
+    async def device(self, principal: Principal, device_id: int) -> Device:
+        """The device, when `principal` may see it; else `NotFound`."""
+        application = application_of(principal)
+        device = await self._devices.find(principal.tenant, device_id, application)
+        if device is None:
+            raise device_not_found(device_id)
+        return device
+
+    async def visible(self, principal: Principal, device_id: int) -> Thing:
+        """The thing with its TSL, when `principal` may see it; else `NotFound`."""
+        return await self.thing(await self.device(principal, device_id))
+
+    async def all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
+        """The things of `ids` that `principal` may see, by id; the others are missing."""
+        application = application_of(principal)
+        devices = await self._devices.find_all(principal.tenant, ids, application)
+        return {thing.id: thing for thing in await self.things(devices)}
+
+    async def speaking(self, principal: Principal, sn: str) -> Thing:
+        """The thing that speaks for itself at `/ingest`."""
+        if principal.kind is not Kind.DEVICE or principal.subject.upper() != sn.upper():
+            raise Forbidden("a device speaks only for itself", field="sn")
+        found = await self.by_sn([sn])
+        if sn not in found:
+            raise NotFound(f"there is no device {sn}", field="sn", code="device_not_found")
+        return found[sn]
 
 
 def _thing(device: Device, tsl: Tsl) -> Thing:

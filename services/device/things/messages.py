@@ -1,13 +1,16 @@
-"""What devices say on the bus when they are changed."""
+"""What devices say on the bus when they are changed, and what `auth` hears of them."""
 
+from collections.abc import Sequence
 from typing import Literal
 from uuid import uuid4
 
-from libs.common.bus import OutboxEntry
+from libs.common.bus import OutboxEntry, RpcClient
 from libs.common.bus.fitting import fitted
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
+from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceChanged
+from libs.common.identity.sharing import forget
 from services.device.things.model import Device, profile_of
 
 Change = Literal["added", "updated", "deleted", "removed"]
@@ -24,3 +27,18 @@ def changed(device: Device, change: Change) -> OutboxEntry:
     )
     what = "updated" if change == "removed" else change
     return OutboxEntry(device_event(device.tenant, device.id, what), fitted(event))
+
+
+class GrantsOverRpc:
+    """Grants, kept by `auth`; without it they are left over, and grant nothing."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def forget_devices(self, tenant: str, ids: Sequence[int]) -> None:
+        """Devices are gone."""
+        await forget(self._rpc, ResourceType.DEVICE, tenant, ids)
+
+    async def forget_entities(self, tenant: str, ids: Sequence[int]) -> None:
+        """Entities are gone."""
+        await forget(self._rpc, ResourceType.ENTITY, tenant, ids)

@@ -5,7 +5,7 @@ The names of stored fields are those of the structs in camelCase, `id` is `_id` 
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -31,6 +31,8 @@ FACTS = {
 """Reported properties that the device record shows, and their names there."""
 
 S = TypeVar("S", bound=msgspec.Struct)
+_BEGINNING = datetime.fromtimestamp(0, UTC)
+"""Of a device of unknown age."""
 
 
 class ApplicationRef(msgspec.Struct, rename="camel"):
@@ -54,8 +56,8 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     tsl_version: str
     shape: str | None = None
     """What it has reported, when its product is open; see `entities.shapes`."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime = _BEGINNING
+    updated_at: datetime = _BEGINNING
 
     @property
     def thing_key(self) -> str:

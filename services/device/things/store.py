@@ -7,6 +7,7 @@ themselves (facts, presence, shapes) says nothing here.
 """
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
@@ -56,7 +57,7 @@ Condition = dict[str, Any]
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 or -1."""
 
-FEW, MANY, MOST = 1_000, 10_000, 100_000
+FEW, MANY = 1_000, 10_000
 """Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
 it does not lead to a page, unless its index has the order: to walk that takes no longer."""
 LARGEST_BATCH = 1000
@@ -187,19 +188,31 @@ class DeviceStore:
         return found, sum(totals)
 
     async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
-        """The gram that the fewest devices have, and how many, or that they are many."""
-        best = (MOST, grams[0])
-        for most in (FEW, MANY, MOST):
+        """The gram that the fewest devices have, and how many, or that `MANY` have it."""
+        for most in (FEW, MANY):
             counts = await asyncio.gather(
                 *(
                     self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
                     for gram in grams
                 )
             )
-            best = min(zip(counts, grams, strict=True))
-            if best[0] < most or (len(grams) == 1 and most == MANY):
-                break
-        return best[1], best[0]
+            number, gram = min(zip(counts, grams, strict=True))
+            if number < most:
+                return gram, number
+        if len(grams) == 1:
+            return grams[0], MANY
+        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
+        return max(zip(reached, grams, strict=True))[1], MANY
+
+    async def _reached(self, query: Condition) -> tuple[int, int]:
+        """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""
+        order = [("application.applicationId", 1), ("_id", 1)]
+        row = await self._devices.find_one(
+            query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
+        )
+        if row is None:
+            return sys.maxsize, 0
+        return (row.get("application") or {}).get("applicationId", 0), row["_id"]
 
     async def _page(self, query: Query) -> list[Device]:
         """The devices of a page; of what is skipped only the ids, which an index has in order."""

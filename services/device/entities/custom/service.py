@@ -21,7 +21,7 @@ from services.device.entities.service import EntityService, meta_of
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing
 from services.device.members.member import Member
-from services.device.things.grants import GrantsOverRpc
+from services.device.things.messages import GrantsOverRpc
 
 
 class CustomEntities:

@@ -18,7 +18,7 @@ from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.uplink import MAX_PAYLOAD
 from services.device.things import Thing
-from services.device.things.access import Things
+from services.device.things.directory import ThingDirectory
 
 MOST_ENTRIES = 1000
 """Entries of one request."""
@@ -46,7 +46,7 @@ class EdgeService:
         self,
         *,
         bus: Bus,
-        things: Things,
+        things: ThingDirectory,
         presence: HttpPresence,
         meter: MessageMeter,
         retention_days: int,
@@ -66,7 +66,7 @@ class EdgeService:
         listed. Accepted entries of one request are on the stream all or not at all. Raises
         `TooManyRequests` when they are more than the device or its tenant may send.
         """
-        thing = await self._things.of_device(principal, sn)
+        thing = await self._things.speaking(principal, sn)
         entries, is_array = read_entries(body)
         accepted, refused = sort_entries(channel, thing, entries, now_ms(), self._retention_ms)
         if not is_array and not accepted:

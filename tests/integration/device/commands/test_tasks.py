@@ -10,7 +10,6 @@ from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.commands.schemas import Config, CreateTasks, ProfileValue
 from services.device.commands.service import READ_AT_ONCE, CommandService
-from services.device.things.access import Things
 from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.reports.world import World
@@ -22,8 +21,7 @@ MINE = list(range(1, READ_AT_ONCE + 6))
 def process(world: World) -> CommandService:
     """The service as one more process has it."""
     return CommandService(
-        things=Things(world.first.devices, world.first.things),
-        directory=world.first.things,
+        things=world.first.things,
         store=world.commands,
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),

@@ -101,13 +101,17 @@ class Provisioning:
 class Caller:
     """An application that calls the API."""
 
-    def __init__(self, http: Any, header: str) -> None:
+    def __init__(self, http: Any, signer: HeaderSigner, who: Principal) -> None:
         self._http = http
-        self._headers = {PRINCIPAL_HEADER: header}
+        self._signer = signer
+        self._who = who
 
     async def ask(self, method: str, path: str, body: Any = None) -> Response:
         answer: Response = await self._http.request(
-            method, f"{API}{path}", json=body, headers=self._headers
+            method,
+            f"{API}{path}",
+            json=body,
+            headers={PRINCIPAL_HEADER: self._signer.sign(self._who)},
         )
         return answer
 
@@ -204,7 +208,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
 
     def caller(http: Any, tenant: str, number: int) -> Caller:
         who = Principal(Kind.APPLICATION, tenant, str(number), name=f"application {number}")
-        return Caller(http, signer.sign(who))
+        return Caller(http, signer, who)
 
     transport = ASGITransport(app)  # type: ignore[arg-type]
     async with AsyncClient(transport=transport, base_url="http://device") as http:

@@ -86,7 +86,6 @@ async def test_names_and_keywords_are_found_as_they_are_written(
     """Whatever the alphabet and the case; of an SN as of a name."""
     monkeypatch.setattr(stores, "FEW", bounds[0])
     monkeypatch.setattr(stores, "MANY", bounds[1])
-    monkeypatch.setattr(stores, "MOST", bounds[1] + 1)
     for text in TEXTS:
         named = {"name": containing(text)}
         expected = await plain(platform, named)
@@ -108,7 +107,6 @@ async def test_pages_of_a_text_are_in_order(
     """Each device on one page, for whatever order, however many devices there are."""
     monkeypatch.setattr(stores, "FEW", bounds[0])
     monkeypatch.setattr(stores, "MANY", bounds[1])
-    monkeypatch.setattr(stores, "MOST", bounds[1] + 1)
     stored = {"deviceId": "_id", "name": "name", "sn": "snKey"}[column]
     for way, direction in (("asc", 1), ("desc", -1)):
         found: list[int] = []

@@ -21,7 +21,7 @@ from services.device.commands.service import (
     read_device_ids,
 )
 from services.device.things import Thing
-from services.device.things.access import device_not_found
+from services.device.things.errors import device_not_found
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import TSL
 from tests.unit.device.things.examples import thing
@@ -43,16 +43,16 @@ class World:
     number: int = 100
     in_turn: list[int] = field(default_factory=list)
 
-    async def of(self, first: Any, device_id: int | None = None) -> Any:
+    async def visible(self, first: Any, device_id: int | None = None) -> Any:
         """Latest values of things, or the thing of an id."""
         if device_id is None:
             return {one: dict(self.latest) for one in first}
-        found = await self.all_of(first, [device_id])
+        found = await self.all_visible(first, [device_id])
         if not found:
             raise device_not_found(device_id)
         return found[device_id]
 
-    async def all_of(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
+    async def all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
         self.reads.append(len(ids))
         return {one.id: one for one in [self.mine, *self.others] if one.id in ids}
 

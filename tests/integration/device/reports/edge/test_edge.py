@@ -31,7 +31,6 @@ from services.device.reports.edge.routes import ROUTER
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.store import PresenceStore
-from services.device.things.access import Things
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.reports.world import DURABLE, World, until
 
@@ -78,7 +77,7 @@ class Device:
 @pytest.fixture
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
-    things = Things(world.first.devices, world.first.things)
+    things = world.first.things
     presence = HttpPresence(PresenceStore(world.mongo, world.outbox, world.first.devices), 60)
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
