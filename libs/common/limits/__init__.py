@@ -1,4 +1,4 @@
-"""Limits that all replicas share: token buckets in Redis."""
+"""Limits: token buckets in Redis, which all replicas share, and the limits and use of tenants."""
 
 from libs.common.limits.addresses import counted_address
 from libs.common.limits.buckets import TokenBuckets
