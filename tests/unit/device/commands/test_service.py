@@ -43,11 +43,13 @@ class World:
     number: int = 100
     in_turn: list[int] = field(default_factory=list)
 
-    async def visible(self, first: Any, device_id: int | None = None) -> Any:
-        """Latest values of things, or the thing of an id."""
-        if device_id is None:
-            return {one: dict(self.latest) for one in first}
-        found = await self.all_visible(first, [device_id])
+    async def of(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Latest values of things."""
+        return {one: dict(self.latest) for one in ids}
+
+    async def visible(self, principal: Principal, device_id: int) -> Thing:
+        """The thing of an id."""
+        found = await self.all_visible(principal, [device_id])
         if not found:
             raise device_not_found(device_id)
         return found[device_id]
@@ -85,7 +87,6 @@ class World:
     def service(self) -> CommandService:
         return CommandService(
             things=self,
-            directory=self,
             store=self,
             latest=self,
             ids=self,
