@@ -43,7 +43,7 @@ class World:
     number: int = 100
     in_turn: list[int] = field(default_factory=list)
 
-    async def of(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    async def of(self, ids: Sequence[int], session: Any = None) -> dict[int, dict[str, Any]]:
         """Latest values of things."""
         return {one: dict(self.latest) for one in ids}
 
