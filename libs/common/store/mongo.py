@@ -1,4 +1,7 @@
-"""MongoDB: the one module that imports the driver, PyMongo's asyncio client.
+"""MongoDB: the one module that imports the drivers, motor and PyMongo's asyncio client.
+
+Motor carries everything; it is typed as PyMongo's client, whose interface it is given where they
+differ (`_like_pymongo`); hot reads go over PyMongo's own (`Mongo.direct`): decision 0021.
 
 Writes are `w=majority, j=true`. Driver errors stay in here and in stores, which name what they
 expect (`DuplicateKey`, `BulkFailed`).
@@ -8,12 +11,13 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from bson.codec_options import CodecOptions, TypeDecoder, TypeRegistry
 from bson.int64 import Int64
+from motor import motor_asyncio
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
@@ -109,20 +113,40 @@ class _PlainIntegers(TypeDecoder):
         return int(value)
 
 
+def _like_pymongo() -> None:
+    """Let motor's aggregations and change streams be awaited, as PyMongo's are."""
+
+    def itself(cursor: Any) -> Generator[Any, Any, Any]:
+        async def found() -> Any:
+            return cursor
+
+        return found().__await__()
+
+    kinds: Any = motor_asyncio
+    for kind in (kinds.AsyncIOMotorLatentCommandCursor, kinds.AsyncIOMotorChangeStream):
+        kind.__await__ = itself
+
+
+_like_pymongo()
+
+
 class Mongo:
-    """The client of a process, and its database."""
+    """The clients of a process, and its database."""
 
     def __init__(self, url: str, database: str) -> None:
-        self.client: AsyncMongoClient[Document] = AsyncMongoClient(url, **_OPTIONS)
+        self.client: Any = motor_asyncio.AsyncIOMotorClient(url, **_OPTIONS)
+        self._direct: AsyncMongoClient[Document] = AsyncMongoClient(url, **_OPTIONS)
         codec: CodecOptions[Document] = CodecOptions(
             tz_aware=True, tzinfo=UTC, type_registry=TypeRegistry([_PlainIntegers()])
         )
-        self.database: Database = self.client.get_database(
-            database,
-            codec_options=codec,
-            read_preference=ReadPreference.PRIMARY,
-            write_concern=WriteConcern(w="majority", j=True),
-        )
+        settings: dict[str, Any] = {
+            "codec_options": codec,
+            "read_preference": ReadPreference.PRIMARY,
+            "write_concern": WriteConcern(w="majority", j=True),
+        }
+        self.database = cast("Database", self.client.get_database(database, **settings))
+        self.direct: Database = self._direct.get_database(database, **settings)
+        """The same database for hot reads: it crosses to no thread."""
 
     async def ping(self) -> None:
         """Raise unless the database answers and takes writes."""
@@ -144,9 +168,10 @@ class Mongo:
                 await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - a pause
             return await work(session)
 
-        async with self.client.start_session() as session:
-            return await session.with_transaction(with_pauses)
+        async with await self.client.start_session() as session:
+            return cast("R", await session.with_transaction(with_pauses))
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.client.close()
+        self.client.close()
+        await self._direct.close()

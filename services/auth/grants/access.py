@@ -47,7 +47,7 @@ class AccessSnapshots:
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do."""
         stores = self._accounts
-        async with stores.client.start_session(snapshot=True) as session:
+        async with await stores.client.start_session(snapshot=True) as session:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None
@@ -62,7 +62,7 @@ class AccessSnapshots:
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted."""
         stores = self._accounts
-        async with stores.client.start_session(snapshot=True) as session:
+        async with await stores.client.start_session(snapshot=True) as session:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None

@@ -209,7 +209,7 @@ async def test_a_transaction_that_meets_a_lock_pauses_longer_and_longer(
         await things.update_one({"_id": 1}, {"$set": {"by": "second"}}, session=session)
 
     monkeypatch.setattr(random, "uniform", no_pause)
-    async with mongo.client.start_session() as session, await session.start_transaction():
+    async with await mongo.client.start_session() as session, session.start_transaction():
         await things.update_one({"_id": 1}, {"$set": {"by": "first"}}, session=session)
         second = asyncio.ensure_future(mongo.transaction(work))
         async with asyncio.timeout(30):

@@ -33,7 +33,7 @@ class ValueStore:
     """What entities were."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._database = mongo.database
+        self._database = mongo.direct
 
     async def page(
         self, sources: Sequence[Source], span: Span, skip: int, limit: int

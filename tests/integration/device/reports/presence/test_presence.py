@@ -308,7 +308,7 @@ async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
     """Threads are few: the driver gives up, and the note is tried again later."""
     await world.add(1)
     devices = world.database["devices"]
-    async with world.mongo.client.start_session() as session, await session.start_transaction():
+    async with await world.mongo.client.start_session() as session, session.start_transaction():
         await devices.update_one({"_id": 1}, {"$set": {"name": "x"}}, session=session)
         with monkeypatch.context() as patch:
             patch.setattr("services.device.things.store.LOCKED_MS", 50)
