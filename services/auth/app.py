@@ -105,7 +105,11 @@ def build_app(
 ) -> Litestar:
     """Put the service together on clients that are connected."""
     database, client, outbox = mongo.database, RpcClient(bus), Outbox(mongo.database, bus)
-    accounts, audit, revocations = Accounts(mongo), AuditStore(database), RevocationStore(database)
+    accounts, audit, revocations = (
+        Accounts(database),
+        AuditStore(database),
+        RevocationStore(database),
+    )
     applications, integrations = ApplicationStore(database), IntegrationLoginStore(database)
     keys, copies = DeviceStore(mongo, revocations), DeviceCopies(redis)
     versions = AccessVersions(redis)
@@ -160,7 +164,7 @@ def build_app(
     rpc = RpcServer(bus, "auth")
     offer_users(rpc, people)
     offer_tenants(rpc, tenants, limits)
-    offer_access(rpc, AccessService(AccessSnapshots(accounts), versions.reach))
+    offer_access(rpc, AccessService(AccessSnapshots(Accounts(mongo.direct)), versions.reach))
     offer_grants(rpc, grants)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)

@@ -55,7 +55,7 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
-from services.device.reports.history.partitions import DAY_MS
+from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.routes import property_history
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
@@ -237,7 +237,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         meter=MessageMeter(base.limits),
         retention_days=settings.retention_days,
     )
-    pages = HistoryStore(base.devices, base.partitions, base.retention)
+    pages = HistoryStore(base.devices, Partitions(mongo.direct), base.retention)
     history = HistoryService(pages, settings.retention_days)
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier

@@ -5,7 +5,7 @@ One module for each collection: its struct and its store. The rooms of the opera
 Every query names the tenant; writes take part in the transaction of their session.
 """
 
-from libs.common.store.mongo import Mongo
+from libs.common.store.mongo import Database
 from services.auth.accounts.clients import ConsoleClients
 from services.auth.accounts.grants import GrantStore
 from services.auth.accounts.menus import MenuStore
@@ -17,9 +17,8 @@ from services.auth.accounts.users import UserStore
 class Accounts:
     """The stores of one process."""
 
-    def __init__(self, mongo: Mongo) -> None:
-        database = mongo.database
-        self.client = mongo.client
+    def __init__(self, database: Database) -> None:
+        self.client = database.client
         self.tenants = TenantStore(database)
         self.users = UserStore(database)
         self.roles = RoleStore(database)

@@ -39,7 +39,10 @@ class HeldGrants:
 
 
 class AccessSnapshots:
-    """Reads what a user holds, all of one moment; None when it is gone or disabled."""
+    """Reads what a user holds, all of one moment; None when it is gone or disabled.
+
+    `accounts` are over `Mongo.direct`: the reads are hot.
+    """
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
@@ -47,7 +50,7 @@ class AccessSnapshots:
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do."""
         stores = self._accounts
-        async with await stores.client.start_session(snapshot=True) as session:
+        async with stores.client.start_session(snapshot=True) as session:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None
@@ -62,7 +65,7 @@ class AccessSnapshots:
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted."""
         stores = self._accounts
-        async with await stores.client.start_session(snapshot=True) as session:
+        async with stores.client.start_session(snapshot=True) as session:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None

@@ -107,7 +107,8 @@ class DeviceStore:
         self._outbox = outbox
         self._latest = latest
         self._devices = mongo.database["devices"]
-        self._heard = self._devices.with_options(write_concern=WriteConcern(1))
+        self._hot = mongo.direct["devices"]
+        self._heard = self._hot.with_options(write_concern=WriteConcern(1))
         """No thread waits for a record that is locked; a note that is lost comes again."""
         self._quota = Quota(self._devices, limits, "devices")
         self._totals = Totals(self._devices)
@@ -432,7 +433,7 @@ class DeviceStore:
     ) -> StorageOf | None:
         """Whether the history of a device is kept; None when there is no such device."""
         query = owned(tenant, device_id, application_id)
-        document = await self._devices.find_one(query, _STORAGE)
+        document = await self._hot.find_one(query, _STORAGE)
         return None if document is None else msgspec.convert(document, StorageOf)
 
     async def tenants(self) -> list[str]:

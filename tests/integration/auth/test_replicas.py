@@ -130,7 +130,7 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     """
     role_id = await create_role(auth)
     user_id = int(await store_user(auth, 7, int(role_id)))
-    snapshots = AccessSnapshots(Accounts(auth.mongo))
+    snapshots = AccessSnapshots(Accounts(auth.mongo.direct))
     first = (await snapshots.grants("default", user_id)).version
     done = asyncio.Event()
 

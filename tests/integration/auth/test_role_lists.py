@@ -374,7 +374,7 @@ async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch)
         DeviceCopies(auth.redis),
         UserConnections(Admissions(auth.redis), ConnectionsOverRpc(auth.rpc), no_credential),
     )
-    accounts, known = Accounts(auth.mongo), Names(RpcClient(auth.bus))
+    accounts, known = Accounts(auth.mongo.database), Names(RpcClient(auth.bus))
     changes = Changes(
         auth.mongo,
         AuditStore(database),
