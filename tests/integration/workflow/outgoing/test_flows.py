@@ -281,11 +281,13 @@ def hooked(token: str, website) -> str:
 
 
 async def test_a_flow_begins_when_its_address_is_posted_to(workflow, website):
-    """Without a login; body, query and headers come in, credentials do not."""
+    """Without a login; body, query, headers and the host called come in, credentials do not."""
     token = secrets.token_urlsafe(32)
     saved = await save(workflow, hooked(token, website))
     answer = await workflow.http.post(
-        f"{HOOKS}/{token}?a=1", json={"b": [2]}, headers={"Authorization": SECRET, "Accept": "x/y"}
+        f"{HOOKS}/{token}?a=1",
+        json={"b": [2]},
+        headers={"Authorization": SECRET, "Accept": "x/y", "X-Forwarded-Host": "iot.example.com"},
     )
     assert (answer.status_code, answer.json()["status"]) == (200, "Success")
     async with asyncio.timeout(30):
@@ -295,6 +297,7 @@ async def test_a_flow_begins_when_its_address_is_posted_to(workflow, website):
         {"a": "1"},
         "x/y",
     )
+    assert given["header"]["host"] == "iot.example.com"
     assert SECRET not in str(given)
     await workflow.core.engine.drain(10)
     rows = await workflow.admin().done("POST", f"{FLOWS}/{saved['id']}/logs/search", {})
