@@ -115,6 +115,7 @@ _SERVICES: Mapping[str, Grant] = {
         calls=(
             "rpc.auth.get_limits",
             "rpc.auth.issue_device_credentials",
+            "rpc.auth.issue_first_device_credentials",
             "rpc.auth.revoke_device_credentials",
             "rpc.auth.get_grants",
             "rpc.auth.forget_resources",

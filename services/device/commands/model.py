@@ -65,6 +65,11 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return TaskType.SERVICE if self.kind == "CALL_SERVICE" else TaskType.CONFIG
 
     @property
+    def queued(self) -> bool:
+        """Whether it waits for its device to connect; an integration is given it at once."""
+        return self.status == "PENDING" and self.carrier is None
+
+    @property
     def service_id(self) -> str:
         """The service that a `CALL_SERVICE` calls."""
         return str(self.payload.get("serviceId", ""))

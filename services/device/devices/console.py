@@ -1,4 +1,4 @@
-"""`/device`: devices on the console (specification, "Device"; notes, section 3.7)."""
+"""`/device`: devices on the console (specification, "Device")."""
 
 from litestar import Router
 from litestar.di import NamedDependency
@@ -36,7 +36,7 @@ async def search_devices(
 async def add_device(
     request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
 ) -> Answer[None]:
-    """Add a device through its integration; adding it again updates it."""
+    """Add a device through its integration; 409 for one that there is already."""
     await device_adder.add(principal_of(request), data)
     return answer(request)
 
@@ -56,7 +56,11 @@ async def delete_devices(
 async def get_device(
     request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
 ) -> Answer[DeviceDetail]:
-    """A device with its entities."""
+    """A device with its entities.
+
+    Who added a device that connects itself reads its first key here, once: the `key` of an
+    entity besides its own. `POST /device/{device_id}/credentials` makes another one.
+    """
     return answer(request, await user_devices.get(principal_of(request), device_id))
 
 

@@ -43,6 +43,8 @@ def read_parameters(
 
 def unknown(node: DesignNode) -> Reason:
     """Nothing is known of the node's type."""
+    if not node.component_name:
+        return Reason(node.id, "componentName", "is required")
     text = f"there is no node type {node.component_name:.50}; remove the node or use another one"
     return Reason(node.id, "componentName", text)
 

@@ -23,13 +23,19 @@ class Output(msgspec.Struct, rename="camel"):
 
 
 def check_outputs(declared: Iterable[Output], output: Any) -> None:
-    """Raise `NodeFailed` when a declared value of a map has another type (notes, 6.2)."""
+    """Raise `NodeFailed` when a declared value of a map has another type."""
     if not isinstance(output, Mapping):
         return
     for one in declared:
         if one.name in output and not fits(one.type, output[one.name]):
             value = as_text(output[one.name])
             raise NodeFailed(f"The payload {one.name} value type is invalid, value is {value:.200}")
+
+
+def sample(kind: DeclaredType) -> Any:
+    """A value of a type, for who cannot know another one."""
+    samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
+    return samples.get(kind)
 
 
 def fits(kind: DeclaredType, value: Any) -> bool:

@@ -16,6 +16,7 @@ from libs.common.contracts.auth import (
     DeviceLogin,
     DeviceRef,
     Done,
+    FirstDeviceKey,
 )
 from libs.common.errors import Conflict, InvalidInput, Unauthenticated
 from libs.common.identity import Kind, Principal
@@ -66,6 +67,18 @@ async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):
     await auth.call("revoke_device_credentials", DEVICE, Done)
     await auth.call("revoke_device_credentials", DEVICE, Done)
     assert await reader.identity("Ab12", new) is None
+
+
+async def test_a_first_key_replaces_none(auth):
+    """It opens the SN; asked again, in any case of the SN, there is none, and it stays."""
+    asked = "issue_first_device_credentials"
+    first = await auth.call(asked, DEVICE, FirstDeviceKey)
+    again = [
+        await auth.call(asked, DeviceRef(sn, 7, "t1"), FirstDeviceKey) for sn in ("Ab12", "AB12")
+    ]
+
+    assert again == [FirstDeviceKey(None)] * 2
+    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", first.key)
 
 
 async def test_a_late_revocation_leaves_the_next_device_of_the_sn_alone(auth):

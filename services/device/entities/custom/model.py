@@ -36,7 +36,7 @@ def member_of(body: CreateEntity, number: int) -> Member:
         type=body.type,
         name=body.name,
         value_type=body.value_type,
-        access_mod=body.access_mod if body.type == "PROPERTY" or child else None,
+        access_mod=body.access_mod,
         attribute=read_attributes(body.value_attribute or {}, body.value_type),
         parent="" if child else None,
         description=body.description,

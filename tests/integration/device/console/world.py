@@ -49,6 +49,10 @@ class Keys:
         self.issued[wanted.sn] = f"key-{wanted.device_id}-{len(self.issued)}"
         return auth.DeviceCredentials(wanted.sn, self.issued[wanted.sn])
 
+    async def issue_first(self, wanted: auth.DeviceRef) -> auth.FirstDeviceKey:
+        known = wanted.sn in self.issued
+        return auth.FirstDeviceKey(None if known else (await self.issue(wanted)).key)
+
     async def revoke(self, wanted: auth.DeviceRef) -> auth.Done:
         self.issued.pop(wanted.sn, None)
         return auth.Done()
@@ -177,6 +181,7 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
+    auth_rpc.offer("issue_first_device_credentials", auth.DeviceRef, keys.issue_first)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     private, public = make_keys()
     settings = DeviceSettings(internal_public_key=public)
