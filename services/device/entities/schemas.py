@@ -1,4 +1,4 @@
-"""Entities on the wire (specification, "Entity")."""
+"""Entities on the wire."""
 
 from typing import Annotated, Any, Literal
 

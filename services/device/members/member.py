@@ -40,7 +40,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     access_mod: AccessMod | None = None
     """Of a property; all else has `W`, without which editors neither offer it nor show a field."""
     attribute: dict[str, Any] = {}
-    """`value_attribute`."""
+    """What consoles are told of a value: `value_attribute`."""
     parent: str | None = None
     """Path of the OBJECT that it is a child of."""
     description: str | None = None

@@ -1,4 +1,4 @@
-"""Flows on the wire (specification, "Workflows")."""
+"""Flows on the wire."""
 
 from typing import Annotated
 
