@@ -69,7 +69,7 @@ async def _token(ready: dict[str, Any]) -> str:
 
 
 def _url(ready: dict[str, Any]) -> str:
-    return ready["base_url"].replace("http", "ws", 1) + "/websocket"
+    return str(ready["base_url"]).replace("http", "ws", 1) + "/websocket"
 
 
 async def _devices(ready: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,7 +1,12 @@
-"""Node-RED running in → switch → change → out, fed over MQTT."""
+"""Node-RED running in → switch → change → store → out, fed over MQTT.
+
+`store` writes what Thingway writes of such a run: its log, the reported and the assigned value into
+history and as the latest, each with a majority's word. The event is what `out` publishes.
+"""
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,11 +20,35 @@ from bench.stack import Stack
 
 TOPIC = "bench/in"
 """What the flow listens to."""
+MONGODB = "mongodb@6"
+"""The driver, as npm names it."""
+_STORE = """
+const {runs, history, latest} = global.get("stores");
+const at = new Date(), reported = msg.reported, assigned = msg.payload;
+const nodes = ["in", "switch", "change"].map(id => ({id, status: "SUCCESS", at, input: assigned}));
+const values = [["temperature", reported], ["benched", assigned]];
+await Promise.all([
+    runs.insertOne({flow: "bench", status: "SUCCESS", at, nodes}),
+    history.insertMany(values.map(([entity, value]) => ({entity, at, value}))),
+    latest.bulkWrite(values.map(([entity, value]) => ({
+        updateOne: {filter: {_id: entity}, update: {$set: {value, at}}, upsert: true}}))),
+]);
+return msg;
+"""
+_SETTINGS = """
+const {MongoClient} = require("mongodb");
+const database = new MongoClient(%s, {writeConcern: {w: "majority"}}).db("bench");
+const stores = Object.fromEntries(
+    ["runs", "history", "latest"].map(name => [name, database.collection(name)]));
+module.exports = {flowFile: "flows.json", uiPort: 0, uiHost: "127.0.0.1", httpAdminRoot: false,
+    httpNodeRoot: false, logging: {console: {level: "error"}}, functionGlobalContext: {stores}};
+"""
 
 
 def _flow(port: int) -> list[dict[str, Any]]:
     value = "payload.properties.temperature"
     rules = [
+        {"t": "set", "p": "reported", "pt": "msg", "to": value, "tot": "msg"},
         {"t": "set", "p": "payload", "pt": "msg", "to": value, "tot": "msg"},
         {"t": "set", "p": "topic", "pt": "msg", "to": "bench/out", "tot": "str"},
     ]
@@ -34,21 +63,30 @@ def _flow(port: int) -> list[dict[str, Any]]:
          "wires": [["switch"]]},
         {"id": "switch", "type": "switch", **place, "propertyType": "msg", **above,
          "checkall": "true", "wires": [["change"]]},
-        {"id": "change", "type": "change", **place, "rules": rules, "wires": [["out"]]},
+        {"id": "change", "type": "change", **place, "rules": rules, "wires": [["store"]]},
+        {"id": "store", "type": "function", **place, "func": _STORE, "outputs": 1,
+         "wires": [["out"]]},
         {"id": "out", "type": "mqtt out", "topic": "", "retain": "", **mqtt, "wires": []},
     ]  # fmt: skip
 
 
+def programs() -> tuple[str, str] | None:
+    """`node-red` and `npm` on PATH, when both are."""
+    node_red, npm = shutil.which("node-red"), shutil.which("npm")
+    return (node_red, npm) if node_red and npm else None
+
+
 @asynccontextmanager
-async def running(servers: Stack, program: str) -> AsyncIterator[Callable[[], int]]:
-    """Node-RED with the flow; tells how many messages have come through."""
+async def running(
+    servers: Stack, node_red: str, npm: str
+) -> AsyncIterator[tuple[int, Callable[[], int]]]:
+    """Node-RED with the flow: its process, and a call that tells how many messages came through."""
     folder: Path = servers.directory / "node-red"
     folder.mkdir()
+    install = [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+    await asyncio.to_thread(subprocess.run, [*install, MONGODB], check=True)
     (folder / "flows.json").write_text(json.dumps(_flow(servers.mqtt_port)))
-    (folder / "settings.js").write_text(
-        "module.exports = {flowFile: 'flows.json', uiPort: 0, uiHost: '127.0.0.1',"
-        " httpAdminRoot: false, httpNodeRoot: false, logging: {console: {level: 'error'}}};"
-    )
+    (folder / "settings.js").write_text(_SETTINGS % json.dumps(servers.mongo_url))
     arrived = 0
 
     def count(_client: Any, _data: Any, _message: Any) -> None:
@@ -60,8 +98,9 @@ async def running(servers: Stack, program: str) -> AsyncIterator[Callable[[], in
     listener.connect("127.0.0.1", servers.mqtt_port)
     listener.subscribe("bench/out", qos=1)
     listener.loop_start()
-    command = [program, "--userDir", str(folder)]
-    servers.children.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+    command = [node_red, "--userDir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    servers.children.append(process)
     probe = paho.Client(CallbackAPIVersion.VERSION2)
     probe.connect("127.0.0.1", servers.mqtt_port)
     probe.loop_start()
@@ -70,7 +109,7 @@ async def running(servers: Stack, program: str) -> AsyncIterator[Callable[[], in
             probe.publish(TOPIC, '{"properties":{"temperature":1}}', qos=1)
             await asyncio.sleep(0.5)
     await asyncio.sleep(2)
-    yield lambda: arrived
+    yield process.pid, lambda: arrived
     for client in (probe, listener):
         client.disconnect()
         client.loop_stop()

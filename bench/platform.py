@@ -180,14 +180,14 @@ class Histories:
     async def _token(self, http: aiohttp.ClientSession) -> str:
         form = {**self._platform.ready["application"], "grant_type": "client_credentials"}
         async with http.post("/oauth/token", data=form) as answer:
-            return (await answer.json())["data"]["access_token"]
+            return str((await answer.json())["data"]["access_token"])
 
     async def _device(
         self, http: aiohttp.ClientSession, headers: dict[str, str], sn: str, records: int
     ) -> int:
         body = {"snDevEUI": sn, "name": sn}
         async with http.post("/device/openapi/v1/devices", json=body, headers=headers) as answer:
-            device_id = (await answer.json())["data"]["deviceId"]
+            device_id = int((await answer.json())["data"]["deviceId"])
         end = now_ms()
         start = max(end - records * 500, partition_of(end) * SPAN_MS)
         name = collection_name(partition_of(end))

@@ -19,6 +19,7 @@ from bench.platform import Platform
 from bench.stack import ROOT
 from deploy.platform import admin
 from deploy.platform.openapi import OpenApi
+from libs.common.contracts.auth import ApplicationSecret, CreateApplication
 
 PASSWORD = "Correct1horse"
 
@@ -63,10 +64,10 @@ async def make_tenant(
 ) -> Tenant:
     """Make a tenant; the nodes of its flow come between its hook and its end."""
     made = command(platform, "tenant", "create", name)
-    wanted = {"name": name, "tenant": name, "events": True}
+    wanted = CreateApplication(name=name, tenant=name, events=True)
     password = platform.state["secrets"]["nats.admin"]
     async with admin.connect(platform.nats_url, password) as operator:
-        app = await operator.call("rpc.auth.create_application", wanted)
+        app = await operator.call("rpc.auth.create_application", wanted, ApplicationSecret)
     login = {"username": f"{name}@example.com", "password": PASSWORD}
     client = {"client_id": made["clientId"], "client_secret": made["clientSecret"]}
     form = {"grant_type": "password", **login, **client}
@@ -77,7 +78,7 @@ async def make_tenant(
             await data(answer)
         async with http.post("/oauth2/token", data=form) as answer:
             token = (await data(answer))["access_token"]
-        own = {"client_id": app["clientId"], "client_secret": app["clientSecret"]}
+        own = {"client_id": app.client_id, "client_secret": app.client_secret}
         own["grant_type"] = "client_credentials"
         async with http.post("/oauth/token", data=own) as answer:
             app_token = (await data(answer))["access_token"]
@@ -86,8 +87,8 @@ async def make_tenant(
         bearer = {"Authorization": f"Bearer {token}"}
         async with http.post("/workflow/flows/design", json=body, headers=bearer) as answer:
             flow = str((await data(answer))["id"])
-    api = await stack.enter_async_context(OpenApi(base, app["clientId"], app["clientSecret"]))
-    application = Login(app["clientId"], app["clientSecret"])
+    api = await stack.enter_async_context(OpenApi(base, app.client_id, app.client_secret))
+    application = Login(app.client_id, app.client_secret)
     tenant = Tenant(name, api, application, app_token, token, urlencode(form), hook, flow)
     await api.put_product("LIVE", {**PRODUCT, "snPrefixes": []})
     for number in range(devices):

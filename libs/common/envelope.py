@@ -1,8 +1,7 @@
 """The two envelopes, and which of them answers a path.
 
-The device open API writes camelCase (`requestId`, `errCode`, `errMsg`; device open API
-notes, section 2); the management API snake_case (`request_id`, `error_code`, ...;
-management API notes, section 1.1). Null fields are left out of both.
+The device open API writes camelCase (`requestId`, `errCode`, `errMsg`); the management API
+snake_case (`request_id`, `error_code`, ...). Null fields are left out of both.
 """
 
 from typing import Any, Generic, TypeVar
@@ -36,7 +35,7 @@ class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A management API refusal, as its notes (section 1.1) give it."""
+    """A refusal of the management API."""
 
     status: str = msgspec.field(default_factory=lambda: "Failed")
     request_id: str
@@ -50,7 +49,7 @@ _CONSOLE_CODES = {
     "data_not_found": "data_no_found",
     "too_many_requests": "request_too_frequently",
 }
-"""Codes that consoles know under another spelling (notes, section 1.3)."""
+"""Codes that consoles know under another spelling."""
 
 
 def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:

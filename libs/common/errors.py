@@ -1,8 +1,8 @@
 """The one exception tree: every error has a stable code, a status and the field at fault.
 
 Services raise these; the two encoders in `libs.common.envelope` turn them into the
-envelope of the API that was called. Codes are those of the field notes where they
-name one (`authentication_failed`, `parameter_validation_failed`, ...).
+envelope of the API that was called. Codes are those that existing clients know
+(`authentication_failed`, `parameter_validation_failed`, ...).
 """
 
 from collections.abc import Sequence

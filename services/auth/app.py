@@ -9,6 +9,7 @@ from litestar.types import ControllerRouterHandler
 
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.bus.nkeys import KeyPair
+from libs.common.clients import connected
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
@@ -17,14 +18,12 @@ from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import UseQuestions
-from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
-from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
-from libs.common.telemetry import Telemetry, start_telemetry
+from libs.common.telemetry import Telemetry
 from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
 from services.auth.applications.messages import offer_applications
@@ -235,22 +234,9 @@ def build_app(
 
 async def main() -> None:
     """Run the service until it is told to end."""
-    settings = load(AuthSettings)
-    telemetry = start_telemetry("auth")
-    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_auth")
-    redis = connect_redis(settings.redis_url)
-    bus = await Bus.connect(
-        settings.nats_url,
-        user=settings.nats_user,
-        password=settings.nats_password,
-        name="auth",
-        streams=True,
-    )
-    try:
-        await migrate(mongo.database, MIGRATIONS)
+    clients = connected(AuthSettings, "auth", MIGRATIONS)
+    async with (
+        clients as (settings, telemetry, mongo, bus),
+        connect_redis(settings.redis_url) as redis,
+    ):
         await serve(build_app(settings, mongo, redis, bus, telemetry), settings)
-    finally:
-        await bus.drain()
-        await redis.aclose()
-        await mongo.close()
-        telemetry.shutdown()

@@ -71,7 +71,7 @@ from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
 from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.messages import GrantsOverRpc
-from services.device.wiring import Base, connected
+from services.device.wiring import Base, started
 
 OPEN_API = Router(
     "/",
@@ -322,7 +322,7 @@ async def connect_system(settings: DeviceSettings) -> Bus:
 
 async def main() -> None:
     """Run the service until it is told to end."""
-    async with connected("device") as base:
+    async with started("device") as base:
         settings = base.settings
         days = max(settings.command_retention_days, settings.retention_days)
         await keep_for(base.mongo.database, "commands", "finishedAt", days)

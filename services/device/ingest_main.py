@@ -23,7 +23,7 @@ from services.device.reports.retention.rows import HistoryRows
 from services.device.reports.retention.sweeps import Sweeps
 from services.device.reports.store import ReportStore
 from services.device.things.removed import RemovedThings
-from services.device.wiring import Base, connected
+from services.device.wiring import Base, started
 
 DURABLE = "ingest"
 OVERLAP_FROM = 1000
@@ -56,7 +56,7 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
 
 async def main() -> None:
     """Consume `UPLINK` until told to end; probes and metrics are served beside it."""
-    async with connected("device-ingest") as base:
+    async with started("device-ingest") as base:
         settings = base.settings
         await bound_streams(base.bus.js)
         ledger = Ledger(base.mongo)

@@ -5,11 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from libs.common.bus import Bus, Outbox, RpcClient
+from libs.common.clients import connected
 from libs.common.limits.tenants import KnownLimits
-from libs.common.settings import load
-from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
-from libs.common.telemetry import Telemetry, start_telemetry
+from libs.common.telemetry import Telemetry
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.products.store import ProductStore
@@ -69,24 +68,9 @@ def base_of(settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: B
 
 
 @asynccontextmanager
-async def connected(name: str) -> AsyncIterator[Base]:
-    """Connect, migrate, and close in order at the end."""
-    settings = load(DeviceSettings)
-    telemetry = start_telemetry(name)
-    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_device")
-    bus = await Bus.connect(
-        settings.nats_url,
-        user=settings.nats_user,
-        password=settings.nats_password,
-        name=name,
-        streams=True,
-    )
-    try:
-        await migrate(mongo.database, MIGRATIONS)
-        base = base_of(settings, telemetry, mongo, bus)
-        await base.things.watch(bus)
+async def started(process: str) -> AsyncIterator[Base]:
+    """A process of the service with what it runs on."""
+    async with connected(DeviceSettings, "device", MIGRATIONS, process=process) as clients:
+        base = base_of(*clients)
+        await base.things.watch(base.bus)
         yield base
-    finally:
-        await bus.drain()
-        await mongo.close()
-        telemetry.shutdown()

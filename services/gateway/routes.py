@@ -1,7 +1,7 @@
 """The routing table: which service answers a path, and what a caller must show for it.
 
 A new public API is one more line of `ROUTES`; operations of the management API are also
-served below `API` (its notes, Decision 4).
+served below `API`.
 """
 
 from collections import defaultdict

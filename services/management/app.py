@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.clients import connected
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import GetIntegrations, Manifest
 from libs.common.contracts.names import DescribeDashboards, DescribeIntegrations
@@ -18,12 +19,10 @@ from libs.common.identity.sharing import Sharing
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits
-from libs.common.settings import load
 from libs.common.store.ids import IdAllocator
-from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
-from libs.common.telemetry import Telemetry, start_telemetry
+from libs.common.telemetry import Telemetry
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
 from services.management.builtin.system import System
@@ -114,23 +113,10 @@ def build_app(
 
 async def main() -> None:
     """Run the service until it is told to end."""
-    settings = load(ManagementSettings)
-    telemetry = start_telemetry("management")
-    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_management")
-    bus = await Bus.connect(
-        settings.nats_url,
-        user=settings.nats_user,
-        password=settings.nats_password,
-        name="management",
-        streams=True,
-    )
-    redis = connect_redis(settings.redis_url)
-    try:
-        await migrate(mongo.database, MIGRATIONS)
+    clients = connected(ManagementSettings, "management", MIGRATIONS)
+    async with (
+        clients as (settings, telemetry, mongo, bus),
+        connect_redis(settings.redis_url) as redis,
+    ):
         app = build_app(settings, mongo, redis, bus, telemetry)
         await serve(app, settings, websocket=PatientProtocol)
-    finally:
-        await bus.drain()
-        await redis.aclose()
-        await mongo.close()
-        telemetry.shutdown()

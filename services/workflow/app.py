@@ -6,18 +6,16 @@ from functools import partial
 
 from litestar import Litestar, Router
 
-from libs.common.bus import Bus, RpcServer
+from libs.common.bus import RpcServer
+from libs.common.clients import connected
 from libs.common.contracts.flows import CallFlow
 from libs.common.contracts.limits import AskUse
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
-from libs.common.settings import load
 from libs.common.store.lease import Leader
-from libs.common.store.migrations import migrate
-from libs.common.store.mongo import Mongo
-from libs.common.telemetry import Telemetry, start_telemetry
+from libs.common.telemetry import Telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
 from services.workflow.engine.notes import REFUSED_PERIOD
 from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
@@ -106,20 +104,6 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
 
 async def main() -> None:
     """Run the service until it is told to end."""
-    settings = load(WorkflowSettings)
-    telemetry = start_telemetry("workflow")
-    mongo = Mongo(settings.mongo_url, settings.mongo_database or "thingway_workflow")
-    bus = await Bus.connect(
-        settings.nats_url,
-        user=settings.nats_user,
-        password=settings.nats_password,
-        name="workflow",
-        streams=True,
-    )
-    try:
-        await migrate(mongo.database, MIGRATIONS)
+    clients = connected(WorkflowSettings, "workflow", MIGRATIONS)
+    async with clients as (settings, telemetry, mongo, bus):
         await serve(build_app(Core(settings, mongo, bus), telemetry), settings)
-    finally:
-        await bus.drain()
-        await mongo.close()
-        telemetry.shutdown()

@@ -1,4 +1,4 @@
-"""An existing console, letter by letter (the management API's console notes, section 0)."""
+"""An existing console, letter by letter."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Browser:
         self.http = httpx.AsyncClient(base_url=f"{base_url}/api/v1", timeout=30)
 
     async def sign_in(self, console: Console) -> "Browser":
-        """The form of section 2.3."""
+        """Send the form of log-in, `@` escaped."""
         text = (
             f"grant_type=password&username={console.email.replace('@', '%40')}"
             f"&password={console.password}"

@@ -1,6 +1,6 @@
 """What the management API answers, field by field, as its documents have it.
 
-Written from the specification and its notes, not from the services: a field that is missing,
+Written from the specifications, not from the services: a field that is missing,
 unknown or of another type fails. Fields with `UNSET` may be left out; null is nowhere.
 """
 
@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 T = TypeVar("T")
 
 IdText = Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]{0,15}$")]
-"""A decimal string (Decision 7)."""
+"""A decimal string."""
 Ms = Annotated[int, msgspec.Meta(gt=1_600_000_000_000)]
 """A number, where consoles need one."""
 MsText = Annotated[str, msgspec.Meta(pattern="^1[0-9]{12}$")]
@@ -27,7 +27,7 @@ class Exact(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Page(Exact, Generic[T], kw_only=True):
-    """A page (Decision 2)."""
+    """A page."""
 
     page_size: int
     page_number: int
@@ -155,7 +155,7 @@ class EntityStatus(Exact, kw_only=True):
 
 
 class HistoryItem(Exact, kw_only=True):
-    """A value that was; the time is an integer (Decision 6)."""
+    """A value that was; the time is an integer."""
 
     entity_id: IdText
     timestamp: Ms

@@ -336,7 +336,7 @@ async def test_an_oversized_body_is_413(api: Api) -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "multipart/form-data"])
 async def test_another_content_type_is_never_our_fault(api: Api, content_type: str) -> None:
-    """Read as JSON all the same, or refused; a captured client sends the wrong type (notes, 6)."""
+    """Read as JSON all the same, or refused; a captured client sends the wrong type."""
     for body in (b'{"pageSize":1,"pageNumber":1}', b"<xml/>"):
         answer = await api.ask(
             "POST", "/devices/search", body, headers={"Content-Type": content_type}

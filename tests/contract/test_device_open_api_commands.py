@@ -28,7 +28,7 @@ async def test_an_update_echoes_what_was_accepted(api: Api, thing: Thing) -> Non
 async def test_every_fault_of_an_update_is_named_and_nothing_is_sent(
     api: Api, thing: Thing
 ) -> None:
-    """Decision 8: a bound, an unknown, a read-only, a type, a key of an ENUM, a size."""
+    """A bound, an unknown, a read-only, a type, a key of an ENUM, a size."""
     bad = {
         "reporting_interval": {"time": 0, "nothing": 1},
         "temperature": 1,

@@ -73,7 +73,7 @@ async def test_the_cursor_stands_still_while_reports_arrive(api: Api, thing: Thi
 
 
 async def test_page_sizes_are_clamped(api: Api, thing: Thing) -> None:
-    """At most 1000 and no refusal (Decision 7); text is a number."""
+    """At most 1000 and no refusal; text is a number."""
     await _fill(api, thing, 1000, int(time.time() * 1000) - HOUR)
     path = f"/devices/{thing.id}/properties/history"
     page = await api.done("GET", path, pageSize="5000")

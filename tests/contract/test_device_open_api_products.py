@@ -201,7 +201,7 @@ async def test_rps_records_are_sorted_and_paged(alone: Api) -> None:
 
 
 async def test_an_sn_is_a_device_or_has_a_record(api: Api, foreign: Api) -> None:
-    """Decision 9: 409 both ways, also for another application; deleting frees the SN."""
+    """409 both ways, also for another application; deleting frees the SN."""
     sn = new_sn()
     body = {"sn": sn, "profileUrl": "https://example.com"}
     await api.done("POST", "/rps/profile", body)

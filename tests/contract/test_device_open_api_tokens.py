@@ -1,4 +1,4 @@
-"""The token endpoint and the ways to show a token, as the specification and its notes say."""
+"""The token endpoint and the ways to show a token."""
 
 import asyncio
 import base64
@@ -61,7 +61,7 @@ async def test_a_refresh_needs_the_token_alone(api: Api, content_type: str) -> N
 
 
 async def test_a_refresh_token_used_twice_ends_its_family(api: Api) -> None:
-    """Decision 3: both descendants die, other families of the application live on."""
+    """Both descendants die, other families of the application live on."""
     other = await api.tokens()
     first = await api.tokens()
     grant = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"]}
@@ -111,7 +111,7 @@ async def test_a_token_may_stand_in_the_query(api: Api) -> None:
 
 
 async def test_the_old_version_segment_is_an_alias(api: Api) -> None:
-    """Decision 4: `v1.0` answers like `v1`."""
+    """`v1.0` answers like `v1`."""
     identity = await api.add()
     old = accepted(await api.ask("GET", f"/device/openapi/v1.0/devices/{identity}"))
     assert old == await api.done("GET", f"/devices/{identity}")

@@ -1,4 +1,4 @@
-"""What an existing console calls, replayed letter by letter (its notes, sections 2 to 4)."""
+"""What an existing console calls, replayed letter by letter."""
 
 from uuid import uuid4
 
@@ -29,7 +29,7 @@ async def test_first_start(platform: Platform) -> None:
 
 
 async def test_refresh(browser: Browser, admin: Console) -> None:
-    """The refresh of section 2.4, whose fields come in another order; `*` is not escaped."""
+    """Its fields come in another order; `*` is not escaped."""
     text = (
         f"refresh_token={browser.refresh_token}&grant_type=refresh_token"
         f"&client_id={admin.client_id}&client_secret={admin.client_secret}"

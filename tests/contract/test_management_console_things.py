@@ -1,4 +1,4 @@
-"""An existing console's pages of things, letter by letter (its notes, section 4).
+"""An existing console's pages of things, letter by letter.
 
 Every fact "without this the page crashes" is asserted here.
 """

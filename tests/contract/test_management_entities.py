@@ -50,7 +50,7 @@ async def test_search_shows_every_field(hall: Hall) -> None:
 
 
 async def test_search_is_a_list_or_a_page(hall: Hall) -> None:
-    """A bare list; a page when one is asked for (Decision 2), newest first."""
+    """A bare list; a page when one is asked for, newest first."""
     keyword = {"keyword": hall.key("")}
     listed = shaped(await hall.admin.done("POST", SEARCH, keyword), list[Entity])
     page = shaped(

@@ -45,7 +45,7 @@ async def test_search_compares(admin: Console, name: str) -> None:
 
 
 async def test_search_page_and_order(admin: Console) -> None:
-    """A page when one is asked for (Decision 2), in the order that is asked for."""
+    """A page when one is asked for, in the order that is asked for."""
     every = ids(await admin.done("POST", SEARCH, {}))
     body = {"page_size": 1, "page_number": 2, "sorts": [{"direction": "DESC", "property": "id"}]}
     page = shaped(await admin.done("POST", SEARCH, body), Page[Integration])

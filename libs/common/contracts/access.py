@@ -15,7 +15,7 @@ FORGET = "rpc.auth.forget_resources"
 
 
 class ResourceType(StrEnum):
-    """What a role can be granted (specification, "Resource reference")."""
+    """What a role can be granted."""
 
     ENTITY = "ENTITY"
     DEVICE = "DEVICE"
@@ -42,8 +42,7 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
 class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):
     """Answer of `get_grants`: the union over the user's roles, without what a super-admin has.
 
-    An integration stands for all its devices and their entities, a device for its entities
-    (notes, section 3.5).
+    An integration stands for all its devices and their entities, a device for its entities.
     """
 
     version: int

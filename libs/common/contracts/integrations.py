@@ -31,7 +31,7 @@ Tenant = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 IdentifierText = Annotated[
     str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@#$\-/\[\]]+$")
 ]
-"""What names a device within its integration (notes, section 4); it is also its SN."""
+"""What names a device within its integration; it is also its SN."""
 
 Operation = Literal["add_device", "delete_device", "call", "updated", "command"]
 

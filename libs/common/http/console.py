@@ -1,4 +1,4 @@
-"""The management API on the wire: envelope, ids, pages, order (notes, sections 1.1 to 1.4)."""
+"""The management API on the wire: envelope, ids, pages, order."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Id = (
     Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
     | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,16}$")]
 )
-"""An id in a body: a decimal string, or a number (Decision 7)."""
+"""An id in a body: a decimal string, or a number."""
 
 OptionalId = (
     Annotated[int, msgspec.Meta(ge=1, le=MAX_ID)]
@@ -102,7 +102,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
 
     @property
     def paged(self) -> bool:
-        """Whether a page was asked for, and not the whole list (Decision 2)."""
+        """Whether a page was asked for, and not the whole list."""
         return self.page_size is not None or self.page_number is not None
 
     @property

@@ -35,7 +35,7 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
         return InvalidInput(error.detail)
     text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
     in_path = entries[0].get("source") == "path" and not path.startswith(OPEN_API_PREFIXES)
-    kind = MalformedRequest if in_path else InvalidInput  # management API notes, section 1.3
+    kind = MalformedRequest if in_path else InvalidInput  # as consoles know it
     return kind(text.replace("`", "'"), field=faults[0][0] or None)
 
 

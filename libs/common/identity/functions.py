@@ -1,6 +1,6 @@
 """What a role lets its users do: the function codes of the management API.
 
-Each is the code of a menu entry of type FUNCTION (notes, section 3.4). An operation names
+Each is the code of a menu entry of type FUNCTION. An operation names
 those of which any one suffices; a super-admin holds them all.
 """
 

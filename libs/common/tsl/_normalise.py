@@ -20,7 +20,7 @@ def normalise_member(entry: MemberSpec, path: str, faults: Faults) -> None:
 
 
 def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
-    """Give the enumeration as object and as list (decision 6), whichever came."""
+    """Give the enumeration as object and as list, whichever came."""
     listed: dict[str, str] = {}
     for at, item in enumerate(spec.mappings or []):
         if item.key in listed:

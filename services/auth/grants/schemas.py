@@ -1,4 +1,4 @@
-"""Resources of roles on the wire (specification, "Resource reference")."""
+"""Resources of roles on the wire."""
 
 from typing import Annotated
 

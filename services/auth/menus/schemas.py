@@ -1,4 +1,4 @@
-"""Menu entries on the wire (specification, "Menu"; notes, section 3.4)."""
+"""Menu entries on the wire."""
 
 import msgspec
 

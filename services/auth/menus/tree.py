@@ -44,7 +44,7 @@ def tree(menus: Sequence[Menu]) -> list[MenuNode]:
 def with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
     """Those of `menus` that have one of `ids`, and the pages that lead to them.
 
-    Consoles show a function only below its pages (notes, section 3.1).
+    Consoles show a function only below its pages.
     """
     known = {menu.id: menu for menu in menus}
     wanted: set[int] = set()

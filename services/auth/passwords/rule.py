@@ -1,4 +1,4 @@
-"""What a password must be like; existing consoles refuse a log-in with any other (notes, 2)."""
+"""What a password must be like; existing consoles refuse a log-in with any other."""
 
 import re
 import secrets

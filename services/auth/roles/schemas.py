@@ -1,4 +1,4 @@
-"""Roles on the wire (specification, "Role"; notes, section 3.3)."""
+"""Roles on the wire."""
 
 from typing import Annotated
 

@@ -29,7 +29,7 @@ from services.auth.sign_in.schemas import (
 )
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
-"""Clients send the first; the vendor's documentation writes the second (notes, section 1)."""
+"""Clients send the first; the vendor's documentation writes the second."""
 JSON_TYPE = "application/json"
 FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
 """What applications send."""
@@ -62,7 +62,7 @@ Code = Literal["invalid_request", "invalid_client", "invalid_grant", "unsupporte
 
 
 def refused(code: Code, text: str, field: str | None = None) -> Unauthenticated:
-    """A refusal of `POST /oauth2/token`: 401 whatever the reason (notes, 2).
+    """A refusal of `POST /oauth2/token`: 401 whatever the reason.
 
     `code` is one of RFC 6749, section 5.2.
     """

@@ -1,4 +1,4 @@
-"""What every tenant begins with: the role `super_admin` and the menu tree (notes, section 3.4).
+"""What every tenant begins with: the role `super_admin` and the menu tree.
 
 The seeds of the default tenant have the ids that the notes give; others get ids of their own.
 """

@@ -63,7 +63,7 @@ class UserDirectory:
         return await self._open_menus(user, await self._roles_of(tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
-        """Tell whether a user has a resource, a device also by its integration (notes, 3.2, 3.5).
+        """Tell whether a user has a resource, a device also by its integration.
 
         Raises `NotFound`, and `Unavailable` when `device` is needed and silent.
         """

@@ -1,4 +1,4 @@
-"""What an e-mail address and a nickname must be like (notes, section 3.2)."""
+"""What an e-mail address and a nickname must be like."""
 
 import re
 

@@ -18,7 +18,7 @@ class UpdateProperties(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UpdatedProperties(msgspec.Struct):
-    """Its answer: what was accepted, as it was given (Decision 8)."""
+    """Its answer: what was accepted, as it was given."""
 
     properties: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Adds devices through their integrations, in one step or not at all (notes, section 3.7)."""
+"""Adds devices through their integrations, in one step or not at all."""
 
 from libs.common.contracts.integrations import AddDevice, NewDevice
 from libs.common.errors import (

@@ -1,4 +1,4 @@
-"""Writes devices that integrations bring: one transaction, or nothing (notes, section 3.7)."""
+"""Writes devices that integrations bring: one transaction, or nothing."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`/device`: devices on the console (specification, "Device"; notes, section 3.7)."""
+"""`/device`: devices on the console."""
 
 from litestar import Router
 from litestar.di import NamedDependency

@@ -1,4 +1,4 @@
-"""Devices on the wire, of the open API and below it of the console (field notes, section 3)."""
+"""Devices on the wire, of the open API and below it of the console."""
 
 from typing import Annotated, Any
 
@@ -77,7 +77,7 @@ class SearchDevices(msgspec.Struct, rename="camel", forbid_unknown_fields=True, 
 
 
 class DeviceRef(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A device as adding and updating it answer (Decision 5)."""
+    """A device as adding and updating it answer."""
 
     sn: str
     device_id: int

@@ -135,7 +135,7 @@ class UserDevices:
         """The device, when the user sees it.
 
         Raises `Forbidden` for a user who sees nothing at all, else `NotFound`, as consoles
-        expect it (notes, section 3.5).
+        expect it.
         """
         grants = await self._grants.of(principal)
         if grants.nothing:

@@ -1,4 +1,4 @@
-"""Entities on the wire (specification, "Entity"; notes, sections 3.8 and 4)."""
+"""Entities on the wire."""
 
 from typing import Annotated, Any, Literal
 

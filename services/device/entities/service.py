@@ -44,7 +44,7 @@ class EntityService:
         """Entities that the user sees, in the order of `ids`; custom ones every user does.
 
         Raises `Forbidden` for a user who has no grant at all, else `NotFound`, as consoles
-        expect it (notes, section 3.5).
+        expect it.
         """
         found = await self._directory.by_ids(principal.tenant, ids)
         if all(key in found and found[key].thing.integration == SYSTEM for key in ids):

@@ -39,7 +39,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     value_type: ValueType
     access_mod: AccessMod | None = None
     attribute: dict[str, Any] = {}
-    """`value_attribute` (notes, section 4)."""
+    """What consoles are told of a value: `value_attribute`."""
     parent: str | None = None
     """Path of the OBJECT that it is a child of."""
     description: str | None = None

@@ -1,7 +1,7 @@
 """Values of entities as people send them, and what is said of those that are not taken.
 
-Consoles send numbers and booleans as text, and know faults by codes of their own (notes,
-section 4). Whether a value is taken the TSL of its thing says, here and everywhere. No I/O.
+Consoles send numbers and booleans as text, and know faults by codes of their own.
+Whether a value is taken the TSL of its thing says, here and everywhere. No I/O.
 """
 
 import re

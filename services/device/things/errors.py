@@ -11,7 +11,7 @@ def device_exists(serial: str, field: str) -> Conflict:
 
 
 def rps_record_exists(serial: str, field: str) -> Conflict:
-    """409: the SN has an RPS record, which must be deleted first (Decision 9)."""
+    """409: the SN has an RPS record, which must be deleted first."""
     return Conflict(
         f"{field}: {serial} has an RPS record; delete it first",
         field=field,

@@ -25,10 +25,10 @@ Text = Annotated[str, msgspec.Meta(max_length=1024)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 Tags = Annotated[list[Tag], msgspec.Meta(max_length=20)]
-"""At most 20 per device (field notes, section 3)."""
+"""At most 20 per device."""
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-"""A number, or a string of decimal digits (Decision 1)."""
+"""A number, or a string of decimal digits."""
 
 LARGEST_PAGE = 1000
 LARGEST_NUMBER = 1_000_000_000

@@ -1,4 +1,4 @@
-"""Dashboards on the wire (specification, "Dashboard"; notes, section 3.9), and as kept."""
+"""Dashboards on the wire, and as kept."""
 
 from typing import Annotated, Any
 

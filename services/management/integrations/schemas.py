@@ -1,4 +1,4 @@
-"""Integrations on the wire (specification, "Integration"; notes, section 3.6)."""
+"""Integrations on the wire."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The frames of `/websocket` (management API notes, section 5): JSON text, snake_case."""
+"""The frames of `/websocket`: JSON text, snake_case."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,8 +1,7 @@
 """The catalogue of node types, made from their parameter structs.
 
 An editor builds its palette and its forms from it: `data` of an entry is JSON text with
-`component`, `properties` and `outputProperties` (notes, section 6.5; console notes,
-"/workflow/editor").
+`component`, `properties` and `outputProperties`.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 Branches run in parallel; a node that several edges lead to (a join) waits until each of them
 was followed or has become impossible, and runs once. A node that fails ends its path and makes
-the run an error; the other paths go on (notes, section 6.3).
+the run an error; the other paths go on.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The twelve operators of conditions (notes, section 6.2). No I/O."""
+"""The twelve operators of conditions. No I/O."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation

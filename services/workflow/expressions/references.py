@@ -1,4 +1,4 @@
-"""References to what nodes have put out: `#{properties.<nodeId>['<key>']}` (notes, section 6.2).
+"""References to what nodes have put out: `#{properties.<nodeId>['<key>']}`.
 
 A text that is one reference and nothing else becomes the value itself, of whatever type; in
 any other text each reference becomes text. `properties.<nodeId>` alone is the whole output.

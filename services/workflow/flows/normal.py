@@ -1,7 +1,7 @@
 """Designs as editors need them: what they cannot do without is added on reading.
 
 An existing editor fails on a design without `nodes` and `edges`, and on a node without a
-position or a type of its own (console notes, "/workflow/editor"). No I/O.
+position or a type of its own. No I/O.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Flows on the wire (specification, "Workflows"; notes, section 6.5)."""
+"""Flows on the wire."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`design_data`: the JSON text of a design as editors write it (notes, section 6.1). No I/O.
+"""`design_data`: the JSON text of a design as editors write it. No I/O.
 
 Editors keep much in it that is theirs (positions, sizes, a viewport); it is kept and not read.
 """

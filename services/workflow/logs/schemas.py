@@ -1,4 +1,4 @@
-"""Logs on the wire (specification, "Workflow"; notes, section 6.4)."""
+"""Logs on the wire."""
 
 from typing import Literal
 

@@ -87,7 +87,7 @@ def parameter(
 ) -> msgspec.Meta:
     """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
 
-    `ui` is a component that existing editors have (console notes, "/workflow/editor"). A
+    `ui` is a component that existing editors have. A
     `secret` is kept encrypted and not shown again (`services.workflow.vault`). With `output` it
     declares what the node puts out, and an editor shows it there. `bounds` are those of
     `msgspec.Meta`.

@@ -23,7 +23,7 @@ class Output(msgspec.Struct, rename="camel"):
 
 
 def check_outputs(declared: Iterable[Output], output: Any) -> None:
-    """Raise `NodeFailed` when a declared value of a map has another type (notes, 6.2)."""
+    """Raise `NodeFailed` when a declared value of a map has another type."""
     if not isinstance(output, Mapping):
         return
     for one in declared:

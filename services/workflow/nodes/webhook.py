@@ -48,7 +48,7 @@ class WebhookParameters(Parameters):
 
 
 class Webhook(Step[WebhookParameters]):
-    """Posts JSON; what came in goes on unchanged (notes, 6.3)."""
+    """Posts JSON; what came in goes on unchanged."""
 
     name = "webhook"
     title = "Webhook"

@@ -25,7 +25,7 @@ class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
 
 class TraceItem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What one node did (specification, "Trace item")."""
+    """What one node did."""
 
     message_id: str
     node_id: str

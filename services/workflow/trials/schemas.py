@@ -1,4 +1,4 @@
-"""Checks and tests on the wire (specification, "Workflows"; notes, section 6.5)."""
+"""Checks and tests on the wire."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""`/device/openapi/v1/rps` (specification, "RPS endpoints")."""
+"""`/device/openapi/v1/rps`."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""RPS records on the wire (specification, "RPS record")."""
+"""RPS records on the wire."""
 
 import msgspec
 

@@ -12,7 +12,7 @@ from services.device.things.serials import SerialTaken, check_serial, key_of
 
 LONGEST_URL = 2048
 DONE = "success"
-"""The result text that the platform answers (Decision 9)."""
+"""The result text that the platform answers."""
 
 COLUMNS = {"sn": "_id", "profileUrl": "profileUrl"}
 

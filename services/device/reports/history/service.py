@@ -22,7 +22,7 @@ LATEST_TIME = 253_402_300_799_999
 
 
 class HistoryRecord(msgspec.Struct):
-    """Values reported together; `ts` in ms (specification, "Property history record")."""
+    """Values reported together; `ts` in ms."""
 
     ts: int
     properties: dict[str, Any]
@@ -56,7 +56,7 @@ class HistoryService:
     ) -> HistoryPage:
         """Read one page; without any bound it is the last day (specification).
 
-        Times are ms. Sizes above 1000 are cut to 1000 (Decision 7). Raises `InvalidInput`
+        Times are ms. Sizes above 1000 are cut to 1000. Raises `InvalidInput`
         for an order, a bound or a cursor that cannot be, `NotFound` for a device that the
         caller may not see.
         """

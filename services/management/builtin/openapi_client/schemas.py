@@ -1,6 +1,6 @@
 """The device open API, as far as a client of it needs it; unknown fields are ignored.
 
-Ids come as numbers or as decimal text (field notes, section 0).
+Ids come as numbers or as decimal text.
 """
 
 from typing import Annotated, Any

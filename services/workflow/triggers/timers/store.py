@@ -40,7 +40,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entered(self) -> dict[str, object]:
-        """What the flow is entered with (notes, section 6.3)."""
+        """What the flow is entered with."""
         zone = self.settings.timezone or UTC
         return {"executionEpochSecond": self.due // 1000, "timezone": zone}
 

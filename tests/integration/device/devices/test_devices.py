@@ -19,7 +19,7 @@ EUI = "24e124136b502217"
 
 
 async def test_an_added_device_answers_its_short_record(platform: Platform) -> None:
-    """An SN of 16 hexadecimal digits is the DevEUI as well (Decision 5)."""
+    """An SN of 16 hexadecimal digits is the DevEUI as well."""
     body = {"snDevEUI": EUI, "name": "Sensor", "autoProvision": False}
     added = await platform.mine.done("POST", "/devices", body)
     assert added.pop("deviceId") > 0

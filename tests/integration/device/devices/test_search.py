@@ -127,7 +127,7 @@ async def test_any_field_sorts(
 async def test_every_field_of_the_record_sorts(
     platform: Platform, ids: dict[str, int], name: str
 ) -> None:
-    """The field notes, section 3."""
+    """A property is a name of the record."""
     assert len(await keys(platform, ids, sorts=[{"property": name, "direction": "desc"}])) == 4
 
 

@@ -61,14 +61,14 @@ async def test_records_are_sorted_and_paged(platform: Platform) -> None:
 
 
 async def test_a_device_gets_no_profile(platform: Platform) -> None:
-    """409, also when the device belongs to somebody else (Decision 9)."""
+    """409, also when the device belongs to somebody else."""
     await platform.foreign.add("SN1")
     refusal = await platform.mine.refused(409, "POST", "/rps/profile", body("sn1"))
     assert refusal["errCode"] == "device_already_exists"
 
 
 async def test_an_sn_with_a_record_is_not_added_until_it_is_deleted(platform: Platform) -> None:
-    """409 first, then it is a device (Decision 9)."""
+    """409 first, then it is a device."""
     await platform.mine.done("POST", "/rps/profile", body())
     device = {"snDevEUI": "sn1", "name": "x"}
     refusal = await platform.mine.refused(409, "POST", "/devices", device)

@@ -204,7 +204,7 @@ async def test_only_custom_entities_are_deleted(world: World):
 
 
 async def test_every_user_sees_custom_entities(world: World):
-    """Also one without a grant (notes, section 3.5)."""
+    """Also one without a grant."""
     made = await world.admin().done("POST", "/entity", body("shared"))
     await world.user(8).done("POST", UPDATE, {"exchange": {made["key"]: 4}})
     status = await world.user(8).done("GET", f"/entity/{made['id']}/status")

@@ -84,7 +84,7 @@ async def test_code_sees_what_came_in(workflow):
 
 
 async def test_an_output_of_another_type_than_declared_fails(workflow):
-    """With the name and the value (notes, 6.2)."""
+    """With the name and the value."""
     wrong = [{"name": "text", "type": "LONG"}]
     found = await run(workflow, code(text="return {text: 'abc'}", payload=wrong))
     assert found.status == "ERROR"

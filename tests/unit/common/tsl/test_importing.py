@@ -221,7 +221,7 @@ def test_a_property_says_how_it_is_accessed():
     "given", [{"mapping": {"0": "x"}}, {"mappings": [{"key": "0", "value": "x"}]}]
 )
 def test_a_mapping_comes_as_object_or_list_and_leaves_as_both(given):
-    """Decision 6: clients read either."""
+    """Clients read either."""
     wire = to_wire(parse_document(document(prop("a", "ENUM", **given))))["properties"][0][
         "dataSpec"
     ]

@@ -62,7 +62,7 @@ def test_an_empty_write_is_refused():
 
 
 def test_a_partial_struct_is_completed_from_what_is_in_force():
-    """Decision 8, at every level."""
+    """At every level."""
     current = {"s": {"a": 1, "b": "x", "t": {"x": True, "y": True}}}
 
     assert written(current, s={"a": 2, "t": {"x": False}}) == {

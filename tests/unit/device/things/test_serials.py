@@ -32,5 +32,5 @@ def test_what_would_break_a_subject_or_topic_is_refused(text: str) -> None:
     ],
 )
 def test_sixteen_hexadecimal_digits_are_a_dev_eui(serial: str, expected: str | None) -> None:
-    """In upper case (field notes, section 3)."""
+    """In upper case."""
     assert dev_eui_of(serial) == expected

@@ -1,6 +1,7 @@
 """Refusals are held back from who is refused again and again, and from nobody else."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +17,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         found.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1.0)
+    monkeypatch.setattr(module, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     return found
 
 

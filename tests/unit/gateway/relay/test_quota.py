@@ -1,5 +1,7 @@
 """Who says too much on plain NATS is told so, then cut off."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from libs.common.bus.relayed import PULL
@@ -30,7 +32,7 @@ class Closer:
 
 def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some refusals are told; then the speaker's connections are closed, and it is told nothing."""
-    monkeypatch.setattr(module.time, "monotonic", lambda: 1.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     closer = Closer()
     quota = RelayQuota(None, Tenants(), closer)  # type: ignore[arg-type]
     for _ in range(int(QUESTIONS * BURST)):
