@@ -110,10 +110,12 @@ _SERVICES: Mapping[str, Grant] = {
             "ingest.>",
             "thing.*.down.>",
             "event.*.service.*.replied",
+            "event.*.auth.application.deleted",
             *_CHANGES,
         ),
         calls=(
             "rpc.auth.get_limits",
+            "rpc.auth.get_application",
             "rpc.auth.issue_device_credentials",
             "rpc.auth.issue_first_device_credentials",
             "rpc.auth.revoke_device_credentials",

@@ -55,6 +55,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
     error: str | None = None
+    error_code: str | None = None
+    """Why it ended, where its status does not say it."""
     closed_by: str | None = None
     """The key of the reply that closed it."""
     attempts: int = 0

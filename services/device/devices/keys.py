@@ -1,14 +1,11 @@
-"""Keys of devices, which `auth` keeps: they end with their devices, whatever happens meanwhile."""
+"""Keys of devices, which `auth` keeps."""
 
-import logging
 from collections.abc import Awaitable, Callable
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done, FirstDeviceKey
 from libs.common.errors import ThingwayError
 from services.device.things.model import Device
-
-log = logging.getLogger(__name__)
 
 Step = Callable[[], Awaitable[object]]
 
@@ -60,17 +57,3 @@ async def _check_there(keys: CredentialsOverRpc, device: Device, look: Step) -> 
     except ThingwayError:
         await keys.revoke(device.sn, device.id, device.tenant)
         raise
-
-
-async def delete_with_key(keys: CredentialsOverRpc, device: Device, delete: Step) -> None:
-    """Delete a device and its key.
-
-    The key ends before the device does, so that a crash in between leaves no key without a
-    device; and once more after it, for one that was issued meanwhile.
-    """
-    await keys.revoke(device.sn, device.id, device.tenant)
-    await delete()
-    try:
-        await keys.revoke(device.sn, device.id, device.tenant)
-    except ThingwayError as error:
-        log.warning("device %d: a second revocation failed: %s", device.id, error)

@@ -13,12 +13,8 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.things import DIRECT, entity_id
 from services.device.devices.bringing import ref_of
-from services.device.devices.keys import (
-    CredentialsOverRpc,
-    delete_with_key,
-    issue_first_key,
-    issue_key,
-)
+from services.device.devices.keys import CredentialsOverRpc, issue_first_key, issue_key
+from services.device.devices.leaving import DELETED, Leaving
 from services.device.devices.schemas import (
     DeleteDevices,
     DeviceDetail,
@@ -48,6 +44,7 @@ class UserDevices:
         integrations: Integrations,
         client: IntegrationClient,
         credentials: CredentialsOverRpc,
+        leaving: Leaving,
         forgetting: GrantsOverRpc,
     ) -> None:
         self._store = store
@@ -56,6 +53,7 @@ class UserDevices:
         self._integrations = integrations
         self._client = client
         self._credentials = credentials
+        self._leaving = leaving
         self._forgetting = forgetting
 
     async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
@@ -137,7 +135,7 @@ class UserDevices:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
         delete = partial(self._store.delete, device.tenant, device.id)
-        await delete_with_key(self._credentials, device, delete)
+        await self._leaving.leave(device, delete, DELETED)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         """The device, when the user sees it.

@@ -129,6 +129,8 @@ def _spec(member: Member) -> dict[str, Any]:
         "minSize": rules.get("min_length"),
         "maxSize": rules.get("max_length"),
     }
+    if "fraction_digits" in rules:
+        spec["fractionDigits"] = rules["fraction_digits"]
     given = {name: value for name, value in validator.items() if value is not None}
     if given:
         spec["validator"] = given

@@ -21,10 +21,12 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import console, entities, share
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.migrations import MIGRATIONS
+from services.device.products.rps.store import RpsStore
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.reports.reporting import Reporter
@@ -156,6 +158,9 @@ class _NoProvisioning:
     async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
         raise AssertionError
 
+    async def forget(self, thing_id: int) -> None:
+        raise AssertionError
+
 
 class _NoKeys:
     async def issue(self, sn: str, device_id: int, tenant: str) -> Any:
@@ -206,6 +211,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         shared.products,
         _NoProvisioning(),
         _NoKeys(),
+        shared.leaving,
+        Orphans(store, RpsStore(mongo, base.limits), ApplicationsOverRpc(base.rpc), shared.leaving),
     )
     await shared.rpc.start()
     await auth_rpc.start()
