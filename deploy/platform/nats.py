@@ -104,6 +104,7 @@ _SERVICES: Mapping[str, Grant] = {
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
             *_EVENTS,
+            "$JS.API.STREAM.PURGE.$MQTT_msgs",
         ),
         subscribe=(
             "rpc.device.>",

@@ -21,6 +21,7 @@ from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
+from services.device.commands.ending import CommandEnding
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
@@ -125,7 +126,7 @@ def share(base: Base) -> Shared:
         ids=ids,
         grants=GrantReader(base.rpc),
         credentials=credentials,
-        leaving=Leaving(credentials, base.commands.fail_all),
+        leaving=Leaving(credentials, CommandEnding(base.commands, base.bus).end),
         forgetting=GrantsOverRpc(base.rpc),
         products=products,
         models=models,

@@ -14,8 +14,8 @@ from services.device.things.model import Device
 
 log = logging.getLogger(__name__)
 
-EndTasks = Callable[[int, str, str], Awaitable[None]]
-"""Ends the open tasks of a device, by id, as FAILED with a code and a reason."""
+EndTasks = Callable[[Device, str, str], Awaitable[None]]
+"""Ends the open tasks of a device as FAILED, with a code and a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,6 @@ class Leaving:
         except ThingwayError as error:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
         try:
-            await self._end_tasks(device.id, reason.code, reason.text)
+            await self._end_tasks(device, reason.code, reason.text)
         except StoreError as error:
             log.warning("device %d: its tasks end later: %s", device.id, error)

@@ -5,9 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from nats.js.api import AckPolicy, ConsumerConfig
 
+from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from services.device.commands.delivery import Delivery
+from services.device.commands.ending import CommandEnding
 from services.device.commands.messages import created
 from services.device.commands.model import Command, now
 from services.device.commands.service import describe
@@ -265,6 +268,24 @@ async def test_open_commands_of_a_device_that_leaves_end_once(world: World, sn: 
     assert (said.count("task.5.finished"), said.count("service.7.replied")) == (1, 1)
     await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
     await world.deal(1)
+    assert (await state(world, 5)).status == "FAILED"
+
+
+async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_back(
+    world: World, sn: str
+):
+    """Its next owner's device is not told what the one before asked; others are."""
+    js, consumer = world.bus.js, ConsumerConfig(durable_name="away", ack_policy=AckPolicy.EXPLICIT)
+    await js.purge_stream(MQTT)
+    await js.add_consumer(MQTT, consumer)
+    for one in (command(5), command(6, thing=8)):
+        await world.write([one], created(one))
+    await CommandEnding(world.commands, world.bus).end(
+        await world.first.devices.with_id(7), "device_removed", "removed"
+    )
+    kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
+    await js.delete_consumer(MQTT, "away")
+    assert kept == {"$MQTT.msgs.thing.SN8.down.command": 1}
     assert (await state(world, 5)).status == "FAILED"
 
 

@@ -105,8 +105,8 @@ class Provisioning:
     async def forget(self, thing_id: int) -> None:
         self.forgotten.append(thing_id)
 
-    async def end_tasks(self, thing_id: int, code: str, reason: str) -> None:
-        self.ended.append((thing_id, code))
+    async def end_tasks(self, device: Device, code: str, reason: str) -> None:
+        self.ended.append((device.id, code))
 
 
 @dataclass

@@ -8,6 +8,7 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
 from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
+from services.device.things.model import Device
 from services.device.things.serials import Holder
 from tests.unit.device.devices.fakes import (
     MINE,
@@ -39,8 +40,8 @@ def bench() -> Bench:
     store, provisioner = FakeStore(log), FakeProvisioner(log)
     credentials = FakeCredentials(log)
 
-    async def end_tasks(thing_id: int, code: str, reason: str) -> None:
-        log.append(("end tasks", thing_id))
+    async def end_tasks(device: Device, code: str, reason: str) -> None:
+        log.append(("end tasks", device.id))
 
     service = DeviceService(
         store,
