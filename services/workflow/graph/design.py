@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from libs.common.wording import worded
+
 T = TypeVar("T")
 
 MOST_CHARACTERS = 1024 * 1024
@@ -128,7 +130,8 @@ def _read(text: str, decode: Callable[[str], T], field: str) -> T:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        raise DesignInvalid([Reason(None, field, str(error))]) from error
+        wrong = worded(str(error), field)
+        raise DesignInvalid([Reason(None, wrong.place, wrong.reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         reason = f"cannot be read as JSON: {error or 'nested too deep'}"
         raise DesignInvalid([Reason(None, field, reason)]) from error

@@ -1,5 +1,8 @@
 """Entities that people make."""
 
+from typing import Any
+from uuid import uuid4
+
 import pytest
 
 from libs.common.contracts.access import ResourceType
@@ -100,6 +103,35 @@ async def test_children_belong_to_an_object(world: World):
     third = await admin.done("POST", "/entity", body("b", parent_identifier="obj"))
     assert third["id"] not in (first["id"], second["id"])
     await admin.refused(409, "POST", "/entity", body("b", parent_identifier="obj"))
+
+
+@pytest.mark.parametrize("value", ["much", {"x": 1}, [1], None, 2**70, 1.5, {"x": {"y": 1}}])
+async def test_a_value_that_a_child_does_not_take_is_named_by_its_key(world: World, value: Any):
+    """Once, whichever way it was sent."""
+    admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
+    await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
+    key = (await admin.done("POST", "/entity", body("a", parent_identifier=root)))["key"]
+    parent = key.removesuffix(".a")
+    for exchange in ({key: value}, {parent: {"a": value}}):
+        answer = await admin.refused(400, "POST", UPDATE, {"exchange": exchange})
+        assert answer["detail_message"].startswith(f"exchange.{key}")
+        assert str(answer).count(root) == 1 + str(answer["data"]).count(root)
+        for one in answer["data"]:
+            assert one["args"]["entity_key"].startswith(key)
+            assert str(one).count(root) == 1
+
+
+@pytest.mark.parametrize("value", ["much", 5, [1], {"b": 1}, {"a": 1, "b": {"c": 1}}])
+async def test_a_value_that_an_object_does_not_take_is_named_by_its_key(world: World, value: Any):
+    """Its own, or that of a child which it has not."""
+    admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
+    await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
+    await admin.done("POST", "/entity", body("a", parent_identifier=root))
+    key = f"system.integration.{root}"
+    answer = await admin.refused(400, "POST", UPDATE, {"exchange": {key: value}})
+    assert answer["detail_message"].startswith(f"exchange.{key}")
+    assert answer["detail_message"].count(root) == 1
+    assert all(str(one).count(root) == 1 for one in answer["data"])
 
 
 async def test_an_identifier_is_taken_once_per_tenant(world: World):

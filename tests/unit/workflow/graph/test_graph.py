@@ -82,7 +82,7 @@ BAD = {
     ),
     "a parameter that is missing": (
         design([trigger(), node("a", SELECT)], edge("start", "a")),
-        ("a", "parameters"),
+        ("a", "parameters.entities"),
     ),
     "no branch of that name": (
         design(
