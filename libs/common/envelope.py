@@ -4,7 +4,7 @@ The device open API writes camelCase (`requestId`, `errCode`, `errMsg`); the man
 snake_case (`request_id`, `error_code`, ...). Null fields are left out of both.
 """
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -20,14 +20,19 @@ class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
     """An open API answer: `{data?, status: "Success", requestId}`."""
 
     data: T | msgspec.UnsetType = msgspec.UNSET
-    status: str = "Success"
+    status: Literal["Success"] = "Success"
     requestId: str  # noqa: N815 - the wire name
+
+
+def _failed() -> Literal["Failed"]:
+    """A default that is written: `omit_defaults` leaves out only values."""
+    return "Failed"
 
 
 class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
     """An open API refusal: `{status: "Failed", requestId, errCode, errMsg, data?}`."""
 
-    status: str = msgspec.field(default_factory=lambda: "Failed")
+    status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     requestId: str  # noqa: N815
     errCode: str  # noqa: N815
     errMsg: str  # noqa: N815
@@ -37,7 +42,7 @@ class Failure(msgspec.Struct, omit_defaults=True, kw_only=True):
 class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A refusal of the management API."""
 
-    status: str = msgspec.field(default_factory=lambda: "Failed")
+    status: Literal["Failed"] = msgspec.field(default_factory=_failed)
     request_id: str
     error_code: str
     error_message: str

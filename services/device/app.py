@@ -31,7 +31,7 @@ from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.leaving import Leaving
-from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
+from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
@@ -52,15 +52,15 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
-from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
-from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.history.partitions import DAY_MS, Partitions
-from services.device.reports.history.routes import property_history
+from services.device.reports.history.routes import get_property_history
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
 from services.device.reports.presence.connections import SystemAccount
@@ -78,10 +78,10 @@ OPEN_API = Router(
     "/",
     guards=[applications],
     route_handlers=[
-        *PRODUCT_ROUTES,
-        *DEVICE_ROUTES,
-        *RPS_ROUTES,
-        property_history,
+        PRODUCT_ROUTES,
+        DEVICE_ROUTES,
+        RPS_ROUTES,
+        get_property_history,
         COMMAND_ROUTES,
     ],
 )

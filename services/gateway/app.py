@@ -18,6 +18,7 @@ from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.gateway.access.addresses import TrustedProxies
+from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
@@ -109,6 +110,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             connect_timeout=settings.connect_timeout,
         ),
         proxies=proxies,
+        cross_origin=CrossOrigin(settings.allowed_origins),
         pages=create_pages(
             Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
         ),

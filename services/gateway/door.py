@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from libs.common.errors import ThingwayError, TooManyRequests
+from libs.common.errors import Forbidden, ThingwayError, TooManyRequests
 from libs.common.http.request import REQUEST_ID, new_request_id
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
+from services.gateway.access.cross_origin import CrossOrigin, preflight
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.connections import Connections
 from services.gateway.limits.in_hand import Held, InHand, key_of
@@ -45,6 +46,7 @@ class Door:
     patience: Patience
     forwarder: Forwarder
     proxies: TrustedProxies
+    cross_origin: CrossOrigin
     pages: ASGIApp
     connections: Connections
     """Counts the connections that the server takes."""
@@ -60,8 +62,12 @@ class Door:
         if scope["type"] != ScopeType.HTTP:
             await self.pages(scope, receive, send)
             return
+        if self.cross_origin.on:
+            send = self.cross_origin.telling(scope, send)
         route = self.routes.find(scope["raw_path"])
-        if route is None:
+        if scope["method"] == "OPTIONS" and preflight(headers := dict(scope["headers"])):
+            await self._preflight(headers, scope, receive, send)
+        elif route is None:
             await self._page(scope, receive, send)
         elif self.tracing.on:
             with self.tracing.span(scope["method"], route.name, scope["headers"]):
@@ -122,7 +128,7 @@ class Door:
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
         self._check_header_size(scope)
-        exchange.body.check_length()
+        exchange.body.check()
         exchange.watch.limit(ADMISSION, no_store)
         token, exchange.query = take_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
@@ -146,21 +152,48 @@ class Door:
         if size + len(scope["raw_path"]) + len(scope["query_string"]) > self.max_header:
             raise HeaderTooLarge(f"the header is larger than {self.max_header} bytes")
 
+    async def _preflight(
+        self, headers: dict[bytes, bytes], scope: HTTPScope, receive: Receive, send: Send
+    ) -> None:
+        """Tell a browser whether a page of another origin may call; no credential comes with it."""
+        origin = headers[b"origin"]
+        refused = None
+        if not self.cross_origin.allows(origin):
+            refused = Forbidden(f"pages of {origin.decode('latin-1'):.100} may not call")
+        if await self._enters(headers, scope, receive, send, refused):
+            fields = self.cross_origin.answer(headers)
+            await send({"type": "http.response.start", "status": 204, "headers": fields})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
     async def _page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Show a page of the gateway's own, or its 404."""
+        headers = dict(scope["headers"])
+        if await self._enters(headers, scope, receive, send):
+            await self.pages(scope, receive, send)
+
+    async def _enters(
+        self,
+        headers: dict[bytes, bytes],
+        scope: HTTPScope,
+        receive: Receive,
+        send: Send,
+        refused: ThingwayError | None = None,
+    ) -> bool:
+        """Let a request in that the gateway answers itself, or answer why not."""
         request_id = new_request_id()
         scope[REQUEST_ID] = request_id  # type: ignore[literal-required]
-        headers = dict(scope["headers"])
         body = RequestBody(receive, headers, self.max_body)
         try:
             self._check_header_size(scope)
-            body.check_length()
+            body.check()
             if scope["path"] not in PROBES:
                 await self.gatekeeper.admit_page(self.proxies.origin(scope, headers).limit_key)
+            if refused is not None:
+                raise refused
         except ThingwayError as error:
             await refuse(send, error, path=scope["path"], request_id=request_id, body=body)
-            return
-        await self.pages(scope, receive, send)
+            return False
+        return True
 
 
 def _caller(exchange: Exchange) -> str:

@@ -33,7 +33,8 @@ class Route:
     name: str
     """For metrics."""
     prefix: bytes
-    """How the path begins, as it was sent; the whole path when it does not end in a slash."""
+    """How the path begins, as it was sent; when it does not end in a slash, the whole path, which
+    may have one more."""
     besides: bytes | None = None
     """How the path does not go on: that part of the API is on another line, or closed."""
     upstream: str
@@ -53,7 +54,7 @@ class Route:
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
         if not self.prefix.endswith(b"/"):
-            return path == self.prefix
+            return path.removesuffix(b"/") == self.prefix
         if not path.startswith(self.prefix):
             return False
         return self.besides is None or not path.startswith(self.besides, len(self.prefix))

@@ -59,6 +59,9 @@ class GatewaySettings(ServiceSettings):
     eighth of the files that the process may open is the bound when that is less."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
+    allowed_origins: str = ""
+    """Origins of web pages that browsers let call the API (CORS), `https://console.example.com`,
+    separated by commas; `*` is all of them, without cookies and logins of the browser's own."""
 
 
 @dataclass(frozen=True, kw_only=True)

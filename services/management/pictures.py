@@ -6,19 +6,21 @@ from litestar import Response, get
 from litestar.params import FromPath
 
 from libs.common.errors import NotFound
+from libs.common.http import HttpRequest
+from libs.common.http.static import Static
 
-_FILES = {path.name: path.read_bytes() for path in (Path(__file__).parent / "public").iterdir()}
-
-PATHS = frozenset(f"/public/{name}" for name in _FILES)
-"""What is answered without a caller; other names are refused as unknown callers are."""
+_DAY = 86400
+_FILES = {
+    path.name: Static(path.read_bytes(), "image/svg+xml", _DAY)
+    for path in (Path(__file__).parent / "public").iterdir()
+}
+PATHS = frozenset({"/public/"})
+"""What is answered without a caller: consoles log out at a 401."""
 
 
 @get("/public/{name:str}", include_in_schema=False, sync_to_thread=False)
-def picture(name: FromPath[str]) -> Response[bytes]:
+def picture(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
     """An icon; raise `NotFound`."""
-    content = _FILES.get(name)
-    if content is None:
+    if name not in _FILES:
         raise NotFound(f"there is no picture {name}", field="name")
-    return Response(
-        content, media_type="image/svg+xml", headers={"Cache-Control": "public, max-age=86400"}
-    )
+    return _FILES[name].answer(request)

@@ -96,9 +96,8 @@ ROWS: list[Row] = [
         (400, "POST", path, PAGE | {field: value}, field)
         for path in ("/devices/search", "/rps/search")
         for field in PAGE
-        for value in (0, -1, "x", "", None, 1.5, True, 2**63, "9" * 30, [1])
+        for value in (0, -1, "x", "", None, 1.5, True, [1])
     ),
-    (400, "POST", "/devices/search", PAGE | {"pageSize": 1001}, "pageSize"),
     (400, "POST", "/devices/search", {"pageNumber": 1}, "pageSize"),
     (400, "POST", "/devices/search", PAGE | {"sorts": [{"property": "key"}]}, "sorts[0].property"),
     (
@@ -127,7 +126,6 @@ ROWS: list[Row] = [
             ("pageSize", "pageSize=0"),
             ("pageSize", "pageSize=-5"),
             ("pageSize", "pageSize=x"),
-            ("pageSize", "pageSize=99999999999999999999"),
             ("startTime", "startTime=yesterday"),
             ("startTime", "startTime=-1"),
             ("startTime", "startTime=9223372036854775808"),
@@ -220,7 +218,6 @@ ROWS: list[Row] = [
     (400, "PUT", "/products/CT%20BAD", PRODUCT, "model"),
     # paths and methods
     (404, "GET", "/nothing", None, ""),
-    (404, "GET", "/devices/abc", None, ""),
     (404, "GET", "/device/openapi/v2/devices/1", None, ""),
     (405, "GET", "/devices", None, ""),
     (405, "POST", "/devices/1", {}, ""),

@@ -5,17 +5,28 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from litestar import Litestar, Response, get
 from litestar.config.app import AppConfig
 from litestar.di import Provide
+from litestar.enums import ScopeType
 from litestar.openapi import OpenAPIConfig
-from litestar.types import ControllerRouterHandler
+from litestar.types import (
+    ControllerRouterHandler,
+    HTTPScope,
+    LifeSpanReceive,
+    LifeSpanScope,
+    LifeSpanSend,
+    Receive,
+    Scope,
+    Send,
+)
 
 from libs.common.http.context import RequestContext
-from libs.common.http.document import DocumentPlugin
+from libs.common.http.document import DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
+from libs.common.http.request import as_handled
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 
@@ -28,6 +39,21 @@ OK = "ok"
 CHECK_TIMEOUT = 2.0
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that a service reads."""
+
+
+class Application(Litestar):
+    """Answers HEAD wherever there is GET, and OPTIONS as a 405 would."""
+
+    async def __call__(
+        self,
+        scope: Scope | LifeSpanScope,
+        receive: Receive | LifeSpanReceive,
+        send: Send | LifeSpanSend,
+    ) -> None:
+        """Answer a request, or run the life of the process."""
+        if scope["type"] == ScopeType.HTTP:
+            scope = as_handled(cast("HTTPScope", scope))
+        await super().__call__(scope, receive, send)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +94,18 @@ def create_app(service: Service) -> Litestar:
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         openapi_config=OpenAPIConfig(
-            title=service.title, version="1", path="/schema", render_plugins=[DocumentPlugin()]
+            title=service.title,
+            version="1",
+            path="/schema",
+            render_plugins=[DocumentPlugin()],
+            operation_id_creator=operation_id,
+            use_handler_docstrings=True,
         ),
         request_max_body_size=MAX_BODY,
         middleware=[lambda app: RequestContext(app, service.verifier, service.open_paths)],
         logging_config=None,
     )
-    return Litestar.from_config(config)
+    return Application.from_config(config)
 
 
 def _give(value: Any) -> Callable[[], Any]:

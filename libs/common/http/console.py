@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import litestar
 import msgspec
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 MAX_ID = 2**53 - 1
 LARGEST_PAGE = 100_000
-"""Existing consoles ask for 99999 rows when they want all."""
+"""Rows of a page; whoever asks for more gets so many, as consoles ask for 99999 or 999999 rows when
+they want all."""
 DEFAULT_PAGE = 10
 MAX_SORTS = 8
 
@@ -68,7 +69,7 @@ class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
     """A success: `{data?, status: "Success", request_id}`."""
 
     data: T | msgspec.UnsetType = msgspec.UNSET
-    status: str = "Success"
+    status: Literal["Success"] = "Success"
     request_id: str
 
 
@@ -89,16 +90,26 @@ class Sort(msgspec.Struct):
     """One criterion: a property in snake_case or camelCase, `ASC` or `DESC` in any case."""
 
     property: str
-    direction: str = "ASC"
+    direction: Annotated[
+        str, msgspec.Meta(extra_json_schema={"extra": {"enum": ["ASC", "DESC"]}})
+    ] = "ASC"
 
 
 class PageRequest(msgspec.Struct, kw_only=True):
     """Base of search bodies. Fields that are unknown are passed over, as clients send some."""
 
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] | None = None
+    largest: ClassVar[int] = LARGEST_PAGE
+    """Rows of the largest page."""
+
+    page_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
     page_number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
     """From 1."""
     sorts: Annotated[list[Sort], msgspec.Meta(max_length=MAX_SORTS)] | None = None
+
+    def __post_init__(self) -> None:
+        """Cut the size of the page to the largest one."""
+        if self.page_size is not None:
+            self.page_size = min(self.page_size, self.largest)
 
     @property
     def paged(self) -> bool:

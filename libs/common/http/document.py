@@ -1,25 +1,77 @@
-"""The OpenAPI document of a service, which says only what is true."""
+"""The OpenAPI document of a service, which says only what is true, in names that clients can use.
 
+Handlers say two things that Litestar cannot see: `body=`, the type of a body that they read
+themselves, and `example=`, a request body that works.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
+import msgspec
 from litestar import Litestar, Request
+from litestar.handlers.http_handlers import HTTPRouteHandler
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.routes import HTTPRoute
 
 from libs.common.http.guards import Guard, guarded
 
 WHO = "x-thingway-caller"
 """Who may call an operation: `{kind, functions?, superAdmin?}`. The gateway's document says what
 such a caller has to show; absent on operations that are open."""
+BODY, EXAMPLE = "body", "example"
+_SCHEMAS = "#/components/schemas/"
+_JSON = "application/json"
+
+
+def operation_id(handler: HTTPRouteHandler, *_: Any) -> str:
+    """`addDevice` of a handler `add_device`."""
+    first, *rest = handler.handler_name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 class DocumentPlugin(JsonRenderPlugin):
-    """Renders the document; adds who may call, and mends what Litestar says of `int | float`."""
+    """Renders the document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rendered = b""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        """Return the document as JSON."""
-        _settle_numbers(openapi_schema)
-        _name_callers(openapi_schema, request.app)
-        return super().render(request, openapi_schema)
+        """Return the document as JSON; it is made once."""
+        if not self._rendered:
+            finish(openapi_schema, request.app)
+            self._rendered = super().render(request, openapi_schema)
+        return self._rendered
+
+
+def finish(document: dict[str, Any], app: Litestar) -> None:
+    """Add what handlers say, name schemas, and mend what Litestar says of unions."""
+    for path, method, handler in _documented(app):
+        operation = document["paths"][path][method]
+        if BODY in handler.opt:
+            _add_body(document, operation, handler.opt[BODY])
+        if EXAMPLE in handler.opt:
+            operation["requestBody"]["content"][_JSON]["example"] = handler.opt[EXAMPLE]
+    _settle(document)
+    _name_schemas(document)
+    _name_callers(document, app)
+
+
+def _documented(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                if handler.resolve_include_in_schema():
+                    for method in handler.http_methods:
+                        yield route.path_format, method.lower(), handler
+
+
+def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) -> None:
+    (schema,), components = msgspec.json.schema_components([body], ref_template=_SCHEMAS + "{name}")
+    document["components"]["schemas"].update(components)
+    operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
 
 
 def _name_callers(document: dict[str, Any], app: Litestar) -> None:
@@ -38,14 +90,111 @@ def _caller(guard: Guard) -> dict[str, Any]:
     return caller
 
 
-def _settle_numbers(node: Any) -> None:
-    """Let `number` alone stand for "integer or number": of `oneOf` a whole one fits both."""
+def _settle(node: Any) -> None:
+    """Say everywhere what is meant, in the way that generators of clients understand."""
     if isinstance(node, list):
         for value in node:
-            _settle_numbers(value)
+            _settle(value)
     elif isinstance(node, dict):
-        choices = node.get("oneOf")
-        if isinstance(choices, list) and {"type": "number"} in choices:
-            node["oneOf"] = [one for one in choices if one != {"type": "integer"}]
         for value in node.values():
-            _settle_numbers(value)
+            _settle(value)
+        _settle_choices(node)
+        _settle_bounds(node)
+        if node.get("default") == "" or (node.get("const") and "default" in node):
+            del node["default"]
+        if "const" in (constant := _properties(node).get("status", {})):
+            constant["type"] = "string"
+            node["required"] = sorted({*node.get("required", ()), "status"})
+
+
+def _properties(node: dict[str, Any]) -> dict[str, Any]:
+    found = node.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _settle_choices(node: dict[str, Any]) -> None:
+    """Of `number` or `integer` the first says it all; null is beside an enumeration, not in it."""
+    choices = node.get("oneOf")
+    if isinstance(choices, list) and {"type": "number"} in choices:
+        node["oneOf"] = [one for one in choices if one != {"type": "integer"}]
+    values = node.get("enum")
+    if isinstance(values, list) and None in values:
+        del node["enum"], node["type"]
+        plain = {"type": "string", "enum": [value for value in values if value is not None]}
+        node["oneOf"] = [plain, {"type": "null"}]
+
+
+_BOUNDS = (
+    "enum",
+    "maxItems",
+    "maxLength",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "pattern",
+)
+
+
+def _settle_bounds(node: dict[str, Any]) -> None:
+    """Bounds of what may be null stand with what they bound."""
+    choices = node.get("oneOf")
+    if isinstance(choices, list) and len(choices) == 2 and {"type": "null"} in choices:  # noqa: PLR2004 - it, and null
+        bounded = choices[0] if choices[1] == {"type": "null"} else choices[1]
+        if "$ref" not in bounded:
+            bounded.update({name: node.pop(name) for name in _BOUNDS if name in node})
+
+
+def _name_schemas(document: dict[str, Any]) -> None:
+    """Give schemas the names of their types, and take off the titles, which are Python's."""
+    schemas = document["components"]["schemas"]
+    names = {key: schema_name(schema.pop("title", key)) for key, schema in schemas.items()}
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"schemas share a name: {sorted(names.items())}")
+    document["components"]["schemas"] = {names[key]: entry for key, entry in schemas.items()}
+    _redirect(document, {_SCHEMAS + key: _SCHEMAS + name for key, name in names.items()})
+
+
+def _redirect(node: Any, names: dict[str, str]) -> None:
+    if isinstance(node, list):
+        for value in node:
+            _redirect(value, names)
+    elif isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            node["$ref"] = names.get(node["$ref"], node["$ref"])
+        for value in node.values():
+            _redirect(value, names)
+
+
+_PART = re.compile(r"\w+|[\[\],]")
+_WORDS = {"str": "Text", "int": "Number", "bool": "Flag", "NoneType": "Empty", "dict": "Map"}
+_UNIONS = {"Union", "UnionType", "Optional"}
+
+
+def schema_name(title: str) -> str:
+    """A name for a type that Litestar titles: `DevicePageAnswer` of `Answer[Page[Device]]`."""
+    return _name(_PART.findall(title))
+
+
+def _name(parts: list[str]) -> str:
+    """Consume the parts of one type."""
+    kind, inner = parts.pop(0), []
+    if parts and parts[0] == "[":
+        while parts.pop(0) != "]":
+            inner.append(_name(parts))
+    if kind in _UNIONS:
+        return _either(inner)
+    word = _WORDS.get(kind, kind[0].upper() + kind[1:])
+    return (inner[-1] if inner else "") + word
+
+
+def _either(names: list[str]) -> str:
+    """`DeviceListOrPage` of `DeviceList` and `DevicePage`."""
+    first, *others = names
+    return "Or".join([first, *(_further(first, name) for name in others)])
+
+
+def _further(first: str, name: str) -> str:
+    """What a name has that the first does not begin with."""
+    shared = sum(takewhile(bool, (one == other for one, other in zip(first, name, strict=False))))
+    return name[shared:]

@@ -14,11 +14,12 @@ from libs.common.errors import (
     BY_STATUS,
     InvalidInput,
     MalformedRequest,
+    MethodNotAllowed,
     ThingwayError,
     TooLarge,
     Unavailable,
 )
-from libs.common.http.request import request_id_of
+from libs.common.http.request import ASKS_METHODS, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 from libs.common.wording import Wrong, worded
@@ -97,6 +98,8 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     """Answer an exception; what is our fault is logged with its trace."""
     path = request.scope.get("raw_path", b"").decode() or request.url.path
     known = as_thingway_error(error, path)
+    if isinstance(known, MethodNotAllowed) and ASKS_METHODS in request.scope:
+        return Response(b"", status_code=204, headers=_given_headers(error))
     request_id = request_id_of(request)
     if known.status == ThingwayError.status:
         log.error("request %s %s failed", request_id, request.url.path, exc_info=error)
@@ -110,7 +113,16 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
 
 def _given_headers(error: Exception) -> dict[str, str]:
     """Litestar's own headers, of which `Allow` belongs to every 405 (RFC 9110, 15.5.6)."""
-    return dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    given = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    return {
+        name: _allowed(value.split(", ")) if name == "allow" else value
+        for name, value in given.items()
+    }
+
+
+def _allowed(methods: list[str]) -> str:
+    """What `Allow` says of a path: wherever GET is, HEAD is (RFC 9110, 9.3.2)."""
+    return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 
 
 HANDLERS: ExceptionHandlersMap = {Exception: handle_exception, HTTPException: handle_exception}

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
+from litestar.types import HTTPScope
 
 from libs.common.envelope import Success
 from libs.common.errors import Unauthenticated
@@ -18,9 +19,27 @@ HttpRequest = Request[Any, Any, Any]
 
 REQUEST_ID_HEADER = "x-request-id"
 CLIENT_ADDRESS_HEADER = "x-real-ip"
-"""The client's own address; the gateway sets it and strips what came from outside."""
+CALLED_HOST_HEADER = "x-forwarded-host"
+"""The client's own address, and the host that it called; the gateway sets them and strips what
+came from outside."""
 REQUEST_ID = "thingway.request_id"
 PRINCIPAL = "thingway.principal"
+
+
+ASKS_METHODS = "thingway.asks-methods"
+
+
+def as_handled(scope: HTTPScope) -> HTTPScope:
+    """A request as handlers know it: HEAD is GET, whose body the server leaves away.
+
+    OPTIONS becomes a method that no path has: the refusal names those that there are, and
+    `failures` answers it as what it was. Litestar's own answer misses some of them.
+    """
+    if scope["method"] == "HEAD":
+        return {**scope, "method": "GET"}
+    if scope["method"] == "OPTIONS":
+        return {**scope, "method": "TRACE", ASKS_METHODS: True}  # type: ignore[misc]
+    return scope
 
 
 def new_request_id() -> str:
@@ -45,6 +64,12 @@ def principal_of(connection: Connection) -> Principal:
 def address_of(connection: Connection) -> str:
     """The client's own address, empty when the gateway did not say it."""
     return connection.headers.get(CLIENT_ADDRESS_HEADER, "")
+
+
+def host_of(connection: Connection) -> str:
+    """The host, with its port, that the client called."""
+    headers = connection.headers
+    return headers.get(CALLED_HOST_HEADER, "") or headers.get("host", "")
 
 
 def caller_of(connection: Connection) -> Caller:

@@ -4,7 +4,7 @@ Structs hold a document that `parse_document` has checked and normalised; treat 
 read-only. Blank defaults exist so that an incomplete vendor document can be read at all.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -17,6 +17,15 @@ EVENT_TYPES: Final = frozenset({"INFO", "WARN", "ERROR"})
 CALL_TYPES: Final = frozenset({"SYNC", "ASYNC"})
 ITEM: Final = "_item"
 """Key of the one member that describes the elements of an ARRAY."""
+
+
+def _one_of(values: frozenset[str]) -> msgspec.Meta:
+    """What a field of a checked document may be; when it is read it may be anything."""
+    return msgspec.Meta(extra_json_schema={"extra": {"enum": sorted(values)}})
+
+
+DataType = Annotated[str, _one_of(DATA_TYPES)]
+AccessMode = Annotated[str, _one_of(ACCESS_MODES)]
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -56,15 +65,15 @@ class MappingItem(Wire):
 class DataSpec(Wire):
     """Type and bounds of one value; shared by properties and parameters."""
 
-    data_type: str = ""
-    element_data_type: str | None = None
+    data_type: DataType = ""
+    element_data_type: DataType | None = None
     parent_id: str | None = None
     default_value: str | None = None
     unit_name: str | None = None
     fraction_digits: int | None = None
     coefficient: int | float | None = None
     validator: Validator | None = None
-    encoding: str | None = None
+    encoding: Annotated[str, _one_of(ENCODINGS)] | None = None
     mapping: dict[str, str] | None = None
     mappings: list[MappingItem] | None = None
     ref: str | None = None
@@ -84,7 +93,7 @@ class MemberSpec(Wire):
 class PropertySpec(MemberSpec):
     """A property or a member of one; `access_mode` is R, W or RW."""
 
-    access_mode: str = ""
+    access_mode: AccessMode = ""
 
 
 class ParamSpec(MemberSpec):
@@ -104,7 +113,7 @@ class EventSpec(Wire):
     id: str = ""
     name: str | None = None
     description: str | None = None
-    type: str | None = None
+    type: Annotated[str, _one_of(EVENT_TYPES)] | None = None
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
 
 
@@ -114,7 +123,7 @@ class ServiceSpec(Wire):
     id: str = ""
     name: str | None = None
     description: str | None = None
-    call_type: str | None = None
+    call_type: Annotated[str, _one_of(CALL_TYPES)] | None = None
     inputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
     outputs: list[ParamSpec] = msgspec.field(default_factory=_no_params)
 

@@ -22,7 +22,7 @@ from services.auth.applications.service import ApplicationService
 Applications = NamedDependency[ApplicationService]
 
 
-@post()
+@post(example={"name": "Roof reports"})
 async def create_application(
     request: HttpRequest, applications: Applications, data: JSONBody[NewApplication]
 ) -> Answer[ShownSecret]:
@@ -69,7 +69,7 @@ async def delete_application(
 
 
 @post("/{application_id:str}/secret")
-async def regenerate_secret(
+async def regenerate_application_secret(
     request: HttpRequest, applications: Applications, application_id: PathId
 ) -> Answer[ShownSecret]:
     """Make a new secret, shown only here; the old one and all tokens end at once."""
@@ -106,7 +106,7 @@ ROUTER = Router(
         get_application,
         update_application,
         delete_application,
-        regenerate_secret,
+        regenerate_application_secret,
         set_allowed_addresses,
     ],
     tags=["Applications"],

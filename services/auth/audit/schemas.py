@@ -1,6 +1,6 @@
 """The audit log: an entry as it is told, and entries on the wire of the management API."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True):
 class AuditSearch(PageRequest):
     """`POST /audit/search`: an entry is found when it fits everything that is given."""
 
+    largest: ClassVar[int] = MOST_ROWS
+
     keyword: Text | None = None
     """Part of the actor's or the object's name, in any case."""
     action: Text | None = None
@@ -55,11 +57,6 @@ class AuditSearch(PageRequest):
         start, end = self.start_timestamp, self.end_timestamp
         if start is not None and end is not None and start > end:
             raise InvalidInput("must not be after end_timestamp", field="start_timestamp")
-
-    @property
-    def size(self) -> int:
-        """Rows of the page, at most `MOST_ROWS`."""
-        return min(super().size, MOST_ROWS)
 
 
 class ShownActor(msgspec.Struct, omit_defaults=True):

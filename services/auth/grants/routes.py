@@ -20,9 +20,9 @@ from services.auth.grants.schemas import (
     CandidateIntegration,
     ResourceList,
     ResourceSearch,
-    ShownDashboard,
-    ShownDevice,
-    ShownIntegration,
+    RoleDashboard,
+    RoleDevice,
+    RoleIntegration,
     ShownResource,
 )
 from services.auth.grants.service import GrantService
@@ -34,7 +34,7 @@ Lists = NamedDependency[Listings]
 
 
 @post("/resources")
-async def list_resources(
+async def list_role_resources(
     request: HttpRequest,
     grants: Grants,
     role_id: PathId,
@@ -48,7 +48,7 @@ async def list_resources(
 
 
 @post("/associate-resource")
-async def add_resources(
+async def add_role_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> Answer[dict[str, str]]:
     """Grant resources to a role."""
@@ -57,7 +57,7 @@ async def add_resources(
 
 
 @post("/disassociate-resource")
-async def remove_resources(
+async def remove_role_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
 ) -> Answer[dict[str, str]]:
     """Take resources of exactly these types and ids from a role."""
@@ -68,12 +68,12 @@ async def remove_resources(
 @post("/integrations")
 async def list_role_integrations(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownIntegration] | Page[ShownIntegration]]:
+) -> Answer[list[RoleIntegration] | Page[RoleIntegration]]:
     """The integrations that a role is granted."""
     wanted = data or Search()
     found = await listings.integrations(caller_of(request), role_id, wanted)
     shown = [
-        ShownIntegration(
+        RoleIntegration(
             integration_id=each.id,
             integration_name=each.name,
             device_num=each.devices,
@@ -100,11 +100,11 @@ async def list_other_integrations(
 @post("/devices")
 async def list_role_devices(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownDevice] | Page[ShownDevice]]:
+) -> Answer[list[RoleDevice] | Page[RoleDevice]]:
     """The devices that a role shows, by themselves or through their integration."""
     wanted = data or Search()
     rows, total = await listings.devices(caller_of(request), role_id, wanted)
-    shown = [ShownDevice(**_device(row), role_integration=row.through_integration) for row in rows]
+    shown = [RoleDevice(**_device(row), role_integration=row.through_integration) for row in rows]
     return answer(request, wanted.listed(shown, total))
 
 
@@ -121,7 +121,7 @@ async def list_other_devices(
 @post("/dashboards")
 async def list_role_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
+) -> Answer[list[RoleDashboard] | Page[RoleDashboard]]:
     """The dashboards that a role is granted."""
     wanted = data or Search()
     found, makers = await listings.dashboards(caller_of(request), role_id, wanted)
@@ -131,7 +131,7 @@ async def list_role_dashboards(
 @post("/undistributed-dashboards")
 async def list_other_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownDashboard] | Page[ShownDashboard]]:
+) -> Answer[list[RoleDashboard] | Page[RoleDashboard]]:
     """The dashboards that a role is not granted."""
     wanted = data or Search()
     found, makers = await listings.other_dashboards(caller_of(request), role_id, wanted)
@@ -150,8 +150,8 @@ def _device(row: DeviceRow) -> dict[str, Any]:
     }
 
 
-def _dashboard(dashboard: DescribedDashboard, makers: Mapping[int, Person]) -> ShownDashboard:
-    return ShownDashboard(
+def _dashboard(dashboard: DescribedDashboard, makers: Mapping[int, Person]) -> RoleDashboard:
+    return RoleDashboard(
         dashboard_id=str(dashboard.id),
         dashboard_name=dashboard.name,
         created_at=str(dashboard.created_at),
@@ -171,9 +171,9 @@ ROUTER = Router(
     "/user/roles/{role_id:str}",
     guards=[super_admins],
     route_handlers=[
-        list_resources,
-        add_resources,
-        remove_resources,
+        list_role_resources,
+        add_role_resources,
+        remove_role_resources,
         list_role_integrations,
         list_other_integrations,
         list_role_devices,

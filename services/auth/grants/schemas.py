@@ -34,7 +34,7 @@ class ShownResource(Shown):
     resource_type: ResourceType
 
 
-class ShownIntegration(Shown):
+class RoleIntegration(Shown):
     """An integration that a role is granted, with its devices and entities."""
 
     integration_id: str
@@ -63,14 +63,14 @@ class CandidateDevice(Shown):
     user_nickname: str | None = None
 
 
-class ShownDevice(CandidateDevice, kw_only=True):
+class RoleDevice(CandidateDevice, kw_only=True):
     """A device that a role shows."""
 
     role_integration: bool
     """Whether it comes through the grant of its integration, and cannot be taken out alone."""
 
 
-class ShownDashboard(Shown):
+class RoleDashboard(Shown):
     """A dashboard; `created_at` in ms; the user is who made it."""
 
     dashboard_id: str

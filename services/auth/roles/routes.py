@@ -9,7 +9,6 @@ from litestar.params import JSONBody, QueryParameter
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest
 from libs.common.http.console import (
-    LARGEST_PAGE,
     Answer,
     Page,
     PathId,
@@ -43,11 +42,11 @@ SearchBody = JSONBody[Search | None]
 """Searches for everything come without a body as well."""
 
 Keyword = Annotated[str | None, QueryParameter(max_length=255)]
-PageSize = Annotated[int | None, QueryParameter(ge=1, le=LARGEST_PAGE)]
+PageSize = Annotated[int | None, QueryParameter(ge=1)]
 PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
-@post()
+@post(example={"name": "Caretakers", "description": "Who look after the roofs"})
 async def create_role(
     request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]
 ) -> Answer[RoleMade]:
@@ -134,7 +133,7 @@ async def list_role_members_by_get(
 
 
 @post("/{role_id:str}/undistributed-users")
-async def list_candidates(
+async def list_other_users(
     request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
 ) -> Answer[list[ShownCandidate] | Page[ShownCandidate]]:
     """The users who do not have a role."""
@@ -148,7 +147,7 @@ async def list_candidates(
 
 
 @post("/{role_id:str}/associate-user")
-async def add_members(
+async def add_role_members(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
     """Give a role to users."""
@@ -157,7 +156,7 @@ async def add_members(
 
 
 @post("/{role_id:str}/disassociate-user")
-async def remove_members(
+async def remove_role_members(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
 ) -> Answer[dict[str, str]]:
     """Take a role from users."""
@@ -212,9 +211,9 @@ ROUTER = Router(
         set_role_menus,
         list_role_members,
         list_role_members_by_get,
-        list_candidates,
-        add_members,
-        remove_members,
+        list_other_users,
+        add_role_members,
+        remove_role_members,
     ],
     tags=["Roles"],
 )

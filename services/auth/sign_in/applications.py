@@ -88,7 +88,7 @@ class TokenService:
         application = await self._applications.by_id(holder.application_id)
         if application is None:
             return Refusal.STALE
-        if request.client_id is not None and request.client_id != application.client_id:
+        if not _is_of(application, request):
             return Refusal.UNKNOWN
         self._check_address(application, origin, "refresh_token")
         principal = msgspec.structs.replace(application.principal, family=holder.family)
@@ -119,6 +119,14 @@ class TokenService:
             expires_in=remaining(self._access_life),
             refresh_token_expires_in=remaining(self._refresh_life),
         )
+
+
+def _is_of(application: StoredApplication, request: RefreshToken) -> bool:
+    """Whether the client id and the secret are the application's, as far as they were sent."""
+    if request.client_id not in (None, application.client_id):
+        return False
+    secret = request.client_secret
+    return secret is None or secret_matches(secret, application.secret_hash)
 
 
 def remaining(life: int) -> int:

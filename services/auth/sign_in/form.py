@@ -53,7 +53,11 @@ def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
                 _required(fields, "client_id"), _required(fields, "client_secret")
             )
         case "refresh_token":
-            return RefreshToken(_required(fields, "refresh_token"), _optional(fields, "client_id"))
+            return RefreshToken(
+                _required(fields, "refresh_token"),
+                _optional(fields, "client_id"),
+                _optional(fields, "client_secret"),
+            )
         case _:
             raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
 

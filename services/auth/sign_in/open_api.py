@@ -32,6 +32,7 @@ class TokenOperation(Operation):
                 "refresh_token",
                 {"refresh_token": "The latest refresh token; it is used up"},
                 client_id="When it is sent, it must be the token's application",
+                client_secret="When it is sent, it must be that application's",  # noqa: S106 - a text
             ),
             grant_type="client_credentials",
             client_id="…",

@@ -1,5 +1,7 @@
 """Both token endpoints on the wire (device open API, "Token_Details"; "Authentication")."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -21,10 +23,14 @@ class ClientCredentials(msgspec.Struct, frozen=True):
 
 
 class RefreshToken(msgspec.Struct, frozen=True):
-    """The grant `refresh_token` of applications; a client id that comes along must be theirs."""
+    """The grant `refresh_token` of applications.
+
+    A client id and a secret that come along must be theirs.
+    """
 
     refresh_token: str
     client_id: str | None = None
+    client_secret: str | None = None
 
 
 TokenRequest = ClientCredentials | RefreshToken
@@ -76,5 +82,5 @@ class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
     token_type: str
     expires_in: int
     data: ConsoleTokens
-    status: str = "Success"
+    status: Literal["Success"] = "Success"
     request_id: str

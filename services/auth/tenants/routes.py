@@ -1,10 +1,9 @@
 """One's own use and limits: for applications, and for the super-admins of a tenant."""
 
-import litestar
 from litestar.di import NamedDependency
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok
+from libs.common.http import HttpRequest, ok, open_api
 from libs.common.http.console import Answer, answer, get
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import principal_of
@@ -14,9 +13,7 @@ from services.auth.tenants.schemas import TenantUse
 Limits = NamedDependency[TenantLimitsService]
 
 
-@litestar.get(
-    "/device/openapi/v1/limits", guards=[applications], tags=["Limits"], responses=REFUSALS
-)
+@open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
 async def get_limits(request: HttpRequest, limits: Limits) -> Success[TenantUse]:
     """Get the limits of the application and its tenant, and what is used of them."""
     return ok(request, await limits.use(principal_of(request)))

@@ -40,7 +40,7 @@ class OfTenant(Operation):
 
 
 @post("/register", operation_class=OfTenant, security=[{}])
-async def register(
+async def register_user(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
 ) -> Answer[None]:
     """Become a tenant's first user and super-admin; afterwards registration is closed (403)."""
@@ -51,14 +51,14 @@ async def register(
 
 
 @get("/status", operation_class=OfTenant, security=[{}])
-async def get_status(request: HttpRequest, accounts: Accounts) -> Answer[TenantStatus]:
+async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> Answer[TenantStatus]:
     """Tell whether a tenant has its first user."""
     tenant = named_tenant(request) or DEFAULT_TENANT
     return answer(request, TenantStatus(init=await accounts.has_users(tenant)))
 
 
 @get(guards=[users])
-async def get_profile(request: HttpRequest, directory: Directory) -> Answer[Profile]:
+async def get_current_user(request: HttpRequest, directory: Directory) -> Answer[Profile]:
     """Who is logged in, and the pages and functions that are open to it."""
     return answer(request, await directory.profile(principal_of(request)))
 
@@ -74,6 +74,6 @@ async def change_own_password(
 
 ROUTER = Router(
     "/user",
-    route_handlers=[register, get_status, get_profile, change_own_password],
+    route_handlers=[register_user, get_tenant_status, get_current_user, change_own_password],
     tags=["Authentication and current user"],
 )

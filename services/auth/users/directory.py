@@ -17,7 +17,7 @@ from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import StoredUser
 from services.auth.menus.tree import tree, with_ancestors
-from services.auth.users.schemas import AskPermission, Profile, ShownRole, ShownUser, UserSearch
+from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
 
 ANYBODY = Resource(ResourceType.INTEGRATION, SYSTEM)
@@ -132,8 +132,8 @@ def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:
     )
 
 
-def _shown_roles(user: StoredUser, roles: Roles) -> list[ShownRole]:
-    return [ShownRole(str(role.id), role.name) for role in _held(user, roles)]
+def _shown_roles(user: StoredUser, roles: Roles) -> list[RoleName]:
+    return [RoleName(str(role.id), role.name) for role in _held(user, roles)]
 
 
 def _is_super_admin(user: StoredUser, roles: Roles) -> bool:

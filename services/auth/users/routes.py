@@ -49,7 +49,11 @@ async def search_users(
     return answer(request, wanted.listed(found, total))
 
 
-@post("/members", guards=[super_admins])
+@post(
+    "/members",
+    guards=[super_admins],
+    example={"email": "ann@example.com", "nickname": "Ann", "password": "Secret123"},
+)
 async def create_user(
     request: HttpRequest, people: People, data: JSONBody[RegisterUser]
 ) -> Answer[None]:
@@ -68,7 +72,7 @@ async def update_user(
 
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins])
-async def change_password(
+async def set_user_password(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[ChangePassword]
 ) -> Answer[None]:
     """Give a user another password; its tokens end at once."""
@@ -77,7 +81,7 @@ async def change_password(
 
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
-async def set_status(
+async def set_user_status(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[SetStatus]
 ) -> Answer[None]:
     """Disable a user, whose tokens end at once, or enable it again."""
@@ -112,7 +116,7 @@ async def list_user_menus(
 
 
 @post("/members/{user_id:str}/permission")
-async def ask_permission(
+async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
 ) -> PermissionAnswer:
     """Tell whether a user may read a resource, by itself or by what it belongs to."""
@@ -129,12 +133,12 @@ ROUTER = Router(
         search_users,
         create_user,
         update_user,
-        change_password,
-        set_status,
+        set_user_password,
+        set_user_status,
         delete_user,
         delete_users,
         list_user_menus,
-        ask_permission,
+        ask_user_permission,
     ],
     tags=["Users"],
 )

@@ -68,7 +68,7 @@ class UserSearch(PageRequest):
     """Part of the nickname or of the e-mail address, in any case."""
 
 
-class ShownRole(msgspec.Struct):
+class RoleName(msgspec.Struct):
     """A role of a user."""
 
     role_id: str
@@ -85,7 +85,7 @@ class ShownUser(Shown):
     created_at: str
     """ms."""
     enabled: bool
-    roles: list[ShownRole] | None = None
+    roles: list[RoleName] | None = None
     """Absent without any."""
 
 
@@ -97,7 +97,7 @@ class Profile(msgspec.Struct, kw_only=True):
     nickname: str
     email: str
     created_at: str
-    roles: list[ShownRole]
+    roles: list[RoleName]
     menus: list[MenuNode]
     super_admin: bool
     is_super_admin: bool

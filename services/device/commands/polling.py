@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Router, get
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 from nats.aio.msg import Msg
@@ -15,8 +15,9 @@ from nats.aio.subscription import Subscription
 from libs.common.bus import Bus
 from libs.common.bus.subjects import down_command
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
+from libs.common.http.open_api import get
 from libs.common.identity import Principal
 from libs.common.jobs import happened
 from services.device.commands.model import now
@@ -101,17 +102,20 @@ class CommandPolls:
             arrived.set()
 
 
-@get("/commands", responses=REFUSALS)
-async def commands(
+@get("/commands", summary="Fetch commands")
+async def fetch_commands(
     request: HttpRequest,
     command_polls: NamedDependency[CommandPolls],
     sn: FromPath[str],
     wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
 ) -> Success[Commands]:
-    """Fetch commands; each comes again after 30 s until it is answered."""
+    """The commands that wait, after `wait` seconds at the latest.
+
+    Each comes again after 30 s until it is answered.
+    """
     return ok(request, await command_polls.commands(principal_of(request), sn, wait))
 
 
 ROUTER = Router(
-    "/ingest/v1/{sn:str}", route_handlers=[commands], guards=[devices], tags=["Device edge"]
+    "/ingest/v1/{sn:str}", route_handlers=[fetch_commands], guards=[devices], tags=["Device edge"]
 )

@@ -2,12 +2,14 @@
 
 from typing import Annotated
 
-from litestar import Response, Router, get, patch, post
+from litestar import Response, Router
+from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http.open_api import get, patch, post
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -25,13 +27,29 @@ TASKS = "/device/openapi/v1/tasks"
 TaskId = Annotated[int, PathParameter(ge=1, le=MAX_ID)]
 
 
+_ADDRESS = [
+    ResponseHeader(
+        name="Location",
+        value=f"{TASKS}/1000017",
+        description="The path of the task",
+        documentation_only=True,
+    )
+]
+
+
 def task_address(task_id: int) -> dict[str, str]:
     """Where the progress of a call can be read."""
     return {"Location": f"{TASKS}/{task_id}"}
 
 
-@patch("/devices/{device_id:int}/properties", responses=REFUSALS, tags=["Devices"])
-async def update_properties(
+@patch(
+    "/devices/{device_id:str}/properties",
+    summary="Update device properties incrementally",
+    response_headers=_ADDRESS,
+    example={"properties": {"reporting_interval": 10}},
+    tags=["Devices"],
+)
+async def update_device_properties(
     request: HttpRequest,
     commands: NamedDependency[CommandService],
     device_id: DeviceId,
@@ -43,8 +61,8 @@ async def update_properties(
     return Response(answer, headers=task_address(command.id))
 
 
-@get("/devices/{device_id:int}/config", responses=REFUSALS, tags=["Devices"])
-async def get_config(
+@get("/devices/{device_id:str}/config", summary="Get device configuration", tags=["Devices"])
+async def get_device_config(
     request: HttpRequest, commands: NamedDependency[CommandService], device_id: DeviceId
 ) -> Success[Config]:
     """Get device configuration, in the shape that a task takes."""
@@ -52,12 +70,13 @@ async def get_config(
 
 
 @post(
-    "/devices/{device_id:int}/services/call",
-    responses=REFUSALS,
-    status_code=200,
+    "/devices/{device_id:str}/services/call",
+    summary="Invoke a service asynchronously",
+    response_headers=_ADDRESS,
+    example={"serviceId": "reboot", "inputs": {}},
     tags=["Devices"],
 )
-async def call_service(
+async def call_device_service(
     request: HttpRequest,
     commands: NamedDependency[CommandService],
     device_id: DeviceId,
@@ -71,7 +90,16 @@ async def call_service(
     return Response(answer, headers=task_address(command.id))
 
 
-@post("/tasks", responses=REFUSALS, status_code=200, tags=["Tasks"])
+@post(
+    "/tasks",
+    summary="Create configuration tasks",
+    example={
+        "type": "TSL",
+        "deviceIds": [1000000],
+        "config": {"properties": {"reporting_interval": 10}},
+    },
+    tags=["Tasks"],
+)
 async def create_tasks(
     request: HttpRequest, commands: NamedDependency[CommandService], data: JSONBody[CreateTasks]
 ) -> Success[CreatedTasks]:
@@ -80,7 +108,7 @@ async def create_tasks(
     return ok(request, CreatedTasks(relations))
 
 
-@get("/tasks/{task_id:int}", responses=REFUSALS, tags=["Tasks"])
+@get("/tasks/{task_id:str}", summary="Get a task", tags=["Tasks"])
 async def get_task(
     request: HttpRequest, commands: NamedDependency[CommandService], task_id: TaskId
 ) -> Success[Task]:
@@ -90,5 +118,11 @@ async def get_task(
 
 ROUTER = Router(
     "/device/openapi/v1",
-    route_handlers=[update_properties, get_config, call_service, create_tasks, get_task],
+    route_handlers=[
+        update_device_properties,
+        get_device_config,
+        call_device_service,
+        create_tasks,
+        get_task,
+    ],
 )

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.contracts.events import Subcommand, TaskStatus
+from services.device.commands.model import Kind, TaskType
 from services.device.things.access import MAX_ID
 
 Text = Annotated[str, msgspec.Meta(max_length=128)]
@@ -49,7 +50,14 @@ class Config(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 class CreateTasks(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Body of `POST /tasks`; `deviceIds` may be text with commas or semicolons."""
 
-    type: Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
+    type: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=32,
+            extra_json_schema={"extra": {"enum": ["TSL", "PROFILE"]}},
+        ),
+    ]
     device_ids: list[Id | str] | str
     config: Config
 
@@ -72,8 +80,8 @@ class Task(msgspec.Struct, rename="camel", omit_defaults=True):
 
     task_id: int
     device_id: int
-    type: str
-    kind: str
+    type: TaskType
+    kind: Kind
     status: TaskStatus
     created_at: int
     expires_at: int

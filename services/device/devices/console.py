@@ -21,8 +21,13 @@ from services.device.devices.schemas import (
 from services.device.devices.users import UserDevices
 
 
-@post("/search", guards=[holders(Function.DEVICE_VIEW)], summary="Search devices")
-async def search_devices(
+@post(
+    "/search",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Search devices",
+    example={"name": "roof", "page_size": 10, "page_number": 1},
+)
+async def find_devices(
     request: HttpRequest,
     user_devices: NamedDependency[UserDevices],
     data: JSONBody[FindDevices | None] = None,
@@ -32,8 +37,17 @@ async def search_devices(
     return answer(request, await user_devices.search(principal_of(request), wanted))
 
 
-@post("/", guards=[holders(Function.DEVICE_ADD)], summary="Add a device")
-async def add_device(
+@post(
+    "/",
+    guards=[holders(Function.DEVICE_ADD)],
+    summary="Add a device",
+    example={
+        "name": "Roof",
+        "integration": "direct",
+        "param_entities": {"direct.integration.add_device.sn": "ROOF0003"},
+    },
+)
+async def create_device(
     request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
 ) -> Answer[None]:
     """Add a device through its integration; 409 for one that there is already."""
@@ -53,7 +67,7 @@ async def delete_devices(
 
 
 @get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
-async def get_device(
+async def get_device_detail(
     request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
 ) -> Answer[DeviceDetail]:
     """A device with its entities.
@@ -91,10 +105,10 @@ async def issue_device_credentials(
 ROUTER = Router(
     "/device",
     route_handlers=[
-        add_device,
-        search_devices,
+        create_device,
+        find_devices,
         delete_devices,
-        get_device,
+        get_device_detail,
         rename_device,
         issue_device_credentials,
     ],

@@ -1,14 +1,13 @@
 """`/device/openapi/v1/devices`: adding, finding, changing and ending devices."""
 
-from functools import partial
-
-from litestar import delete, get, post, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http.open_api import delete, get, post, put
 from libs.common.tsl import TslDocument
 from services.device.devices.schemas import (
     AddDevice,
@@ -21,16 +20,12 @@ from services.device.devices.schemas import (
 from services.device.devices.service import DeviceService
 from services.device.things.access import DeviceId
 
-_PATH = "/device/openapi/v1/devices"
-_ONE = f"{_PATH}/{{device_id:int}}"
-_TAGS = ["Devices"]
-_delete = partial(delete, responses=REFUSALS, status_code=200, tags=_TAGS)
-_get = partial(get, responses=REFUSALS, tags=_TAGS)
-_post = partial(post, responses=REFUSALS, status_code=200, tags=_TAGS)
-_put = partial(put, responses=REFUSALS, tags=_TAGS)
 
-
-@_post(_PATH, summary="Add a device")
+@post(
+    "/",
+    summary="Add a device",
+    example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]},
+)
 async def add_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], data: JSONBody[AddDevice]
 ) -> Success[DeviceRef]:
@@ -38,7 +33,11 @@ async def add_device(
     return ok(request, await device_service.add(principal_of(request), data))
 
 
-@_post(f"{_PATH}/search", summary="Search devices")
+@post(
+    "/search",
+    summary="Search devices",
+    example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]},
+)
 async def search_devices(
     request: HttpRequest,
     device_service: NamedDependency[DeviceService],
@@ -48,7 +47,7 @@ async def search_devices(
     return ok(request, await device_service.search(principal_of(request), data))
 
 
-@_get(_ONE, summary="Get a device")
+@get("/{device_id:str}", summary="Get a device")
 async def get_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[DeviceRecord]:
@@ -56,7 +55,7 @@ async def get_device(
     return ok(request, await device_service.get(principal_of(request), device_id))
 
 
-@_put(_PATH, summary="Update a device")
+@put("/", summary="Update a device")
 async def update_device(
     request: HttpRequest,
     device_service: NamedDependency[DeviceService],
@@ -66,7 +65,7 @@ async def update_device(
     return ok(request, await device_service.update(principal_of(request), data))
 
 
-@_delete(_ONE, summary="Delete a device")
+@delete("/{device_id:str}", summary="Delete a device")
 async def delete_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[str]:
@@ -74,7 +73,7 @@ async def delete_device(
     return ok(request, await device_service.delete(principal_of(request), device_id))
 
 
-@_put(f"{_PATH}/remove/{{device_id:int}}", summary="Remove a device from the application")
+@put("/remove/{device_id:str}", summary="Remove a device from the application")
 async def remove_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[None]:
@@ -83,8 +82,8 @@ async def remove_device(
     return ok(request)
 
 
-@_get(f"{_ONE}/thing-specification", summary="Query TSL model")
-async def thing_specification(
+@get("/{device_id:str}/thing-specification", summary="Query TSL model")
+async def get_thing_specification(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[TslDocument]:
     """The TSL of a device."""
@@ -92,7 +91,7 @@ async def thing_specification(
     return ok(request, tsl)
 
 
-@_post(f"{_ONE}/credentials", summary="Issue device credentials")
+@post("/{device_id:str}/credentials", summary="Issue device credentials")
 async def issue_credentials(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[DeviceCredentials]:
@@ -101,13 +100,17 @@ async def issue_credentials(
     return ok(request, issued)
 
 
-ROUTES = [
-    add_device,
-    search_devices,
-    get_device,
-    update_device,
-    delete_device,
-    remove_device,
-    thing_specification,
-    issue_credentials,
-]
+ROUTER = Router(
+    "/device/openapi/v1/devices",
+    route_handlers=[
+        add_device,
+        search_devices,
+        get_device,
+        update_device,
+        delete_device,
+        remove_device,
+        get_thing_specification,
+        issue_credentials,
+    ],
+    tags=["Devices"],
+)

@@ -7,7 +7,7 @@ import msgspec
 from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.things import EntityType, ValueType
-from services.device.things.fields import Id, Line, Name, PageNumber, PageSize, Sorts, Tags, Text
+from services.device.things.fields import Id, Line, Name, Search, Tags, Text
 from services.device.things.model import ApplicationRef, DeviceType, Provisioning
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
@@ -46,7 +46,7 @@ class UpdateDevice(msgspec.Struct, rename="camel", forbid_unknown_fields=True, k
     data_storage: bool | None = None
 
 
-class SearchDevices(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class SearchDevices(Search, rename="camel", kw_only=True):
     """Body of `POST /devices/search`; every filter narrows, a blank one does not count.
 
     `sn`, `devEUI` and `imei` match whole, `keyword`, `name`, `model` and versions in part,
@@ -54,9 +54,6 @@ class SearchDevices(msgspec.Struct, rename="camel", forbid_unknown_fields=True, 
     are inclusive. `autopStatus` is the older name of `rpsStatus`.
     """
 
-    page_size: PageSize
-    page_number: PageNumber
-    sorts: Sorts | None = None
     keyword: Line | None = None
     sn: Line | None = None
     dev_eui: Line | None = msgspec.field(default=None, name="devEUI")

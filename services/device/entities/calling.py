@@ -21,7 +21,7 @@ from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.entities.exchange import FIELD, Calling, callings
-from services.device.entities.schemas import CallService
+from services.device.entities.schemas import CallEntities
 from services.device.entities.service import EntityService
 from services.device.entities.writing import refused_by_integration
 from services.device.members.entity import Entity
@@ -68,7 +68,7 @@ class EntityCaller:
         self._seconds = seconds
         """How long a device or a flow may take."""
 
-    async def call(self, principal: Principal, body: CallService) -> Called:
+    async def call(self, principal: Principal, body: CallEntities) -> Called:
         """Call the services that are named; give their outputs by name, all in one.
 
         Nothing is called unless every input is right; for a device that is offline nobody waits.

@@ -24,7 +24,7 @@ from services.device.entities.schemas import (
     Aggregate,
     AggregateHistory,
     CalledServices,
-    CallService,
+    CallEntities,
     CreateEntity,
     DeleteEntities,
     EntityMeta,
@@ -35,7 +35,7 @@ from services.device.entities.schemas import (
     SearchEntities,
     SearchHistory,
     ShownEntity,
-    UpdateProperties,
+    UpdateEntities,
 )
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.service import EntityService
@@ -51,6 +51,7 @@ DASHBOARDS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)
         holders(Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW)
     ],
     summary="Search entities",
+    example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
     request: HttpRequest,
@@ -67,7 +68,7 @@ async def search_entities(
     guards=[holders(*DASHBOARDS, Function.INTEGRATION_VIEW)],
     summary="List the children of an entity",
 )
-async def entity_children(
+async def list_entity_children(
     request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[list[ShownEntity]]:
     """The members of an OBJECT, the inputs of a service, the outputs of an event."""
@@ -75,7 +76,7 @@ async def entity_children(
 
 
 @get("/{entity_id:str}/meta", guards=[users], summary="Get the metadata of an entity")
-async def entity_meta(
+async def get_entity_meta(
     request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[EntityMeta]:
     """What is known of an entity besides its value."""
@@ -87,7 +88,7 @@ async def entity_meta(
     guards=[holders(*DASHBOARDS)],
     summary="Get the latest value of an entity",
 )
-async def entity_status(
+async def get_entity_status(
     request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
 ) -> Answer[EntityStatus]:
     """The latest value of a property; empty when there is none."""
@@ -99,7 +100,7 @@ async def entity_status(
     guards=[holders(*DASHBOARDS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
     summary="Search the history of entities",
 )
-async def search_history(
+async def search_entity_history(
     request: HttpRequest,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
@@ -113,7 +114,7 @@ async def search_history(
     guards=[holders(*DASHBOARDS)],
     summary="Aggregate the history of an entity",
 )
-async def aggregate_history(
+async def aggregate_entity_history(
     request: HttpRequest,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[AggregateHistory],
@@ -127,7 +128,7 @@ async def aggregate_history(
     guards=[holders(Function.ENTITY_DATA_EXPORT)],
     summary="Export the history of entities",
 )
-async def export_history(
+async def export_entity_history(
     request: HttpRequest,
     entity_export: NamedDependency[EntityExport],
     ids: Annotated[
@@ -155,10 +156,10 @@ async def export_history(
     guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
     summary="Update properties of entities",
 )
-async def update_properties(
+async def update_entity_properties(
     request: HttpRequest,
     entity_writer: NamedDependency[EntityWriter],
-    data: JSONBody[UpdateProperties],
+    data: JSONBody[UpdateEntities],
 ) -> Answer[None]:
     """Set values by entity key; a device takes them on when it answers."""
     await entity_writer.update(principal_of(request), data)
@@ -170,10 +171,10 @@ async def update_properties(
     guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
     summary="Call services of entities",
 )
-async def call_services(
+async def call_entity_services(
     request: HttpRequest,
     entity_caller: NamedDependency[EntityCaller],
-    data: JSONBody[CallService],
+    data: JSONBody[CallEntities],
 ) -> CalledServices:
     """Call services with inputs by entity key, and wait for their outputs.
 
@@ -231,14 +232,14 @@ ROUTER = Router(
     "/entity",
     route_handlers=[
         search_entities,
-        entity_children,
-        entity_meta,
-        entity_status,
-        search_history,
-        aggregate_history,
-        export_history,
-        update_properties,
-        call_services,
+        list_entity_children,
+        get_entity_meta,
+        get_entity_status,
+        search_entity_history,
+        aggregate_entity_history,
+        export_entity_history,
+        update_entity_properties,
+        call_entity_services,
         create_entity,
         rename_entity,
         delete_entities,

@@ -135,13 +135,13 @@ class Aggregate(Shown, kw_only=True):
     count_result: list[ValueCount] | None = None
 
 
-class UpdateProperties(msgspec.Struct):
+class UpdateEntities(msgspec.Struct):
     """Body of `POST /entity/property/update`: values by entity key."""
 
     exchange: dict[str, Any]
 
 
-class CallService(msgspec.Struct):
+class CallEntities(msgspec.Struct):
     """Body of `POST /entity/service/call`: inputs, or the service itself, by entity key."""
 
     exchange: dict[str, Any]

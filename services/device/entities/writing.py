@@ -17,7 +17,7 @@ from services.device.entities.exchange import (
     by_people,
     writings,
 )
-from services.device.entities.schemas import UpdateProperties
+from services.device.entities.schemas import UpdateEntities
 from services.device.entities.service import EntityService
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.values import ValueFault, refusal
@@ -62,7 +62,7 @@ class EntityWriter:
         self._reporter = reporter
         self._integrations = integrations
 
-    async def update(self, principal: Principal, body: UpdateProperties) -> None:
+    async def update(self, principal: Principal, body: UpdateEntities) -> None:
         """Set what can be set; nothing is done unless every value is right.
 
         A device takes its values on when it answers the command; those of other things are

@@ -1,38 +1,63 @@
 """`/device/openapi/v1/products`."""
 
-from functools import partial
 from typing import Annotated
 
-from litestar import delete, get, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http.open_api import delete, get, put
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
 
-_PATH = "/device/openapi/v1/products"
-_TAGS = ["Products"]
-_delete = partial(delete, responses=REFUSALS, status_code=200, tags=_TAGS)
-_get = partial(get, responses=REFUSALS, tags=_TAGS)
-_put = partial(put, responses=REFUSALS, tags=_TAGS)
+_TSL = {
+    "version": "v1.0",
+    "properties": [
+        {
+            "id": "temperature",
+            "name": "Temperature",
+            "accessMode": "R",
+            "dataSpec": {"dataType": "FLOAT", "unitName": "°C", "fractionDigits": 1},
+        },
+        {
+            "id": "reporting_interval",
+            "name": "Reporting interval",
+            "accessMode": "RW",
+            "dataSpec": {"dataType": "INT", "unitName": "min", "validator": {"min": 1}},
+        },
+    ],
+    "events": [
+        {
+            "id": "alarm",
+            "name": "Alarm",
+            "type": "WARN",
+            "outputs": [
+                {"id": "alarm.level", "dataSpec": {"dataType": "INT", "parentId": "alarm"}}
+            ],
+        }
+    ],
+    "services": [{"id": "reboot", "name": "Reboot", "callType": "ASYNC"}],
+}
 
 
-@_get(_PATH, summary="List products")
+@get("/", summary="List products")
 async def list_products(
     request: HttpRequest,
     product_service: NamedDependency[ProductService],
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=LARGEST_PAGE)] = 100,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
 ) -> Success[ProductPage]:
     """The products of the tenant, without their TSL."""
-    page = await product_service.page(principal_of(request), page_number, page_size)
+    page = await product_service.page(
+        principal_of(request), page_number, min(page_size, LARGEST_PAGE)
+    )
     return ok(request, page)
 
 
-@_get(f"{_PATH}/{{model:str}}", summary="Get a product")
+@get("/{model:str}", summary="Get a product")
 async def get_product(
     request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
 ) -> Success[ProductWithTsl]:
@@ -40,7 +65,11 @@ async def get_product(
     return ok(request, await product_service.get(principal_of(request), model))
 
 
-@_put(f"{_PATH}/{{model:str}}", summary="Create or update a product")
+@put(
+    "/{model:str}",
+    summary="Create or update a product",
+    example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL},
+)
 async def put_product(
     request: HttpRequest,
     product_service: NamedDependency[ProductService],
@@ -51,7 +80,7 @@ async def put_product(
     return ok(request, await product_service.put(principal_of(request), model, data))
 
 
-@_delete(f"{_PATH}/{{model:str}}", summary="Delete a product")
+@delete("/{model:str}", summary="Delete a product")
 async def delete_product(
     request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
 ) -> Success[str]:
@@ -59,4 +88,8 @@ async def delete_product(
     return ok(request, await product_service.delete(principal_of(request), model))
 
 
-ROUTES = [list_products, get_product, put_product, delete_product]
+ROUTER = Router(
+    "/device/openapi/v1/products",
+    route_handlers=[list_products, get_product, put_product, delete_product],
+    tags=["Products"],
+)

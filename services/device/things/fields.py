@@ -31,26 +31,40 @@ Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 """A number, or a string of decimal digits."""
 
 LARGEST_PAGE = 1000
+"""Rows of a page; whoever asks for more gets so many."""
 LARGEST_NUMBER = 1_000_000_000
 
-PageSize = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)]
 PageNumber = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)]
 """From 1."""
 
 DIRECTIONS = {"asc": 1, "desc": -1}
 
 
-class Sort(msgspec.Struct, forbid_unknown_fields=True):
+class SortBy(msgspec.Struct, forbid_unknown_fields=True):
     """One criterion; `direction` is `asc` or `desc` in any case."""
 
     property: str
-    direction: str = "asc"
+    direction: Annotated[
+        str, msgspec.Meta(extra_json_schema={"extra": {"enum": ["asc", "desc"]}})
+    ] = "asc"
 
 
-Sorts = Annotated[list[Sort], msgspec.Meta(max_length=8)]
+Sorts = Annotated[list[SortBy], msgspec.Meta(max_length=8)]
 
 
-def order_of(sorts: Sequence[Sort], columns: Mapping[str, str]) -> list[tuple[str, int]]:
+class Search(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """Base of search bodies."""
+
+    page_size: Annotated[int, msgspec.Meta(ge=1)]
+    page_number: PageNumber
+    sorts: Sorts | None = None
+
+    def __post_init__(self) -> None:
+        """Cut the size of the page to the largest one."""
+        self.page_size = min(self.page_size, LARGEST_PAGE)
+
+
+def order_of(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tuple[str, int]]:
     """Translate criteria to columns and directions, ending in the unique `_id`.
 
     `columns` maps the properties of the record to stored fields. Of two criteria for one

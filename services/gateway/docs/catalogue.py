@@ -1,4 +1,4 @@
-"""The merged document, fetched from the services and kept for a while."""
+"""The merged document and its parts, fetched from the services and kept for a while."""
 
 import asyncio
 import logging
@@ -10,6 +10,8 @@ import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
+from libs.common.http.static import Static
+from services.gateway.docs.apis import Api, alone
 from services.gateway.docs.merge import merge
 from services.gateway.docs.names import Document
 from services.gateway.routes import Route
@@ -34,20 +36,27 @@ class Catalogue:
         self._routes = routes
         self._seen: dict[str, Document] = {}
         self._merged: Document = {}
+        self._written: dict[Api | None, Static] = {}
         self._until = 0.0
         self._lock = asyncio.Lock()
 
-    async def document(self) -> Document:
-        """The document of all public operations."""
+    async def document(self, api: Api | None = None) -> Static:
+        """The document of all public operations, or of those of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
-                complete = all(await asyncio.gather(*map(self._fetch, self._services)))
-                self._merged = merge(
-                    {name: self._seen[name] for name in self._services if name in self._seen},
-                    self._routes,
-                )
-                self._until = time.monotonic() + (FRESH if complete else FRESH_INCOMPLETE)
-            return self._merged
+                await self._renew()
+            if api not in self._written:
+                document = self._merged if api is None else alone(self._merged, api)
+                self._written[api] = Static(msgspec.json.encode(document), "application/json")
+            return self._written[api]
+
+    async def _renew(self) -> None:
+        complete = all(await asyncio.gather(*map(self._fetch, self._services)))
+        seen = {name: self._seen[name] for name in self._services if name in self._seen}
+        merged = merge(seen, self._routes)
+        if merged != self._merged:
+            self._merged, self._written = merged, {}
+        self._until = time.monotonic() + (FRESH if complete else FRESH_INCOMPLETE)
 
     async def _fetch(self, name: str) -> bool:
         url = self._services[name] / "schema" / "openapi.json"

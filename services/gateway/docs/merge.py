@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
+from services.gateway.docs.apis import api_of
 from services.gateway.docs.names import Document, apart
 from services.gateway.docs.refusals import COMPONENTS, documented
 from services.gateway.docs.security import SCHEMES, security
@@ -28,7 +29,17 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
             route = _route(routes, service, path)
             if route is not None:
                 merged["paths"][path] = _public(service, route, path, item)
+    merged["tags"] = [{"name": name} for name in sorted(_tags(merged))]
     return merged
+
+
+def _tags(document: Document) -> set[str]:
+    return {
+        tag
+        for item in document["paths"].values()
+        for operation in _operations(item)
+        for tag in operation["tags"]
+    }
 
 
 def _route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
@@ -40,10 +51,9 @@ def _route(routes: tuple[Route, ...], service: str, path: str) -> Route | None:
 
 def _public(service: str, route: Route, path: str, item: Document) -> Document:
     for operation in _operations(item):
-        operation["tags"] = operation.get("tags") or [service]
+        tags = operation.get("tags") or [service.capitalize()]
+        operation["tags"] = [f"{api_of(path).value}: {tag}" for tag in tags]
         operation["security"] = security(route, operation)
-        if "operationId" in operation:
-            operation["operationId"] = f"{service}.{operation['operationId']}"
         responses = operation.setdefault("responses", {})
         for status, response in documented(
             path, route.credential, has_body="requestBody" in operation

@@ -41,23 +41,24 @@ def _clashing(documents: Mapping[str, Document]) -> set[Key]:
     }
     grown = True
     while grown:
-        reached = {key for key, entries in shared.items() if set(_references(entries)) & clashing}
+        reached = {key for key, entries in shared.items() if set(references(entries)) & clashing}
         grown = not reached <= clashing
         clashing |= reached
     return clashing
 
 
-def _references(node: Any) -> Iterator[Key]:
+def references(node: Any) -> Iterator[Key]:
+    """The components that something refers to."""
     if isinstance(node, dict):
         target = node.get("$ref")
         if isinstance(target, str) and target.startswith(_PREFIX):
             section, _, name = target.removeprefix(_PREFIX).partition("/")
             yield section, name
         for value in node.values():
-            yield from _references(value)
+            yield from references(value)
     elif isinstance(node, list):
         for value in node:
-            yield from _references(value)
+            yield from references(value)
 
 
 def _renamed(service: str, document: Document, clashing: set[Key]) -> Document:
@@ -76,7 +77,7 @@ def _redirect(node: Any, names: Mapping[Key, str]) -> Any:
     if not isinstance(node, dict):
         return node
     redirected = {key: _redirect(value, names) for key, value in node.items()}
-    for section, name in _references({"$ref": node.get("$ref")}):
+    for section, name in references({"$ref": node.get("$ref")}):
         if (section, name) in names:
             redirected["$ref"] = f"{_PREFIX}{section}/{names[section, name]}"
     return redirected

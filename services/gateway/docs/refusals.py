@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from libs.common.envelope import OPEN_API_PREFIXES
+from services.gateway.docs.apis import Api, api_of
 from services.gateway.routes import Credential
 
 _SENTENCES = {
@@ -34,7 +34,7 @@ def _response(envelope: str, status: str) -> dict[str, Any]:
 def _schema(request_id: str, *names: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "title": "A refusal of the gateway",
+        "description": "A refusal of the gateway",
         "required": ["status", request_id, *names],
         "properties": {
             "status": {"const": "Failed"},
@@ -61,7 +61,7 @@ COMPONENTS: dict[str, Any] = {
 
 def documented(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
     """The responses of the gateway for an operation at `path`, by status."""
-    envelope = _OPEN_API if path.startswith(OPEN_API_PREFIXES) else _CONSOLE
+    envelope = _OPEN_API if api_of(path) is Api.DEVICE else _CONSOLE
     statuses = set(_SENTENCES)
     if credential is Credential.NONE:
         statuses.discard("401")

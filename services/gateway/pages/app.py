@@ -2,36 +2,49 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from litestar import Litestar, Response, get
 from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 
 from libs.common.errors import NotFound
-from libs.common.http.app import is_ready
+from libs.common.http.app import Application, is_ready
 from libs.common.http.failures import HANDLERS
+from libs.common.http.request import HttpRequest
+from libs.common.http.static import Static
 from libs.common.telemetry import Telemetry
+from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.pages.readiness import Readiness
 
-_STATIC = Path(__file__).parents[1] / "docs" / "static"
-
-ASSETS = {
-    "swagger-ui.css": "text/css",
-    "swagger-ui-bundle.js": "text/javascript",
-    "start.js": "text/javascript",
-    "favicon-32x32.png": "image/png",
+_DAY = 86400
+_MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".png": "image/png",
 }
-"""The files that the page loads, with their media types."""
 POLICY = (
     "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "frame-ancestors 'none'"
 )
 """Nothing is loaded from anywhere else."""
-PAGE = (_STATIC / "index.html").read_bytes()
+
+
+def _read(path: Path) -> Static:
+    page = path.suffix == ".html"
+    return Static(
+        path.read_bytes(), _MEDIA_TYPES[path.suffix], 0 if page else _DAY, POLICY if page else ""
+    )
+
+
+FILES = {
+    path.name: _read(path)
+    for path in (Path(__file__).parents[1] / "docs" / "static").iterdir()
+    if path.suffix in _MEDIA_TYPES
+}
+"""The pages, `start.html` and `docs.html`, and what they load."""
 
 
 def create_pages(
@@ -41,7 +54,7 @@ def create_pages(
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
     """Build the application; `lifespan` opens and closes what the process has."""
-    return Litestar(
+    return Application(
         route_handlers=[*_probes(readiness, telemetry), *_documentation(catalogue)],
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
@@ -69,26 +82,29 @@ def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouter
 
 
 def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
+    @get("/")
+    async def start(request: HttpRequest) -> Response[bytes]:
+        return FILES["start.html"].answer(request)
+
     @get("/openapi.json")
-    async def openapi() -> dict[str, Any]:
-        return await catalogue.document()
+    async def openapi(request: HttpRequest) -> Response[bytes]:
+        return (await catalogue.document()).answer(request)
 
-    @get("/docs", media_type="text/html", sync_to_thread=False)
-    def docs() -> Response[bytes]:
-        return Response(PAGE, headers={"Content-Security-Policy": POLICY})
+    @get("/openapi/{name:str}")
+    async def openapi_of(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        api = DOCUMENTS.get(name)
+        if api is None:
+            raise NotFound(f"there is {' and '.join(DOCUMENTS)}")
+        return (await catalogue.document(api)).answer(request)
 
-    @get("/docs/{name:str}", sync_to_thread=True)
-    def file(name: FromPath[str]) -> Response[bytes]:
-        return Response(
-            _asset(name), media_type=ASSETS[name], headers={"Cache-Control": "max-age=86400"}
-        )
+    @get("/docs")
+    async def docs(request: HttpRequest) -> Response[bytes]:
+        return FILES["docs.html"].answer(request)
 
-    return [openapi, docs, file]
+    @get("/docs/{name:str}")
+    async def file(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        if name not in FILES:
+            raise NotFound("the documentation has no such file")
+        return FILES[name].answer(request)
 
-
-@cache
-def _asset(name: str) -> bytes:
-    """The content of a file of the page; raise `NotFound` when there is none of that name."""
-    if name not in ASSETS:
-        raise NotFound("the documentation has no such file")
-    return (_STATIC / name).read_bytes()
+    return [start, openapi, openapi_of, docs, file]

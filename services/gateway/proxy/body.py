@@ -1,10 +1,11 @@
-"""The body of a request on its way through: counted, limited, never kept whole."""
+"""The body of a request on its way through: decoded, counted, limited, never kept whole."""
 
 from collections.abc import AsyncIterator
 
 from litestar.types import Receive
 
 from libs.common.errors import TooLarge
+from services.gateway.proxy.coding import Decoder, decoder
 
 
 class ClientGone(Exception):
@@ -12,13 +13,18 @@ class ClientGone(Exception):
 
 
 class RequestBody:
-    """Reads the body of one request. `length` is its declared length in bytes."""
+    """Reads the body of one request. `length` is its declared length in bytes.
+
+    The limit holds for what comes and for what that is when it is decoded.
+    """
 
     def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int) -> None:
         self._receive = receive
         self._limit = limit
         self._first = b""
         self._read = 0
+        self._coding = headers.get(b"content-encoding")
+        self._decoder: Decoder | None = None
         self.length = _declared_length(headers)
         self.exists = bool(self.length) or b"transfer-encoding" in headers
         self.finished = not self.exists
@@ -30,15 +36,19 @@ class RequestBody:
         self.awaited = False
         """Whether the client has to send on now; else the service has to take what is here."""
 
-    def check_length(self) -> None:
-        """Raise `TooLarge` when the declared length is above the limit."""
+    def check(self) -> None:
+        """Raise `TooLarge` for the declared length, `UnsupportedMedia` for the coding."""
         if self.length is not None and self.length > self._limit:
             raise TooLarge(f"the body is larger than {self._limit} bytes")
+        if self._coding is not None:
+            self._decoder = decoder(self._coding)
 
     async def start(self) -> bytes | AsyncIterator[bytes] | None:
         """The body: whole when it is here already, else a stream of its parts."""
         if not self.exists:
             return None
+        if self._decoder is not None:
+            return await self._start_decoded(self._decoder)
         part, more = await self._part()
         if more:
             self._first = part
@@ -66,6 +76,29 @@ class RequestBody:
         self.finished = True
         if part:
             yield part
+
+    async def _start_decoded(self, decoder: Decoder) -> bytes | AsyncIterator[bytes]:
+        """The same of a body that has to be decoded, whose length nobody knows."""
+        self.length = None
+        part, more = await self._part()
+        self.finished = not more
+        if more:
+            return self._decoded(decoder, part)
+        return b"".join([piece async for piece in self._decoded(decoder, part)])
+
+    async def _decoded(self, decoder: Decoder, part: bytes) -> AsyncIterator[bytes]:
+        size, more = 0, not self.finished
+        while True:
+            for piece in decoder.decode(part, more=more):
+                size += len(piece)
+                if size > self._limit:
+                    raise TooLarge(f"the body is larger than {self._limit} bytes")
+                if piece:
+                    yield piece
+            if not more:
+                return
+            part, more = await self._part()
+            self.finished = not more
 
     async def _part(self, *, limited: bool = True) -> tuple[bytes, bool]:
         self.awaited = True

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from litestar.types import HTTPScope, Send
 
 from libs.common.errors import Unavailable
+from libs.common.http.coding import PACKET
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from services.gateway.access.addresses import Origin
 from services.gateway.proxy.body import RequestBody
+from services.gateway.proxy.coding import encoder_for
 from services.gateway.proxy.headers import to_client, to_service
 from services.gateway.proxy.refusal import slow_client
 from services.gateway.proxy.watch import Watch
@@ -104,6 +106,9 @@ class Forwarder:
     ) -> None:
         status, request_id, watch = answer.status, exchange.request_id, exchange.watch
         fields = to_client(answer.fields, status=status, request_id=request_id)
+        encode = None
+        if answer.waiting > PACKET or not answer.complete:
+            encode = encoder_for(fields, exchange.headers, exchange.scope["method"])
         exchange.answered = True
         await send({"type": "http.response.start", "status": status, "headers": fields})
         more = True
@@ -113,6 +118,8 @@ class Forwarder:
             part, more = await upstream.part(answer)
             if more:
                 watch.limit(self._timeout, slow_client)
+            if encode is not None:
+                part = encode(part, more)
             await send({"type": "http.response.body", "body": part, "more_body": more})
 
     def _fields(self, exchange: Exchange) -> list[Field]:

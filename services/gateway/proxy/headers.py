@@ -24,6 +24,7 @@ INTERNAL = b"x-thingway-"
 """How header fields begin that only services of ours send."""
 _FROM_CLIENT = HOP_BY_HOP | {
     b"authorization",  # the principal header says who it is
+    b"content-encoding",  # decoded here
     b"content-length",  # set again with the body
     b"expect",  # answered by our own server
     b"forwarded",

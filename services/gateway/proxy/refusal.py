@@ -11,7 +11,9 @@ from litestar.types import Send
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated
+from libs.common.http.coding import CODINGS
 from services.gateway.proxy.body import RequestBody
+from services.gateway.proxy.coding import UnknownCoding
 from services.gateway.routes import Credential
 
 LINGER = 30.0
@@ -74,6 +76,8 @@ async def refuse(
         headers.append((name.lower().encode(), value.encode()))
     if isinstance(error, Unauthenticated) and credential in _CHALLENGES:
         headers.append((b"www-authenticate", _CHALLENGES[credential]))
+    if isinstance(error, UnknownCoding):
+        headers.append((b"accept-encoding", b", ".join(CODINGS)))
     closes = body.on_demand or (not body.finished and (body.length or SMALL + 1) > SMALL)
     if closes:
         headers.append((b"connection", b"close"))

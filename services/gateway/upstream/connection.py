@@ -41,7 +41,8 @@ class Answer:
         self.keep_alive = False
         self._connection = connection
         self._parts: deque[bytes] = deque()
-        self._waiting = 0
+        self.waiting = 0
+        """Bytes of its body that are here and were not taken."""
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
 
@@ -55,9 +56,9 @@ class Answer:
         while not self._parts and not self.complete:
             await self._more()
         parts, self._parts = self._parts, deque()
-        if self._waiting > HIGH_WATER:
+        if self.waiting > HIGH_WATER:
             self._connection.resume()
-        self._waiting = 0
+        self.waiting = 0
         return parts[0] if len(parts) == 1 else b"".join(parts), not self.complete
 
     def put_head(self, status: int, fields: list[Field]) -> None:
@@ -68,8 +69,8 @@ class Answer:
     def put_part(self, part: bytes) -> None:
         """Take a part of the body in."""
         self._parts.append(part)
-        self._waiting += len(part)
-        if self._waiting > HIGH_WATER:
+        self.waiting += len(part)
+        if self.waiting > HIGH_WATER:
             self._connection.pause()
         self._notify()
 

@@ -17,7 +17,12 @@ from services.management.dashboards.schemas import (
 from services.management.dashboards.service import DashboardService
 
 
-@post("/", guards=[holders(Function.DASHBOARD_ADD)], summary="Create a dashboard")
+@post(
+    "/",
+    guards=[holders(Function.DASHBOARD_ADD)],
+    summary="Create a dashboard",
+    example={"name": "Roofs"},
+)
 async def create_dashboard(
     request: HttpRequest,
     dashboards: NamedDependency[DashboardService],

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from libs.common.http.console import PageRequest, Shown
+from libs.common.things import AccessMod, EntityType, ValueType
 
 
 class SearchIntegrations(PageRequest, kw_only=True):
@@ -29,16 +30,16 @@ class ShownIntegration(Shown, kw_only=True):
     entity_count_camel: int = msgspec.field(name="entityCount")
 
 
-class ShownEntity(Shown, kw_only=True):
+class IntegrationEntity(Shown, kw_only=True):
     """An entity of the integration itself."""
 
     id: str
     key: str
     name: str
-    type: str
+    type: EntityType
     value_attribute: dict[str, Any]
-    value_type: str
-    access_mod: str | None = None
+    value_type: ValueType
+    access_mod: AccessMod | None = None
     parent: str | None = None
     description: str | None = None
     value: Any = None
@@ -47,4 +48,4 @@ class ShownEntity(Shown, kw_only=True):
 class IntegrationDetail(ShownIntegration, kw_only=True):
     """One integration with its entities: parents, each followed by its children."""
 
-    integration_entities: list[ShownEntity]
+    integration_entities: list[IntegrationEntity]

@@ -20,8 +20,8 @@ from services.management.integrations.messages import ThingsOverRpc
 from services.management.integrations.registry import Registry, tsl_of
 from services.management.integrations.schemas import (
     IntegrationDetail,
+    IntegrationEntity,
     SearchIntegrations,
-    ShownEntity,
     ShownIntegration,
 )
 
@@ -128,8 +128,8 @@ def _service_key(manifest: Manifest, service: str | None) -> str | None:
     return None if service is None else member_key(integration_key(manifest.id), service)
 
 
-def _entity(entity: ThingEntity) -> ShownEntity:
-    return ShownEntity(
+def _entity(entity: ThingEntity) -> IntegrationEntity:
+    return IntegrationEntity(
         id=str(entity.id),
         key=entity.key,
         name=entity.name,

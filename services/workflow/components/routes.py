@@ -37,7 +37,7 @@ async def list_components(
 
 
 @get("/{name:str}", guards=[holders(*FUNCTIONS)], summary="Describe a node type")
-async def show_component(
+async def get_component(
     request: HttpRequest, registry: NamedDependency[Registry], name: FromPath[str]
 ) -> Answer[str]:
     """JSON text with the component, its parameters and its outputs."""
@@ -55,5 +55,5 @@ async def list_languages(request: HttpRequest) -> Answer[Languages]:
 
 ROUTER = Router(
     "/components",
-    route_handlers=[list_components, show_component, list_languages],
+    route_handlers=[list_components, get_component, list_languages],
 )

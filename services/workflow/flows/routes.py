@@ -75,7 +75,7 @@ async def disable_flow(
 
 
 @get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a design")
-async def show_design(
+async def get_design(
     request: HttpRequest,
     flows: NamedDependency[FlowService],
     flow_id: PathId,
@@ -112,6 +112,6 @@ ROUTES = (
     delete_flows,
     enable_flow,
     disable_flow,
-    show_design,
+    get_design,
     save_design,
 )

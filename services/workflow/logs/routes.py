@@ -16,7 +16,7 @@ from services.workflow.logs.service import LogService
     guards=[holders(Function.WORKFLOW_VIEW)],
     summary="Search the log of a flow",
 )
-async def search_logs(
+async def search_flow_logs(
     request: HttpRequest,
     logs: NamedDependency[LogService],
     flow_id: PathId,
@@ -27,11 +27,11 @@ async def search_logs(
 
 
 @get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a run")
-async def show_log(
+async def get_flow_log(
     request: HttpRequest, logs: NamedDependency[LogService], log_id: PathId
 ) -> Answer[ShownRun]:
     """What each node was given, put out, and how long it took."""
     return answer(request, await logs.detail(principal_of(request), log_id))
 
 
-ROUTES = (search_logs, show_log)
+ROUTES = (search_flow_logs, get_flow_log)

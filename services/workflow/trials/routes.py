@@ -36,7 +36,7 @@ async def validate_design(
     )
 
 
-@post(["/design/test", "/test"], guards=[holders(*FUNCTIONS)], summary="Test a flow")
+@post("/design/test", guards=[holders(*FUNCTIONS)], summary="Test a flow")
 async def test_design(
     request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
 ) -> Answer[TestedDesign]:
@@ -55,4 +55,13 @@ async def test_node(
     return answer(request, await trials.test_node(principal_of(request), data))
 
 
-ROUTES = (validate_design, test_design, test_node)
+test_flow = post(
+    "/test",
+    guards=[holders(*FUNCTIONS)],
+    summary="Test a flow",
+    operation_id="testFlow",
+    deprecated=True,
+)(test_design.fn)
+"""The same under its older path."""
+
+ROUTES = (validate_design, test_design, test_flow, test_node)

@@ -26,7 +26,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     """An `Answer` whose `data` tells whether a design can run; `detail` has the reasons why not."""
 
     data: bool
-    status: str = "Success"
+    status: Literal["Success"] = "Success"
     request_id: str
     detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
 

@@ -120,13 +120,14 @@ async def test_of_simultaneous_refreshes_one_wins(auth):
     assert await auth.principal(granted[0]["access_token"]) is None
 
 
-async def test_a_client_id_that_comes_along_is_checked(auth):
-    """A foreign client id is refused without using the token up; the right one passes."""
+@pytest.mark.parametrize("field", ["client_id", "client_secret"])
+async def test_credentials_that_come_along_are_checked(auth, field):
+    """Those of another are refused without using the token up; the right ones pass."""
     application, other = await auth.application(), await auth.application("other")
     tokens = await auth.log_in(application)
 
-    foreign = await auth.refresh(tokens["refresh_token"], client_id=other.client_id)
-    own = await auth.refresh(tokens["refresh_token"], client_id=application.client_id)
+    foreign = await auth.refresh(tokens["refresh_token"], **{field: getattr(other, field)})
+    own = await auth.refresh(tokens["refresh_token"], **{field: getattr(application, field)})
 
     assert (foreign.status_code, own.status_code) == (401, 200)
 

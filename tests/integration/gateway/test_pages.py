@@ -65,6 +65,44 @@ async def test_merged_document(gateway: Gateway, device: Recorder, auth: Recorde
     assert schemes["user"]["flows"]["password"]["tokenUrl"] == "/oauth2/token"
 
 
+async def test_documents_of_single_apis(gateway: Gateway, device: Recorder) -> None:
+    """Each API has its own; a further name is a 404."""
+    console = {"get": {"responses": {}}}
+    device.schema = SCHEMA | {"paths": {**SCHEMA["paths"], "/entity/{entity_id}/meta": console}}
+    for name, paths in (
+        ("device", {DEVICES, "/ingest/v1/{sn}/report"}),
+        ("management", {"/entity/{entity_id}/meta"}),
+    ):
+        document = (await gateway.http.get(f"/openapi/{name}.json")).json()
+        assert set(document["paths"]) == paths
+    assert (await gateway.http.get("/openapi/other.json")).status_code == 404
+
+
+async def test_documents_travel_once(gateway: Gateway, device: Recorder) -> None:
+    """Compressed when asked for; 304 while a client has the newest; HEAD has no body."""
+    device.schema = SCHEMA | {"info": {"description": "x" * 5000}} | {"tags": []}
+    for path in ("/openapi.json", "/openapi/device.json", "/docs/swagger-ui.css", "/docs"):
+        first = await gateway.http.get(path)
+        large = len(first.content) > 1400
+        assert first.headers.get("content-encoding") == ("gzip" if large else None)
+        plain = await gateway.http.get(path, headers={"Accept-Encoding": "identity"})
+        assert (plain.content, plain.headers["etag"]) == (first.content, first.headers["etag"])
+        known = {"If-None-Match": f'"other", {first.headers["etag"]}'}
+        again = await gateway.http.get(path, headers=known)
+        assert (again.status_code, again.content) == (304, b"")
+        head = await gateway.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["etag"] == first.headers["etag"]
+
+
+async def test_start_page(gateway: Gateway) -> None:
+    """It tells what this is, and its links lead somewhere."""
+    page = await gateway.http.get("/")
+    assert (page.status_code, "Thingway" in page.text) == (200, True)
+    for path in re.findall(r'href="([^"]+)"', page.text):
+        assert (await gateway.http.get(path)).status_code == 200, path
+
+
 async def test_document_without_a_service(start: Start, auth: Recorder) -> None:
     """A service that is away is missing from the document, which is there all the same."""
     auth.schema = {"openapi": "3.1.0", "paths": {"/oauth/token": {"post": {"responses": {}}}}}

@@ -42,9 +42,10 @@ async def test_version_alias_is_rewritten(gateway: Gateway, device: Recorder) ->
     assert (device.last.path, device.last.query) == (f"{DEVICES}/5", "a=b")
 
 
-async def test_token_endpoint_needs_no_token(gateway: Gateway, auth: Recorder) -> None:
-    """`/oauth/token` goes to auth, without a principal."""
-    reply = await gateway.http.post("/oauth/token", data={"grant_type": "x"})
+@pytest.mark.parametrize("path", ["/oauth/token", "/oauth/token/"])
+async def test_token_endpoint_needs_no_token(gateway: Gateway, auth: Recorder, path: str) -> None:
+    """`/oauth/token` goes to auth, without a principal; a slash at the end means the same."""
+    reply = await gateway.http.post(path, data={"grant_type": "x"})
     assert reply.status_code == 200
     assert auth.last.body == b"grant_type=x"
     assert "x-thingway-principal" not in auth.last.headers

@@ -21,7 +21,7 @@ from services.gateway.settings import parse_upstreams
         (b"/api/v1/oauth2/token", "sign-in", b"/oauth2/token"),
         (b"/user", "console", b"/user"),
         (b"/user/status", "sign-in", b"/user/status"),
-        (b"/user/status/", "console", b"/user/status/"),
+        (b"/user/status/", "sign-in", b"/user/status/"),
         (b"/api/v1/user/members/7/menus", "console", b"/user/members/7/menus"),
         (b"/device", "console", b"/device"),
         (b"/device/7", "console", b"/device/7"),
@@ -40,7 +40,7 @@ def test_route_is_found(path: bytes, name: str, target: bytes) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [b"/", b"", b"/oauth/token/", b"/oauth/tokens", b"/device/openapi/v1", b"/DEVICE/openapi/v1/x",
+    [b"/", b"", b"/oauth/token//", b"/oauth/tokens", b"/device/openapi/v1", b"/DEVICE/openapi/v1/x",
      b"/device/openapi/v1/../x", b"/device/openapi/v1/%2E./x", b"/device/openapi/v1/a/.",
      b"/device/openapi/v1/a%2f..%5Cb", b"/api/v1/device/openapi/v1/devices", b"/api/v1",
      b"/api/v1/oauth/token", b"/device/openapi/v2/devices", b"/users", b"/api/v1/ingest/v1/SN/x"],

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.device.things.fields import PageNumber, PageSize, Sorts
+from services.device.things.fields import Search
 
 
 class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -12,12 +12,8 @@ class SetProfile(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     profile_url: str
 
 
-class SearchProfiles(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class SearchProfiles(Search):
     """Body of `POST /rps/search`."""
-
-    page_size: PageSize
-    page_number: PageNumber
-    sorts: Sorts | None = None
 
 
 class RpsRecord(msgspec.Struct, rename="camel"):

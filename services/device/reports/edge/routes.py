@@ -2,13 +2,15 @@
 
 from typing import Annotated, Literal
 
-from litestar import Router, post
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
+from libs.common.http.open_api import post
+from services.device.reports.edge.schemas import EventMessage, ReplyMessage, ReportMessage
 from services.device.reports.edge.service import Accepted, EdgeService
 
 Wait = Annotated[
@@ -26,33 +28,51 @@ async def _accept(
     return ok(request, accepted)
 
 
-@post("/report", status_code=202, responses=REFUSALS)
-async def report(
+@post(
+    "/report",
+    summary="Report properties",
+    status_code=202,
+    body=ReportMessage | list[ReportMessage],
+    example={"properties": {"temperature": 21.5}},
+)
+async def report_properties(
     request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
-    """Report properties: `{ts?, properties}` or an array of up to 1000."""
+    """What was measured, one report or an array of up to 1000."""
     return await _accept(request, edge, sn, "report", wait)
 
 
-@post("/event", status_code=202, responses=REFUSALS)
-async def event(
+@post(
+    "/event",
+    summary="Report an event",
+    status_code=202,
+    body=EventMessage | list[EventMessage],
+    example={"eventId": "alarm", "outputs": {"level": 2}},
+)
+async def report_event(
     request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
-    """Report an event of the TSL: `{ts?, eventId, outputs}` or an array of up to 1000."""
+    """What happened, one event of the TSL or an array of up to 1000."""
     return await _accept(request, edge, sn, "event", wait)
 
 
-@post("/reply", status_code=202, responses=REFUSALS)
-async def reply(
+@post(
+    "/reply",
+    summary="Answer a command",
+    status_code=202,
+    body=ReplyMessage | list[ReplyMessage],
+    example={"commandId": 1000017, "status": "SUCCESS", "outputs": {}},
+)
+async def answer_command(
     request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
 ) -> Success[Accepted]:
-    """Answer a command: `{commandId, status, outputs?, error?}` or an array of up to 1000."""
+    """What became of commands, one answer or an array of up to 1000."""
     return await _accept(request, edge, sn, "reply", wait)
 
 
 ROUTER = Router(
     "/ingest/v1/{sn:str}",
-    route_handlers=[report, event, reply],
+    route_handlers=[report_properties, report_event, answer_command],
     guards=[devices],
     tags=["Device edge"],
 )

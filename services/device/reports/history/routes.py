@@ -2,23 +2,22 @@
 
 from typing import Annotated
 
-from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
 from libs.common.envelope import Success
-from libs.common.http import REFUSALS, HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http.open_api import get
 from services.device.reports.history.service import LATEST_TIME, HistoryPage, HistoryService
 from services.device.things.access import DeviceId
 
 
 @get(
-    "/device/openapi/v1/devices/{device_id:int}/properties/history",
-    responses=REFUSALS,
+    "/device/openapi/v1/devices/{device_id:str}/properties/history",
     summary="Query property history",
     tags=["Devices"],
 )
-async def property_history(
+async def get_property_history(
     request: HttpRequest,
     history: NamedDependency[HistoryService],
     device_id: DeviceId,
@@ -26,9 +25,11 @@ async def property_history(
         int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)
     ] = None,
     end_time: Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)] = None,
-    page_size: Annotated[int | None, QueryParameter(name="pageSize", le=2**31)] = None,
+    page_size: Annotated[int | None, QueryParameter(name="pageSize", ge=1)] = None,
     page_key: Annotated[str | None, QueryParameter(name="pageKey", max_length=64)] = None,
-    order: Annotated[str | None, QueryParameter(max_length=8)] = None,
+    order: Annotated[
+        str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
+    ] = None,
 ) -> Success[HistoryPage]:
     """Reported properties, newest first; none of a device whose data storage is off."""
     page = await history.page(

@@ -62,8 +62,6 @@ class HistoryService:
         """
         now = now_ms()
         newest_first = _newest_first(order)
-        if size is not None and size < 1:
-            raise InvalidInput("must be at least 1", field="pageSize")
         size = min(size or DEFAULT_PAGE, LARGEST_PAGE)
         oldest = max(now - self._retention_ms, 0)
         if start is not None and end is not None and start > end:

@@ -10,6 +10,7 @@ from libs.common.bus.hops import HOPS, hops_of
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest
 from libs.common.http.console import Answer, answer, post
+from libs.common.http.request import host_of
 from services.workflow.triggers.hooks.service import HookCaller
 
 LARGEST_BODY = 256 * 1024
@@ -25,7 +26,12 @@ class Begun(msgspec.Struct):
     run_id: str
 
 
-@post("/hooks/{token:str}", summary="Begin a flow that waits for this")
+@post(
+    "/hooks/{token:str}",
+    summary="Begin a flow that waits for this",
+    body=Any,
+    example={"door": "open"},
+)
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
 ) -> Answer[Begun]:
@@ -43,11 +49,13 @@ async def begin_flow(
 
 
 def _shown(request: HttpRequest) -> dict[str, str]:
-    return {
+    """The headers of the client, and the host that it called."""
+    shown = {
         name: value
         for name, value in request.headers.items()
         if name not in KEPT_BACK and not name.startswith(_OURS)
     }
+    return shown | {"host": host_of(request)}
 
 
 def _content(request: HttpRequest, body: bytes) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import InvalidInput
-from services.device.things.fields import Sort, order_of
+from services.device.things.fields import SortBy, order_of
 
 COLUMNS = {"sn": "snKey", "id": "_id", "name": "name"}
 
@@ -12,14 +12,16 @@ COLUMNS = {"sn": "snKey", "id": "_id", "name": "name"}
     ("sorts", "expected"),
     [
         ([], [("_id", 1)]),
-        ([Sort("sn")], [("snKey", 1), ("_id", 1)]),
-        ([Sort("sn", "DESC")], [("snKey", -1), ("_id", -1)]),
-        ([Sort("id", "desc")], [("_id", -1)]),
-        ([Sort("sn", "desc"), Sort("name")], [("snKey", -1), ("name", 1), ("_id", 1)]),
-        ([Sort("sn"), Sort("sn", "desc")], [("snKey", 1), ("_id", -1)]),
+        ([SortBy("sn")], [("snKey", 1), ("_id", 1)]),
+        ([SortBy("sn", "DESC")], [("snKey", -1), ("_id", -1)]),
+        ([SortBy("id", "desc")], [("_id", -1)]),
+        ([SortBy("sn", "desc"), SortBy("name")], [("snKey", -1), ("name", 1), ("_id", 1)]),
+        ([SortBy("sn"), SortBy("sn", "desc")], [("snKey", 1), ("_id", -1)]),
     ],
 )
-def test_an_order_ends_in_the_unique_id(sorts: list[Sort], expected: list[tuple[str, int]]) -> None:
+def test_an_order_ends_in_the_unique_id(
+    sorts: list[SortBy], expected: list[tuple[str, int]]
+) -> None:
     """In the direction of the last criterion, so that one index serves both directions."""
     assert order_of(sorts, COLUMNS) == expected
 
@@ -27,13 +29,13 @@ def test_an_order_ends_in_the_unique_id(sorts: list[Sort], expected: list[tuple[
 @pytest.mark.parametrize(
     ("sort", "field"),
     [
-        (Sort("$where"), "sorts[1].property"),
-        (Sort("sn", ""), "sorts[1].direction"),
-        (Sort("sn", "down"), "sorts[1].direction"),
+        (SortBy("$where"), "sorts[1].property"),
+        (SortBy("sn", ""), "sorts[1].direction"),
+        (SortBy("sn", "down"), "sorts[1].direction"),
     ],
 )
-def test_a_criterion_at_fault_is_named(sort: Sort, field: str) -> None:
+def test_a_criterion_at_fault_is_named(sort: SortBy, field: str) -> None:
     """By its place in the list."""
     with pytest.raises(InvalidInput) as refusal:
-        order_of([Sort("sn"), sort], COLUMNS)
+        order_of([SortBy("sn"), sort], COLUMNS)
     assert refusal.value.field == field

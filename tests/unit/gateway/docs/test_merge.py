@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.http.document import WHO
+from services.gateway.docs.apis import Api, alone
 from services.gateway.docs.merge import merge
 from services.gateway.routes import ROUTES, Credential, Route
 
@@ -62,12 +63,28 @@ def test_equal_components_stay_one() -> None:
     }
 
 
-def test_operation_ids_stay_unique() -> None:
-    """Operations of the same id in two services have different ones afterwards."""
-    device, other = document("/device/openapi/v1/a", Answer={}), document("/x/a", Answer={})
-    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
-    ids = [item["get"]["operationId"] for item in merged["paths"].values()]
-    assert sorted(ids) == ["device.Get", "x.Get"]
+def test_tags_tell_api_and_resource() -> None:
+    """Both APIs have devices; who makes clients of the document keeps them apart."""
+    device, console = document("/device/openapi/v1/a", Answer={}), document("/device", Answer={})
+    for given in (device, console):
+        next(iter(given["paths"].values()))["get"]["tags"] = ["Devices"]
+    device["paths"] |= console["paths"]
+    merged = merge({"device": device}, ROUTES)
+    assert merged["tags"] == [{"name": "Device API: Devices"}, {"name": "Management API: Devices"}]
+    assert merged["paths"]["/device"]["get"]["tags"] == ["Management API: Devices"]
+
+
+def test_an_api_alone() -> None:
+    """It has the operations of one API, what they refer to, and nothing else."""
+    shared = {"properties": {"item": {"$ref": "#/components/schemas/Item"}}}
+    device = document("/device/openapi/v1/a", Answer=shared, Item={"type": "string"})
+    other = document("/user", Answer=shared, Item={"type": "string"}, Unused={"type": "object"})
+    merged = merge({"device": device, "auth": other}, ROUTES)
+    found = alone(merged, Api.MANAGEMENT)
+    assert list(found["paths"]) == ["/user"]
+    assert set(found["components"]["schemas"]) == {"Answer", "Item", "GatewayConsoleRefusal"}
+    assert [tag["name"] for tag in found["tags"]] == ["Management API: Auth"]
+    assert all(name.startswith("GatewayConsole") for name in found["components"]["responses"])
 
 
 def test_every_reference_leads_somewhere() -> None:

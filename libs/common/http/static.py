@@ -1,0 +1,64 @@
+"""Documents that are the same for everybody: tagged, compressed once, sent when they are new."""
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from litestar import Response
+from litestar.status_codes import HTTP_304_NOT_MODIFIED
+
+from libs.common.http.coding import CODINGS, PACKET, wanted
+from libs.common.http.request import Connection
+
+
+@dataclass(frozen=True)
+class Static:
+    """One document."""
+
+    content: bytes
+    media_type: str
+    max_age: int = 0
+    """Seconds for which it need not be asked for again; with 0 every use asks whether it is new."""
+    policy: str = ""
+    """The `Content-Security-Policy` of a page."""
+
+    @cached_property
+    def tag(self) -> str:
+        """Its `ETag`; weak, as the compressed bytes are others."""
+        return f'W/"{hashlib.sha256(self.content).hexdigest()[:24]}"'
+
+    @cached_property
+    def _encoded(self) -> dict[bytes, bytes]:
+        """Its content by coding, as far as somebody asked for it."""
+        return {}
+
+    def answer(self, request: Connection) -> Response[bytes]:
+        """The document, or 304 when the client has it."""
+        headers = {
+            "ETag": self.tag,
+            "Cache-Control": f"public, max-age={self.max_age}" if self.max_age else "no-cache",
+            "Vary": "Accept-Encoding",
+        }
+        if self.policy:
+            headers["Content-Security-Policy"] = self.policy
+        if _has(request.headers.get("if-none-match", ""), self.tag):
+            return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
+        coding = wanted(request.headers.get("accept-encoding", "").encode("latin-1"))
+        if coding is None or len(self.content) <= PACKET:
+            return Response(self.content, media_type=self.media_type, headers=headers)
+        headers["Content-Encoding"] = coding.decode()
+        return Response(self._in(coding), media_type=self.media_type, headers=headers)
+
+    def _in(self, coding: bytes) -> bytes:
+        """The content in a coding, which is made once."""
+        if coding not in self._encoded:
+            self._encoded[coding] = zlib.compress(self.content, wbits=CODINGS[coding])
+        return self._encoded[coding]
+
+
+def _has(tags: str, tag: str) -> bool:
+    """Whether `If-None-Match` names the tag, strong or weak (RFC 9110, 13.1.2)."""
+    strong = tag.removeprefix("W/")
+    named = {part.strip().removeprefix("W/") for part in tags.split(",")}
+    return not named.isdisjoint({strong, "*"})
