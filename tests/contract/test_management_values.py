@@ -111,8 +111,8 @@ async def test_bad_history(admin: Console, body: Any, field: str) -> None:
     [
         ("counter", "LAST", 6), ("counter", "MIN", 5), ("counter", "MAX", 7),
         ("counter", "SUM", 18), ("counter", "AVG", 6.0),
-        ("temperature", "LAST", 20.5), ("temperature", "MAX", 22.25),
-        ("temperature", "SUM", 63.25), ("temperature", "AVG", 21.08333333),
+        ("temperature", "LAST", 20.5), ("temperature", "MAX", 22.3),
+        ("temperature", "SUM", 63.3), ("temperature", "AVG", 21.1),
         ("led", "LAST", True), ("led", "MIN", False), ("led", "MAX", True),
         ("label", "LAST", "a"), ("label", "MIN", "a"), ("label", "MAX", "c"),
         ("lorawan_class", "LAST", 2), ("lorawan_class", "MIN", 0),
@@ -127,7 +127,7 @@ async def test_aggregates(room: Hall, path: str, kind: str, value: Any) -> None:
 
 async def test_counts(room: Hall) -> None:
     """COUNT has a row for each value, and no `value` of its own."""
-    for path, expected in (("led", {True: 2, False: 1}), ("temperature", {20.5: 2, 22.25: 1})):
+    for path, expected in (("led", {True: 2, False: 1}), ("temperature", {20.5: 2, 22.3: 1})):
         body = {"entity_id": room.entities[path], "aggregate_type": "COUNT"}
         found = shaped(await room.admin.done("POST", AGGREGATE, body), Counted)
         assert {one.value: one.count for one in found.count_result} == expected
@@ -190,7 +190,7 @@ async def test_export(room: Hall) -> None:
     assert head == [
         "Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device",
     ]  # fmt: skip
-    assert [row[2] for row in rows] == ["Class C", "Class C", "Class A", "20.5", "22.25", "20.5"]
+    assert [row[2] for row in rows] == ["Class C", "Class C", "Class A", "20.5", "22.3", "20.5"]
     name = (await room.admin.done("GET", f"/device/{room.device}"))["name"]
     assert {(row[0], row[1], row[4], row[5]) for row in rows} == {
         ("LoRaWAN class", room.key("lorawan_class"), "Direct connection", name),

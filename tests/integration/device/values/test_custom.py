@@ -3,10 +3,14 @@
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
+from libs.common.tsl import TslDocument
+from services.device.members.entity import tsl_fields
+from services.device.members.migrations import _keep_decimal_places
 from tests.integration.device.values.world import World
 
 PROPERTY = {
@@ -49,6 +53,26 @@ async def test_a_custom_property_lives_like_any_other(world: World):
     event = await world.base.bus.js.get_last_msg("EVENTS", f"event.default.thing.{number}.reported")
     assert b'"properties":{"c1":7}' in event.data
     assert b'"thingKey":"system.integration"' in event.data
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_a_custom_number_keeps_so_many_decimal_places(world: World, older: bool):
+    """Half up, also of an entity from when its TSL did not say so, and of what else it has."""
+    admin, attributes = world.admin(), {"fraction_digits": "1", "max": "100"}
+    wanted = body(f"digits-{older}", value_type="DOUBLE", value_attribute=attributes)
+    made = await admin.done("POST", "/entity", wanted)
+    if older:
+        things, query = world.database["things"], {"identifier": wanted["identifier"]}
+        before = await things.find_one(query)
+        document = msgspec.json.decode(before["tsl"], type=TslDocument)
+        document.properties[0].data_spec.fraction_digits = None
+        await things.update_one(query, {"$set": tsl_fields(document)})
+        await _keep_decimal_places(world.database)
+        assert await things.find_one(query) == before
+    await admin.done("POST", UPDATE, {"exchange": {made["key"]: 9.99}})
+    assert (await admin.done("GET", f"/entity/{made['id']}/status"))["value"] == 10.0
+    past = await admin.done("POST", "/entity/history/search", {"entity_id": made["id"]})
+    assert [row["value"] for row in past] == [10.0]
 
 
 @pytest.mark.parametrize(
