@@ -39,8 +39,7 @@ def _of_validation(error: ValidationException, path: str) -> ThingwayError:
         faults = [Wrong(lacks[1], "is required", missing=True)]
     if not faults:
         return InvalidInput(error.detail)
-    first, *others = faults
-    text = "; ".join(fault.text for fault in faults) if others else first.reason
+    first, text = faults[0], "; ".join(fault.text for fault in faults)
     of_open_api = path.startswith(OPEN_API_PREFIXES)
     in_path = bool(entries) and entries[0].get("source") == "path" and not of_open_api
     kind = MalformedRequest if in_path else InvalidInput  # as consoles know it
