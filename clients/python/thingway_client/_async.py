@@ -39,7 +39,7 @@ from thingway_client._api.api.device_api_rps import (
     set_rps_profile,
 )
 from thingway_client._api.api.device_api_tasks import create_tasks, get_task
-from thingway_client._api.client import Client
+from thingway_client._api.client import AuthenticatedClient
 from thingway_client._api.models import (
     AddDevice,
     CallService,
@@ -108,8 +108,9 @@ class AsyncThingway:
         self._login = (client_id, client_secret)
         self._nats_url = nats_url or f"nats://{urlsplit(url).hostname}:4222"
         self._retries = retries
-        self._client = Client(
+        self._client = AuthenticatedClient(
             base_url=url.rstrip("/"),
+            token="",  # `_Tokens` puts it on each request
             timeout=httpx.Timeout(timeout),
             httpx_args={"auth": _Tokens(url.rstrip("/"), client_id, client_secret)},
         )
