@@ -27,6 +27,8 @@ from tests.e2e.waiting import PAUSE, until
 MODEL = "E2E-1"
 PRODUCT = json.loads(Path(__file__).with_name("product.json").read_text())
 THINGWAY = Path(sys.executable).with_name("thingway")
+ALLOWED_ORIGIN = "http://console.test"
+"""Whose pages may call from a browser."""
 START_SECONDS = 60.0
 _RUNNING = pytest.StashKey["Platform"]()
 
@@ -67,7 +69,11 @@ class Platform:
                 ],
                 cwd=PROJECT_ROOT,
                 env=os.environ
-                | {"THINGWAY_END_WITH_PARENT": "1", "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8"},
+                | {
+                    "THINGWAY_END_WITH_PARENT": "1",
+                    "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8",
+                    "THINGWAY_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -54,6 +54,7 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
             _add_body(document, operation, handler.opt[BODY])
         if EXAMPLE in handler.opt:
             operation["requestBody"]["content"][_JSON]["example"] = handler.opt[EXAMPLE]
+        _name_forms(document, operation)
     _settle(document)
     _name_schemas(document)
     _name_callers(document, app)
@@ -72,6 +73,16 @@ def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) ->
     (schema,), components = msgspec.json.schema_components([body], ref_template=_SCHEMAS + "{name}")
     document["components"]["schemas"].update(components)
     operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+
+
+def _name_forms(document: dict[str, Any], operation: dict[str, Any]) -> None:
+    """Put the schemas that a body spells out under their titles, where they can be referred to."""
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        choices = media["schema"].get("oneOf", [])
+        for at, schema in enumerate(choices):
+            if "title" in schema:
+                document["components"]["schemas"][schema["title"]] = schema
+                choices[at] = {"$ref": _SCHEMAS + schema["title"]}
 
 
 def _name_callers(document: dict[str, Any], app: Litestar) -> None:

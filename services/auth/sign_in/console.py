@@ -28,10 +28,12 @@ class SignInOperation(Operation):
     def __post_init__(self) -> None:
         self.request_body = request_body(
             grant(
+                "PasswordGrant",
                 "password",
                 {"username": "The e-mail address", "password": "The password", **_CLIENT},
             ),
             grant(
+                "PersonRefreshGrant",
                 "refresh_token",
                 {"refresh_token": "The latest refresh token; it is used up", **_CLIENT},
             ),

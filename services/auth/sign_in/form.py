@@ -92,11 +92,11 @@ def read_grant(content_type: str | None, body: bytes) -> Grant:
             raise refused("unsupported_grant_type", "send password or refresh_token.", "grant_type")
 
 
-def grant(title: str, needed: Mapping[str, str], **optional: str) -> Schema:
-    """The fields of one grant, each with its description."""
+def grant(name: str, title: str, needed: Mapping[str, str], **optional: str) -> Schema:
+    """The schema `name` of the grant `title`: its fields, each with its description."""
     return Schema(
         type=OpenAPIType.OBJECT,
-        title=title,
+        title=name,
         required=["grant_type", *needed],
         properties={
             "grant_type": Schema(type=OpenAPIType.STRING, const=title),
@@ -109,12 +109,15 @@ def grant(title: str, needed: Mapping[str, str], **optional: str) -> Schema:
 
 
 def request_body(*grants: Schema, **example: str) -> RequestBody:
-    """A form or a JSON object with one of `grants`; `example` has the fields of the first."""
+    """A form with one of `grants`; `example` has the fields of the first.
+
+    JSON is taken as well, and left out here: generators of clients stumble over a choice.
+    """
     media = OpenAPIMediaType(
         schema=Schema(one_of=list(grants)),
         examples={example["grant_type"]: Example(value=example)},
     )
-    return RequestBody(required=True, content={FORM_TYPES[0]: media, JSON_TYPE: media})
+    return RequestBody(required=True, content={FORM_TYPES[0]: media})
 
 
 def _read_fields(content_type: str | None, body: bytes, known: Collection[str]) -> dict[str, Any]:

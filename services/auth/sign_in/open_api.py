@@ -22,6 +22,7 @@ class TokenOperation(Operation):
     def __post_init__(self) -> None:
         self.request_body = request_body(
             grant(
+                "CredentialsGrant",
                 "client_credentials",
                 {
                     "client_id": "The application's client id",
@@ -29,6 +30,7 @@ class TokenOperation(Operation):
                 },
             ),
             grant(
+                "RefreshGrant",
                 "refresh_token",
                 {"refresh_token": "The latest refresh token; it is used up"},
                 client_id="When it is sent, it must be the token's application",
