@@ -8,6 +8,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.schemas import (
@@ -75,7 +76,9 @@ async def get_device_detail(
     Who added a device that connects itself reads its first key here, once: the `key` of an
     entity besides its own. `POST /device/{device_id}/credentials` makes another one.
     """
-    return answer(request, await user_devices.get(principal_of(request), device_id))
+    return answer(
+        request, await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
+    )
 
 
 @put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")

@@ -65,12 +65,12 @@ class UserDevices:
         rows = [ShownDevice(**_fields(device, integrations)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
-    async def get(self, principal: Principal, device_id: int) -> DeviceDetail:
-        """A device with its entities; who added it reads its first key among them, once."""
+    async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
+        """A device with its entities; who added it and sees the answer reads its first key, once."""
         device = await self._find(principal, device_id)
         (thing,) = await self._entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
-        if _owes_key(principal, device):
+        if seen and _owes_key(principal, device):
             look = partial(self._find, principal, device_id)
             key = await issue_first_key(self._credentials, device, look)
             entities = ([] if key is None else [_shown_key(device, key)]) + entities

@@ -155,6 +155,7 @@ async def test_who_adds_a_device_that_connects_itself_reads_its_key_once(world: 
     await adder.done("POST", "/device", body)
     path = f"/device/{(await world.device('K-1'))['_id']}"
     assert (await world.admin().done("GET", path))["entities"] == []
+    assert (await adder.ask("HEAD", path)).status_code == 200
     assert "K-1" not in world.keys
 
     (row,) = (await adder.done("GET", path))["entities"]
