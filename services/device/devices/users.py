@@ -66,7 +66,7 @@ class UserDevices:
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
-        """A device with its entities; who added it and sees the answer reads its first key, once."""
+        """A device with its entities; who added it and sees this reads its first key, once."""
         device = await self._find(principal, device_id)
         (thing,) = await self._entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]

@@ -282,8 +282,8 @@ async def test_a_device_that_its_integration_keeps_stays(
     world: World, lamps: Lamps, monkeypatch: pytest.MonkeyPatch
 ):
     """A refusal or silence of the integration is told, and the device is still there."""
-    await world.admin().done("POST", "/device", lamp("L-11"))
-    device = await world.device("L-11")
+    await world.admin().done("POST", "/device", lamp("L-99"))
+    device = await world.device("L-99")
     body = {"device_id_list": [device["_id"]]}
     lamps.fails = Conflict("it is in use")
     await world.admin().refused(409, "POST", "/device/batch-delete", body)
@@ -291,10 +291,10 @@ async def test_a_device_that_its_integration_keeps_stays(
     monkeypatch.setattr(client, "DEVICE_SECONDS", 0.3)
     await world.admin().refused(504, "POST", "/device/batch-delete", body)
     lamps.answers.set()
-    assert await world.device("L-11") is not None
+    assert await world.device("L-99") is not None
     world.announced.silent.add("lamps")  # it is gone: nobody is asked
     await world.admin().done("POST", "/device/batch-delete", body)
-    assert await world.device("L-11") is None
+    assert await world.device("L-99") is None
 
 
 async def test_an_integration_without_a_delete_service_keeps_its_devices(world: World):
