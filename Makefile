@@ -65,8 +65,9 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV): requirements-dev.txt tests/clients/package-lock.json $(RUN)
+$(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(RUN)
 	@echo "installing what tests and checks need"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e clients/python
 	@$(NPM) ci --prefix tests/clients --no-audit --no-fund --silent
 	@touch $@

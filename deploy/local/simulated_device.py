@@ -16,7 +16,7 @@ class DemoDevice(SimulatedDevice):
 
     def __init__(self, sn: str, tsl: Values, rng: random.Random) -> None:
         settings = {"led": False, "reporting_interval": {"time": 3}}
-        super().__init__(parse_document(tsl), rng, settings)
+        super().__init__(parse_document(tsl, stored=True), rng, settings)
         self.sn = sn
         self._was_hot = False
 

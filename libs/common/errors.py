@@ -5,6 +5,7 @@ envelope of the API that was called. Codes are those that existing clients know
 (`authentication_failed`, `parameter_validation_failed`, ...).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -36,10 +37,9 @@ class ThingwayError(Exception):
 
     @property
     def text(self) -> str:
-        """The message, with the field in front when it does not stand in it already."""
-        if self.field and self.field not in self.message:
-            return f"{self.field}: {self.message}"
-        return self.message
+        """The message, with the field in front when it does not begin with it already."""
+        begins = self.field and re.match(rf"{re.escape(self.field)}(?!\w)", self.message)
+        return self.message if begins or not self.field else f"{self.field}: {self.message}"
 
 
 class InvalidInput(ThingwayError):

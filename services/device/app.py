@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Router
@@ -20,6 +21,7 @@ from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
+from services.device.commands.ending import CommandEnding
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.routes import ROUTER as COMMAND_ROUTES
@@ -28,7 +30,9 @@ from services.device.devices.adding import DeviceAdder
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.keys import CredentialsOverRpc
+from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
+from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
 from services.device.devices.users import UserDevices
@@ -93,6 +97,7 @@ class Shared:
     ids: IdAllocator
     grants: GrantReader
     credentials: CredentialsOverRpc
+    leaving: Leaving
     forgetting: GrantsOverRpc
     products: ProductService
     models: Models
@@ -114,12 +119,14 @@ def share(base: Base) -> Shared:
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     carrier = CommandCarrier(base.devices, integrations, client, base.commands)
+    credentials = CredentialsOverRpc(base.rpc)
     return Shared(
         base=base,
         rpc=RpcServer(base.bus, "device"),
         ids=ids,
         grants=GrantReader(base.rpc),
-        credentials=CredentialsOverRpc(base.rpc),
+        credentials=credentials,
+        leaving=Leaving(credentials, CommandEnding(base.commands, base.bus).end),
         forgetting=GrantsOverRpc(base.rpc),
         products=products,
         models=models,
@@ -151,6 +158,7 @@ def console(shared: Shared) -> dict[str, Any]:
             integrations=shared.integrations,
             client=shared.client,
             credentials=shared.credentials,
+            leaving=shared.leaving,
             forgetting=shared.forgetting,
         ),
         "device_adder": DeviceAdder(
@@ -219,6 +227,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     shared, reporter = share(base), Reporter(base.bus)
     commands, rpc = shared.commands, shared.rpc
+    records = RpsStore(mongo, base.limits)
+    orphans = Orphans(base.devices, records, ApplicationsOverRpc(base.rpc), shared.leaving)
     devices = DeviceService(
         base.devices,
         base.latest,
@@ -226,6 +236,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
         shared.products,
         commands,
         shared.credentials,
+        shared.leaving,
+        orphans,
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after)
@@ -266,6 +278,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         async with running(
             Leader(database, "outbox", base.outbox.sweep).run(),
             Leader(database, "delivery", delivery.run, life=5.0).run(),
+            Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
             Leader(database, "presence", watch.run, life=5.0).run(),
         ):
             yield
@@ -284,7 +297,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             dependencies={
                 "product_service": shared.products,
                 "device_service": devices,
-                "rps_service": RpsService(RpsStore(mongo, base.limits)),
+                "rps_service": RpsService(records),
                 "things": base.things,
                 "history": history,
                 "commands": commands,

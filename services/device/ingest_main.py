@@ -11,6 +11,7 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
+from services.device.devices.leaving import DELETED
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS
@@ -72,6 +73,7 @@ async def main() -> None:
         )
         days = settings.retention_days
         own = base.things.own
+        end_tasks = partial(base.commands.fail_all, code=DELETED.code, reason=DELETED.text)
         rows = HistoryRows(base.devices, own, base.partitions, base.limits, days)
         sweeps = Sweeps(
             devices=base.devices,
@@ -83,7 +85,7 @@ async def main() -> None:
             products=base.products,
             retention=base.retention,
             rows=rows,
-            removals=[base.latest.forget, base.commands.forget],
+            removals=[base.latest.forget, base.commands.forget, end_tasks],
             days=days,
         )
         uplink = UplinkMetrics(base.bus, ledger)

@@ -44,13 +44,15 @@ class Entities:
         wanted = ReadEntities(tenant, list(keys))
         return (await self._rpc.call(VALUES, wanted, EntityValues)).values
 
-    async def update(self, tenant: str, exchange: Mapping[str, Any], hops: int) -> Sequence[str]:
-        """Set properties; give the keys that were set.
+    async def update(
+        self, tenant: str, exchange: Mapping[str, Any], hops: int, *, dry_run: bool = False
+    ) -> Sequence[str]:
+        """Set properties; give the keys that were set. A dry run judges them and sets nothing.
 
         What is asked for at the same time of custom entities goes in one question: nobody
         outside the platform is asked for them, so that none keeps others waiting.
         """
-        wanted = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops)
+        wanted = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         if all(map(is_custom, exchange)):
             outcome = await self._custom.put(wanted)
         else:
@@ -74,10 +76,16 @@ class Entities:
         return (await self._rpc.call(UPDATE, wanted, UpdatedEntities)).outcomes
 
     async def call(
-        self, tenant: str, exchange: Mapping[str, Any], hops: int, seconds: float
+        self,
+        tenant: str,
+        exchange: Mapping[str, Any],
+        hops: int,
+        seconds: float,
+        *,
+        dry_run: bool = False,
     ) -> Mapping[str, Any]:
-        """Call services; their outputs in one map."""
-        wanted = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops)
+        """Call services; their outputs in one map. A dry run judges inputs and calls nothing."""
+        wanted = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         return (await self._rpc.call(CALL, wanted, CalledServices, timeout=seconds)).outputs
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:

@@ -127,6 +127,7 @@ class Core:
         self.followed = FollowedIndex(self.deployed)
         deploying = Deploying(
             self.registry,
+            self.outside.sandbox,
             EntityAccess(grants, entities),
             vault,
             [
@@ -166,7 +167,9 @@ class Core:
         self.unbegun = Unbegun(runs, self.replicas, self.engine)
         days, entries = settings.flow_log_days, settings.flow_log_entries
         self.retention = Retention(runs, log.grown, days, entries)
-        self.trials = TrialService(deploying, vault, self.engine, self.registry, run_ids)
+        self.trials = TrialService(
+            self.flows, deploying, vault, self.engine, self.registry, run_ids
+        )
         self.timers = TimerWatch(timers, self.engine, now_ms)
         self.hooks = HookCaller(hooks, self.engine)
         self.caller = FlowCaller(self.deployed, self.engine)

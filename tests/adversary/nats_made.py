@@ -38,6 +38,7 @@ _services = [
     "_INBOX.device-ingest.>",
     "_INBOX.gateway-bus.x",
     "rpc.auth.issue_device_credentials",
+    "rpc.auth.issue_first_device_credentials",
     "rpc.auth.create_application",
     "rpc.auth.get_limits",
     "rpc.device.disconnect",

@@ -6,6 +6,8 @@ import pytest
 
 from tests.contract.client import MODEL, PRODUCT, SAFE, Api, accepted, new_sn
 from tests.contract.conftest import Thing
+from tests.contract.console import Console, console_accepted
+from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -110,11 +112,81 @@ async def test_a_removed_device_keeps_its_id_and_history(api: Api, thing: Thing)
 async def test_another_application_may_take_a_removed_device(
     api: Api, foreign: Api, thing: Thing
 ) -> None:
-    """Removal frees it for the tenant's other applications."""
+    """It is freed for the tenant's other applications, without what it said and was asked."""
+    properties = {"counter": 1, "led": True, "battery": 50}
+    await api.report(thing.sn, thing.key, {"properties": properties})
+    asked = await api.ask("PATCH", f"/devices/{thing.id}/properties", {"properties": {"led": True}})
     accepted(await api.ask("PUT", f"/devices/remove/{thing.id}"), data=False)
+    path = f"/ingest/v1/{thing.sn}/report"
+    late = await api.http.post(
+        path, json={"properties": {"counter": 2}}, auth=(thing.sn, thing.key)
+    )
+    assert late.status_code == 401
+    task = accepted(await api.ask("GET", asked.headers["location"]))
+    assert (task["status"], task["errCode"]) == ("FAILED", "device_removed")
+
     taken = await foreign.done("POST", "/devices", {"snDevEUI": thing.sn, "name": "theirs"})
     assert taken["deviceId"] == thing.id
     await api.fails(404, "GET", f"/devices/{thing.id}")
+    assert (await foreign.done("GET", f"/devices/{thing.id}/properties/history"))["list"] == []
+    assert (await foreign.done("GET", f"/devices/{thing.id}/config"))["properties"] == {}
+    record = await foreign.done("GET", f"/devices/{thing.id}")
+    assert {"electricity", "lastUpdateTime"}.isdisjoint(record)
+    key = (await foreign.done("POST", f"/devices/{thing.id}/credentials"))["key"]
+    assert await foreign.commands(thing.sn, key, wait=0) == []
+    await foreign.report(thing.sn, key, {"properties": {"counter": 3}})
+    page = await foreign.done("GET", f"/devices/{thing.id}/properties/history")
+    assert [one["properties"] for one in page["list"]] == [{"counter": 3}]
+
+
+async def test_a_removed_device_may_be_deleted_or_get_a_profile(
+    api: Api, foreign: Api, thing: Thing
+) -> None:
+    """By the application that had it; the record is deleted before the device is added."""
+    accepted(await api.ask("PUT", f"/devices/remove/{thing.id}"), data=False)
+    profile = {"sn": thing.sn, "profileUrl": "https://example.com/p"}
+    await api.done("POST", "/rps/profile", profile)
+    body = {"snDevEUI": thing.sn, "name": "n"}
+    await api.fails(409, "POST", "/devices", body, code="rps_record_exists")
+    await foreign.fails(404, "DELETE", f"/devices/{thing.id}", code="device_not_found")
+    assert await api.done("DELETE", f"/devices/{thing.id}") == thing.sn
+    await api.done("DELETE", f"/rps/{thing.sn}")
+    assert (await foreign.done("POST", "/devices", body))["deviceId"] != thing.id
+
+
+async def test_the_devices_of_a_deleted_application_are_free(
+    platform: Platform, api: Api, alone: Api
+) -> None:
+    """At once for other applications, and their keys and tasks end."""
+    sn = new_sn()
+    identity = await alone.add(sn)
+    key = (await alone.done("POST", f"/devices/{identity}/credentials"))["key"]
+    await alone.report(sn, key, {"properties": {"counter": 1}})
+    platform.command("app", "delete", str(alone.id))
+    assert await api.add(sn) == identity
+    late = await api.http.post(f"/ingest/v1/{sn}/report", json={"properties": {}}, auth=(sn, key))
+    assert late.status_code == 401
+    assert (await api.done("GET", f"/devices/{identity}/properties/history"))["list"] == []
+
+
+async def test_a_device_that_users_added_is_not_taken(api: Api, admin: Console) -> None:
+    """409: it belongs to the tenant's users."""
+    sn = new_sn()
+    service = "direct.integration.add_device"
+    body = {"name": "n", "integration": "direct", "param_entities": {f"{service}.sn": sn}}
+    console_accepted(await admin.ask("POST", "/device", body), data=False)
+    taking = {"snDevEUI": sn, "name": "n"}
+    await api.fails(409, "POST", "/devices", taking, code="device_already_exists")
+
+
+async def test_the_tasks_of_a_deleted_device_end(api: Api, thing: Thing) -> None:
+    """FAILED at once, with the reason."""
+    path = f"/devices/{thing.id}/services/call"
+    call = await api.ask("POST", path, {"serviceId": "reboot"})
+    assert await api.done("DELETE", f"/devices/{thing.id}") == thing.sn
+    task = accepted(await api.ask("GET", call.headers["location"]))
+    found = (task["status"], task["errCode"], task["errMsg"])
+    assert found == ("FAILED", "device_deleted", "the device was deleted")
 
 
 async def test_credentials_are_new_each_time(api: Api, thing: Thing) -> None:

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from libs.common.things import DIRECT
 from tests.contract.console import (
     PASSWORD,
     Console,
@@ -13,7 +14,7 @@ from tests.contract.console import (
     new_email,
     new_tenant,
 )
-from tests.contract.hall import add_dashboard
+from tests.contract.hall import Hall, add_custom, add_dashboard
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -410,7 +411,26 @@ async def test_menus_of_a_user(admin: Console) -> None:
     await person.close()
 
 
-async def test_permission_of_a_user(admin: Console) -> None:
+async def _has_what_it_reads(
+    admin: Console, hall: Hall, person: Console, role: str, has: Any
+) -> None:
+    """An entity by itself, by its device and by its integration: true where reading is a 200."""
+    entity = hall.entities["led"]
+    path, asked = f"/user/members/{person.id}/permission", {"resource_id": entity}
+    for kind, one in (("ENTITY", entity), ("DEVICE", hall.device), ("INTEGRATION", DIRECT)):
+        wanted = {"resources": [{"id": one, "type": kind}]}
+        assert not await has(path, asked | {"resource_type": "ENTITY"})
+        await person.fails(404, "data_no_found", "GET", f"/entity/{entity}/status")
+        await admin.does("POST", f"/user/roles/{role}/associate-resource", wanted)
+        assert await has(path, asked | {"resource_type": "ENTITY"})
+        await person.done("GET", f"/entity/{entity}/status")
+        await admin.does("POST", f"/user/roles/{role}/disassociate-resource", wanted)
+    custom = (await add_custom(admin))["id"]
+    assert await has(path, {"resource_id": custom, "resource_type": "ENTITY"})
+    await person.done("GET", f"/entity/{custom}/status")
+
+
+async def test_permission_of_a_user(admin: Console, hall: Hall) -> None:
     """Has what its roles are granted; a super-admin has everything.
 
     The answer stands at top level, as specified, and in `data`.
@@ -434,6 +454,7 @@ async def test_permission_of_a_user(admin: Console) -> None:
     assert not await has(path, asked | {"resource_type": "WORKFLOW"})
     path = f"/user/members/{admin.id}/permission"
     assert await has(path, asked)
+    await _has_what_it_reads(admin, hall, person, role, has)
     for bad in ({"resource_type": "HOUSE", "resource_id": "1"}, {"resource_type": "DEVICE"}, {}):
         answer = await admin.ask("POST", path, bad)
         assert (answer.status_code, "resource_" in answer.text) == (400, True), answer.text

@@ -145,6 +145,9 @@ async def test_switch(browser: Browser, hall: Hall) -> None:
 async def test_trigger(browser: Browser, hall: Hall) -> None:
     """A trigger asks for the children, then calls with an id that nobody needs."""
     service = hall.entities["measure"]
+    offered = f'{{"entity_type":["SERVICE"],"entity_access_mod":["W","RW"],"keyword":"{hall.sn}"}}'
+    found = await browser.post("/entity/search", offered)
+    assert hall.key("measure") in {row["entity_key"] for row in found}
     (child,) = await browser.get(f"/entity/{service}/children")
     assert "W" in child["entity_access_mod"]  # or there is no field in the form
     for path, value, inputs in (

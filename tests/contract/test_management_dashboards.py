@@ -65,7 +65,10 @@ async def test_widgets_are_replaced_as_a_whole(admin: Console) -> None:
     twice = [{"widget_id": ids[0], "data": {}}, {"widget_id": int(ids[0]), "data": {}}]
     body = {"name": name, "widgets": twice}
     await admin.fails(400, BAD, "PUT", path, body, "widgets")
-    await admin.does("PUT", path, {"name": name})
+    for lost in ({}, {"widgets": None}):
+        await admin.fails(400, BAD, "PUT", path, {"name": name} | lost, "widgets")
+    assert len((await seen_raw(admin, one))["widgets"]) == 3
+    await admin.does("PUT", path, {"name": name, "widgets": []})
     assert (await seen(admin))[one].widgets == []
 
 
@@ -100,6 +103,7 @@ async def test_delete(admin: Console) -> None:
 async def test_bad_name(admin: Console, body: Any, code: str, field: str) -> None:
     """A blank, overlong or unreadable name is a 400 that names it, on both ways in."""
     await admin.fails(400, code, "POST", "/dashboard", body, field)
+    body = {"widgets": [], **body}
     await admin.fails(400, code, "PUT", f"/dashboard/{await make(admin)}", body, field)
 
 

@@ -103,13 +103,13 @@ async def test_devices_of_both_apis_are_the_same(
     await api.fails(404, "GET", f"/devices/{device}")
 
 
-async def test_adding_again_updates(admin: Console) -> None:
-    """The same SN of the same integration gets the new name, and stays one device."""
+async def test_adding_again_is_a_conflict(admin: Console) -> None:
+    """The same SN of the same integration: a 409 that names the parameter; it keeps its name."""
     device, sn = await add_device(admin, "Before")
-    name = new_name()
-    assert await add_device(admin, name, sn) == (device, sn)
+    field = f"param_entities.{ADD_DEVICE}.sn"
+    await admin.fails(409, "device_already_exists", "POST", "/device", adding(sn=sn), field)
     page = await found_by(admin, identifier=sn)
-    assert [(one.id, one.name) for one in page.content] == [(device, name)]
+    assert [(one.id, one.name) for one in page.content] == [(device, "Before")]
 
 
 async def test_a_foreign_sn_is_a_conflict(hall: Hall, other_admin: Console) -> None:

@@ -8,7 +8,7 @@ import pytest
 from libs.common.things import DIRECT
 from tests.contract.client import Api, new_sn
 from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
-from tests.contract.hall import add_custom, add_dashboard
+from tests.contract.hall import UNKNOWN, add_custom, add_dashboard
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -252,6 +252,24 @@ async def test_bad_resources(admin: Console, verb: str, body: Any, field: str) -
     answer = await admin.ask("POST", path, body)
     assert answer.status_code == 400, answer.text
     assert field in answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "one"),
+    [
+        ("INTEGRATION", "nowhere"),
+        *((kind, UNKNOWN) for kind in ("ENTITY", "DEVICE", "DASHBOARD", "WORKFLOW")),
+    ],
+)
+async def test_what_there_is_not_is_not_granted(admin: Console, kind: str, one: str) -> None:
+    """An id may come to be: a grant of it would apply then. Nothing beside it is granted either."""
+    role = await admin.add_role()
+    there = {"id": await add_dashboard(admin), "type": "DASHBOARD"}
+    body = {"resources": [there, {"id": one, "type": kind}]}
+    path = f"/user/roles/{role}/associate-resource"
+    answer = await admin.fails(400, "parameter_validation_failed", "POST", path, body, "resources")
+    assert f"{kind} {one}" in answer["error_message"]
+    assert await granted(admin, role) == set()
 
 
 async def test_devices_of_a_role(admin: Console, api: Api) -> None:

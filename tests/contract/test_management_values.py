@@ -111,8 +111,8 @@ async def test_bad_history(admin: Console, body: Any, field: str) -> None:
     [
         ("counter", "LAST", 6), ("counter", "MIN", 5), ("counter", "MAX", 7),
         ("counter", "SUM", 18), ("counter", "AVG", 6.0),
-        ("temperature", "LAST", 20.5), ("temperature", "MAX", 22.25),
-        ("temperature", "SUM", 63.25), ("temperature", "AVG", 21.08333333),
+        ("temperature", "LAST", 20.5), ("temperature", "MAX", 22.3),
+        ("temperature", "SUM", 63.3), ("temperature", "AVG", 21.1),
         ("led", "LAST", True), ("led", "MIN", False), ("led", "MAX", True),
         ("label", "LAST", "a"), ("label", "MIN", "a"), ("label", "MAX", "c"),
         ("lorawan_class", "LAST", 2), ("lorawan_class", "MIN", 0),
@@ -127,7 +127,7 @@ async def test_aggregates(room: Hall, path: str, kind: str, value: Any) -> None:
 
 async def test_counts(room: Hall) -> None:
     """COUNT has a row for each value, and no `value` of its own."""
-    for path, expected in (("led", {True: 2, False: 1}), ("temperature", {20.5: 2, 22.25: 1})):
+    for path, expected in (("led", {True: 2, False: 1}), ("temperature", {20.5: 2, 22.3: 1})):
         body = {"entity_id": room.entities[path], "aggregate_type": "COUNT"}
         found = shaped(await room.admin.done("POST", AGGREGATE, body), Counted)
         assert {one.value: one.count for one in found.count_result} == expected
@@ -190,7 +190,7 @@ async def test_export(room: Hall) -> None:
     assert head == [
         "Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device",
     ]  # fmt: skip
-    assert [row[2] for row in rows] == ["Class C", "Class C", "Class A", "20.5", "22.25", "20.5"]
+    assert [row[2] for row in rows] == ["Class C", "Class C", "Class A", "20.5", "22.3", "20.5"]
     name = (await room.admin.done("GET", f"/device/{room.device}"))["name"]
     assert {(row[0], row[1], row[4], row[5]) for row in rows} == {
         ("LoRaWAN class", room.key("lorawan_class"), "Direct connection", name),
@@ -403,7 +403,10 @@ async def test_with_one_grant(room: Hall, kind: str) -> None:
     reply = {"commandId": command["commandId"], "status": "FAILED", "error": "no"}
     await room.api.reply(room.sn, room.secret, reply)
     if kind == "ENTITY":
-        await _hidden(room, person, led, 404, "data_no_found")
+        await _hidden(person, led, 404, "data_no_found")
+        both = await history(person, entity_ids=[led, label])
+        assert {one.entity_id for one in both} == {label}  # one's refusal is its own
+        assert len(await exported(person, f"ids={led}&ids={label}")) == 4
         body = {"exchange": {room.key("led"): True}}
         await person.fails(400, BAD, "POST", UPDATE, body, "exchange")
 
@@ -416,7 +419,7 @@ async def test_without_a_grant_of_it(room: Hall, others: bool, status: int, code
     """No grant at all is a 403; with other grants the entity is unknown."""
     grants = (("DASHBOARD", await add_dashboard(room.admin)),) if others else ()
     person = await room.person(*FUNCTIONS, grants=grants)
-    await _hidden(room, person, room.entities["led"], status, code)
+    await _hidden(person, room.entities["led"], status, code)
     written = (403, code, "") if status == 403 else (400, BAD, "exchange")
     for path, key in ((UPDATE, "led"), (CALL, "reboot")):
         body = {"exchange": {room.key(key): None}}
@@ -425,18 +428,17 @@ async def test_without_a_grant_of_it(room: Hall, others: bool, status: int, code
 
 async def test_in_another_tenant(room: Hall, other_admin: Console) -> None:
     """Its super-admin reads and writes nothing of ours."""
-    await _hidden(room, other_admin, room.entities["led"], 404, "data_no_found")
+    await _hidden(other_admin, room.entities["led"], 404, "data_no_found")
     made = await add_custom(room.admin, name=new_name())
     for path, key in ((UPDATE, room.key("led")), (UPDATE, made["key"]), (CALL, room.key("reboot"))):
         await other_admin.fails(400, BAD, "POST", path, {"exchange": {key: 1}}, "exchange")
 
 
-async def _hidden(room: Hall, person: Console, one: str, status: int, code: str) -> None:
-    """Nothing of an entity can be read, alone or among others that can."""
-    ids = [room.entities["label"], one]
+async def _hidden(person: Console, one: str, status: int, code: str) -> None:
+    """Nothing of an entity can be read, alone or with others that cannot."""
     await person.fails(status, code, "POST", HISTORY, {"entity_id": one})
-    await person.fails(status, code, "POST", HISTORY, ALL | {"entity_ids": ids})
+    await person.fails(status, code, "POST", HISTORY, ALL | {"entity_ids": [one, UNKNOWN]})
     body = {"entity_id": one, "aggregate_type": "LAST"}
     await person.fails(status, code, "POST", AGGREGATE, body)
-    for query in (f"ids={one}", f"ids={ids[0]}&ids={one}"):
+    for query in (f"ids={one}", f"ids={UNKNOWN}&ids={one}"):
         await person.fails(status, code, "GET", f"/entity/export?{query}")

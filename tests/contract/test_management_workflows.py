@@ -82,6 +82,8 @@ async def test_basic_info(admin: Console) -> None:
     """Name and remark are overwritten; the version stays."""
     saved = await save(admin, remark="old")
     name = new_name("renamed")
+    code = "parameter_validation_failed"
+    await admin.fails(400, code, "PUT", f"{FLOWS}/{saved['id']}", {"name": name}, "remark")
     await accepted(admin, "PUT", f"{FLOWS}/{saved['id']}", {"name": name, "remark": "new"})
 
     shown = await admin.done("GET", f"{FLOWS}/{saved['id']}/design")
@@ -106,6 +108,8 @@ async def test_versions(admin: Console) -> None:
     code = "parameter_validation_failed"
     late = {"name": "n", "id": saved["id"], "version": 1, "design_data": "{}"}
     await admin.fails(409, code, "POST", f"{FLOWS}/design", late, "version")
+    for half, field in (({"id": saved["id"]}, "version"), ({"version": 1}, "id")):
+        await admin.fails(400, code, "POST", f"{FLOWS}/design", {"name": "n", **half}, field)
     await admin.fails(400, code, "GET", f"{FLOWS}/{saved['id']}/design?version=3", None, "version")
 
 
@@ -171,6 +175,11 @@ async def test_flow_test(admin: Console, path: str) -> None:
     }
     assert set(end) == set(entry) | {"input", "parent_trace_id"}
     assert (end["input"], end["output"]) == ('{"x":21}', '{"again":21}')
+    saved = await save(admin)
+    tested = await admin.done("POST", FLOWS + path, {"flow_id": saved["id"], "input": {"x": 2}})
+    assert (tested["flow_id"], tested["status"]) == (saved["id"], "SUCCESS")
+    tested = await admin.done("POST", FLOWS + path, {"design_data": design([node("a", "b")])})
+    assert (tested["status"], tested["trace_infos"][0]["status"]) == ("ERROR", "ERROR")
 
 
 async def test_node_test(admin: Console) -> None:

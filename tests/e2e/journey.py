@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -49,6 +49,16 @@ class Browser:
             assert "error_code" not in content
             return content.get("data")
 
+    async def fails(self, status: int, method: str, path: str, body: Any = None) -> Any:
+        """The body of a call that is refused."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with self.session.request(
+            method, f"/api/v1{path}", json=body, headers=headers
+        ) as answer:
+            content = await answer.json()
+            assert (answer.status, content["status"]) == (status, "Failed"), (path, content)
+            return content
+
     async def log_in(self) -> None:
         """The form of the login page; tokens are read inside the envelope."""
         form = {
@@ -84,6 +94,7 @@ async def travel(browser: Browser) -> None:
     await _registered(browser)
     application = await browser.application()
     device = await _added(browser, application)
+    await _refused_twice(browser, device)
     entity = await _entity(browser, f"direct.device.{device.sn}.temperature")
     dashboard = await _dashboard(browser, entity)
 
@@ -102,6 +113,8 @@ async def travel(browser: Browser) -> None:
 
     await _read(browser, entity)
     await _exported(browser, entity, device)
+    await _seen_in_part(browser, device, entity)
+    await _drawn(browser)
     await browser.ask("DELETE", f"/dashboard/{dashboard}", {})
     await browser.ask("POST", "/device/batch-delete", {"device_id_list": [str(device.id)]})
     found = await browser.ask("POST", "/device/search", {"page_size": 10, "page_number": 1})
@@ -134,19 +147,37 @@ async def _added(browser: Browser, application: Application) -> Device:
         for entity in detail["integration_entities"]
         if entity["key"].startswith(f"{direct['add_device_service_key']}.")
     ]
+    assert form == [f"{direct['add_device_service_key']}.{name}" for name in ("sn", "model")]
+    model = next(one for one in detail["integration_entities"] if one["key"] == form[1])
+    assert model["value_attribute"]["enum"][MODEL] == f"{PRODUCT['name']} ({MODEL})"
     sn = f"E2E{uuid4().hex[:12].upper()}"
-    given = {"sn": sn, "model": MODEL}
-    params = {key: given[key.rpartition(".")[2]] for key in form}
-    body = {"name": "Hall", "integration": "direct", "param_entities": params}
-    assert await browser.ask("POST", "/device", body) is None
+    assert await browser.ask("POST", "/device", _addition(sn)) is None
     (found,) = (await browser.ask("POST", "/device/search", {"page_size": 10, "page_number": 1}))[
         "content"
     ]
     assert (found["name"], found["integration"], found["deletable"]) == ("Hall", "direct", True)
     assert isinstance(found["created_at"], int)
-    credentials = await browser.ask("POST", f"/device/{found['id']}/credentials", {})
-    assert credentials["sn"] == sn
-    return Device(application, int(found["id"]), sn, credentials["key"])
+    first, again = [
+        (await browser.ask("GET", f"/device/{found['id']}"))["entities"] for _ in range(2)
+    ]
+    (shown,) = [one for one in first if one not in again]  # its key, this once
+    return Device(application, int(found["id"]), sn, shown["key"])
+
+
+def _addition(sn: str) -> Any:
+    own = "direct.integration.add_device"
+    params = {f"{own}.sn": sn, f"{own}.model": MODEL}
+    return {"name": "Hall", "integration": "direct", "param_entities": params}
+
+
+async def _refused_twice(browser: Browser, device: Device) -> None:
+    """The same SN again: nothing is renamed."""
+    refusal = await browser.fails(409, "POST", "/device", _addition(device.sn) | {"name": "Other"})
+    assert refusal["detail_message"] == "param_entities.direct.integration.add_device.sn"
+    (found,) = (await browser.ask("POST", "/device/search", {"page_size": 10, "page_number": 1}))[
+        "content"
+    ]
+    assert found["name"] == "Hall"
 
 
 async def _entity(browser: Browser, key: str) -> Any:
@@ -191,6 +222,9 @@ async def _written(browser: Browser, device: Device, connection: Any) -> None:
         return bool(status.get("value") == 30)
 
     await until(shown)
+    offered = {"entity_type": ["SERVICE"], "entity_access_mod": ["W", "RW"], "keyword": device.sn}
+    services = await browser.ask("POST", "/entity/search", offered)
+    assert f"{key}.measure" in {one["entity_key"] for one in services}
     service = await _entity(browser, f"{key}.measure")
     children = await browser.ask("GET", f"/entity/{service['entity_id']}/children")
     assert [child["entity_key"] for child in children] == [f"{key}.measure.times"]
@@ -226,6 +260,74 @@ async def _read(browser: Browser, entity: Any) -> None:
         21.5: 1,
         22.5: 1,
     }
+
+
+async def _seen_in_part(browser: Browser, device: Device, entity: Any) -> None:
+    """A colleague who is granted one of two entities sees that one, each for itself."""
+    hidden = await _entity(browser, f"direct.device.{device.sn}.interval")
+    email = f"{uuid4().hex}@example.com"
+    person = {"email": email, "nickname": "Bo", "password": PASSWORD}
+    await browser.ask("POST", "/user/members", person)
+    (found,) = await browser.ask("POST", "/user/members/search", {"keyword": email})
+    role = (await browser.ask("POST", "/user/roles", {"name": "Viewers"}))["role_id"]
+    menus = await browser.ask("GET", "/user/menus")
+    page = next(one for one in menus if one["code"] == "dashboard")
+    view = next(one["menu_id"] for one in page["children"] if one["code"] == "dashboard.view")
+    resource = {"id": entity["entity_id"], "type": "ENTITY"}
+    for what, body in (
+        ("menu", {"menu_ids": [view]}),
+        ("user", {"user_ids": [found["user_id"]]}),
+        ("resource", {"resources": [resource]}),
+    ):
+        await browser.ask("POST", f"/user/roles/{role}/associate-{what}", body)
+    colleague = replace(browser, email=email, token="")
+    await colleague.log_in()
+    ids = [hidden["entity_id"], entity["entity_id"]]
+    seen, unseen = await asyncio.gather(
+        colleague.ask("GET", f"/entity/{ids[1]}/status"),
+        colleague.fails(404, "GET", f"/entity/{ids[0]}/status"),
+    )
+    assert (seen["value"], unseen["error_code"]) == (22.5, "data_no_found")
+    both = {"entity_ids": ids, "page_number": 1, "page_size": 999}
+    rows = (await colleague.ask("POST", "/entity/history/search", both))["content"]
+    assert {row["entity_id"] for row in rows} == {ids[1]}
+
+
+async def _drawn(browser: Browser) -> None:
+    """A flow is drawn with what the palette offers, tried, mended, saved and called."""
+    palette = await browser.ask("GET", "/workflow/components")
+    data = {one["name"]: json.loads(one["data"]) for rows in palette.values() for one in rows}
+    assert "httpIn" not in data
+    assert data["httpRequest"]["properties"]["method"]["enum"]["GET"] == "GET"
+    assert not data["choice"]["component"]["testable"]
+    place = {"position": {"x": 0, "y": 0}}
+    config = {"identify": "degrees", "name": "Degrees", "type": "DOUBLE"}
+    start = {"id": "start", "type": "trigger", "componentName": "trigger", **place}
+    start["data"] = {"nodeName": "Start", "parameters": {"entityConfigs": [config]}}
+    end = {"id": "end", "type": "output", **place}  # it has no component of its own for this one
+    end["data"] = {"nodeName": "End", "parameters": {"outputVariables": {"d": "#{properties.x}"}}}
+    design = {"nodes": [start, end], "edges": [{"id": "e", "source": "start", "target": "end"}]}
+
+    wanted = {"input": {"degrees": 5}, "design_data": json.dumps(design)}
+    tried = await browser.ask("POST", "/workflow/flows/design/test", wanted)
+    (fault,) = tried["trace_infos"]
+    assert (tried["status"], fault["node_id"]) == ("ERROR", "end")
+    assert "node x" in fault["error_message"]
+    end["data"]["parameters"]["outputVariables"]["d"] = "#{properties.start['degrees']}"
+    wanted["design_data"] = json.dumps(design)
+    tried = await browser.ask("POST", "/workflow/flows/design/test", wanted)
+    assert tried["trace_infos"][-1]["output"] == '{"d":5}'
+
+    flow = {"name": "Drawn", "enabled": True, "design_data": wanted["design_data"]}
+    saved = await browser.ask("POST", "/workflow/flows/design", flow)
+    key = f"system.integration.{saved['id']}"
+    offered = {"keyword": key, "entity_access_mod": ["W", "RW"]}
+    shown = await browser.ask("POST", "/entity/search", offered)
+    assert {one["entity_key"] for one in shown} == {key, f"{key}.degrees"}
+    called = {"exchange": {f"{key}.degrees": 7}}
+    assert await browser.ask("POST", "/entity/service/call", called) == {"d": 7}
+    await browser.ask("GET", f"/workflow/flows/{saved['id']}/disable")
+    await browser.ask("POST", "/workflow/flows/batch-delete", {"workflow_id_list": [saved["id"]]})
 
 
 async def _exported(browser: Browser, entity: Any, device: Device) -> None:

@@ -54,7 +54,8 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
 
 
 class DeviceRef(msgspec.Struct, rename="camel"):
-    """`issue_device_credentials` (a new key; the old one dies), `revoke_device_credentials`."""
+    """`issue_device_credentials` (a new key; the old one dies), `revoke_device_credentials`,
+    `issue_first_device_credentials` (a key unless there is one)."""
 
     sn: str
     device_id: int
@@ -66,6 +67,12 @@ class DeviceCredentials(msgspec.Struct):
 
     sn: str
     key: str
+
+
+class FirstDeviceKey(msgspec.Struct):
+    """The key of a device that had none, shown only here; None when it had one."""
+
+    key: str | None
 
 
 class DeviceLogin(msgspec.Struct):

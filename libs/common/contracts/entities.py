@@ -42,7 +42,7 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     type: EntityType
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """Properties only."""
+    """`W` of services and events."""
     writable: bool = False
     """Whether it is a property that can be written."""
     value_attribute: dict[str, Any] = {}
@@ -111,6 +111,8 @@ class EntityUpdate(msgspec.Struct, omit_defaults=True, kw_only=True):
     exchange: dict[str, Any]
     hops: int = 0
     """Of what the values lead to (`libs.common.bus.hops`)."""
+    dry_run: bool = False
+    """Judge them and set nothing."""
 
 
 class UpdateEntities(msgspec.Struct):
@@ -142,6 +144,8 @@ class CallServices(msgspec.Struct, omit_defaults=True, kw_only=True):
     tenant: str
     exchange: dict[str, Any]
     hops: int = 0
+    dry_run: bool = False
+    """Judge the inputs and call nothing; there are no outputs then."""
 
 
 class CalledServices(msgspec.Struct):

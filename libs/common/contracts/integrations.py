@@ -73,9 +73,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     """Whether commands to its devices go to `rpc.integration.{id}.command` instead of to
     `thing.{sn}.down.command`."""
 
-    def document(self) -> TslDocument:
-        """`tsl` as a document, an empty one without it; raise `TslInvalid`."""
-        return parse_document(self.tsl or _NO_TSL)
+    def document(self, *, stored: bool = False) -> TslDocument:
+        """`tsl` as a document, an empty one without it; raise `TslInvalid`.
+
+        That of a manifest which was taken before is `stored`.
+        """
+        return parse_document(self.tsl or _NO_TSL, stored=stored)
 
 
 class Integration(msgspec.Struct, frozen=True, rename="camel"):

@@ -22,25 +22,32 @@ from libs.common.errors import (
 from libs.common.http.request import ASKS_METHODS, request_id_of
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
+from libs.common.wording import Wrong, worded
 
 log = logging.getLogger(__name__)
 
-_NAMED = re.compile("^Object (?:missing required|contains unknown) field [`']([^`']+)[`']")
-"""How msgspec names a field of the object that it found at fault."""
+_LACKS = re.compile("Missing required [a-z]+ parameter '([^']+)'").match
+"""How Litestar says that a parameter is missing."""
+MISSING = "parameter_missing"
+"""The open API's code for what has to be there; consoles have a text for none of their own."""
 
 
 def _of_validation(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
     faults = [_fault(entry, path) for entry in entries]
+    if not faults and (lacks := _LACKS(error.detail)):
+        faults = [Wrong(lacks[1], "is required", missing=True)]
     if not faults:
         return InvalidInput(error.detail)
-    text = "; ".join(f"{key}: {message}" if key else message for key, message in faults)
-    in_path = entries[0].get("source") == "path" and not path.startswith(OPEN_API_PREFIXES)
+    first, text = faults[0], "; ".join(fault.text for fault in faults)
+    of_open_api = path.startswith(OPEN_API_PREFIXES)
+    in_path = bool(entries) and entries[0].get("source") == "path" and not of_open_api
     kind = MalformedRequest if in_path else InvalidInput  # as consoles know it
-    return kind(text.replace("`", "'"), field=faults[0][0] or None)
+    code = MISSING if first.missing and of_open_api else None
+    return kind(text, field=first.place or None, code=code)
 
 
-def _fault(entry: dict[str, Any], path: str) -> tuple[str, str]:
+def _fault(entry: dict[str, Any], path: str) -> Wrong:
     """Field and reason, as the client knows the field.
 
     Litestar calls the body as a whole `data`, and a parameter by the handler's name of it;
@@ -48,14 +55,13 @@ def _fault(entry: dict[str, Any], path: str) -> tuple[str, str]:
     """
     key, message = str(entry.get("key", "")), str(entry.get("message", ""))
     if key == "data":
-        key, message = "", "a JSON body is required" if message == "'data'" else message
+        key = ""
+        if message == "'data'":
+            return Wrong("", "a JSON body is required", missing=True)
     if entry.get("source") in {"query", "path"} and path.startswith(OPEN_API_PREFIXES):
         first, *rest = key.split("_")
         key = first + "".join(part.capitalize() for part in rest)
-    named = _NAMED.search(message)
-    if named is not None:
-        key = f"{key}.{named[1]}" if key else named[1]
-    return key, message
+    return worded(message, key)
 
 
 def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
@@ -72,7 +78,8 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
         case HTTPException() if error.status_code in BY_STATUS:
             return BY_STATUS[error.status_code](error.detail)
         case msgspec.ValidationError():
-            return InvalidInput(str(error).replace("`", "'"))
+            found = worded(str(error))
+            return InvalidInput(found.reason, field=found.place or None)
         case msgspec.DecodeError():
             return MalformedRequest(f"the body is not JSON: {error}")
         case RecursionError():

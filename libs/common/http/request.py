@@ -27,6 +27,7 @@ PRINCIPAL = "thingway.principal"
 
 
 ASKS_METHODS = "thingway.asks-methods"
+BODILESS = "thingway.bodiless"
 
 
 def as_handled(scope: HTTPScope) -> HTTPScope:
@@ -36,10 +37,15 @@ def as_handled(scope: HTTPScope) -> HTTPScope:
     `failures` answers it as what it was. Litestar's own answer misses some of them.
     """
     if scope["method"] == "HEAD":
-        return {**scope, "method": "GET"}
+        return {**scope, "method": "GET", BODILESS: True}  # type: ignore[misc]
     if scope["method"] == "OPTIONS":
         return {**scope, "method": "TRACE", ASKS_METHODS: True}  # type: ignore[misc]
     return scope
+
+
+def is_seen(request: HttpRequest) -> bool:
+    """Whether who asked gets the body of the answer: not of HEAD."""
+    return BODILESS not in request.scope
 
 
 def new_request_id() -> str:

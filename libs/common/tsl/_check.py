@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from libs.common.tsl._node import Node
+from libs.common.tsl._rounding import rounded
 from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY
 
@@ -31,7 +32,7 @@ class _Refused(Exception):
 def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> Any:
     """Give `value` as it is stored; add to `faults` and give anything when it is refused.
 
-    Numbers of FLOAT and DOUBLE become floats, keys of an ENUM strings.
+    Numbers of FLOAT and DOUBLE become floats of so many places, keys of an ENUM strings.
     """
     if node.kind == "STRUCT" and isinstance(value, dict):
         return check_members(node.members, value, path, faults)
@@ -97,7 +98,7 @@ def _scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type after
         case "INT" | "LONG" | "DATE":
             return _within(node, _integer(value))
         case "FLOAT" | "DOUBLE":
-            return _within(node, _number(value))
+            return rounded(node, _within(node, _number(value)))
         case "ENUM":
             return _choice(node, value)
         case "STRING":

@@ -20,12 +20,8 @@ Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
 
 
 def report_decoder(members: Mapping[str, Node]) -> msgspec.json.Decoder[Any]:
-    """Make the decoder of `{ts?, properties}`, closed over the top-level `members`.
-
-    A member that is `required` is required inside of a STRUCT only: no report carries
-    every property.
-    """
-    properties = _struct_type("Properties", members, top=True)
+    """Make the decoder of `{ts?, properties}`, closed over the top-level `members`."""
+    properties = _struct_type("Properties", members)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("properties", properties),
         ("ts", Timestamp | None, None),
@@ -33,13 +29,12 @@ def report_decoder(members: Mapping[str, Node]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("ReportWire", fields))
 
 
-def _struct_type(name: str, members: Mapping[str, Node], *, top: bool = False) -> Any:
+def _struct_type(name: str, members: Mapping[str, Node]) -> Any:
     """Make a class with fields f0, f1, ..., so that any key will do as a wire name."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for at, node in enumerate(members.values()):
         kind = _value_type(node)
-        required = node.required and not top
-        fields.append((f"f{at}", kind) if required else (f"f{at}", kind | UnsetType, UNSET))
+        fields.append((f"f{at}", kind) if node.required else (f"f{at}", kind | UnsetType, UNSET))
     return msgspec.defstruct(
         name,
         fields,

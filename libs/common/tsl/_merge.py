@@ -1,4 +1,4 @@
-"""Incremental writes: what may be written, and how a partial STRUCT is completed."""
+"""STRUCTs in part: in a report, and in a write, which is completed from what is in force."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +15,15 @@ def writable_view(node: Node) -> Node:
     members = {key: writable_view(item) for key, item in node.members.items() if item.writable}
     element = writable_view(node.element) if node.element else None
     return msgspec.structs.replace(node, members=members, element=element)
+
+
+def partial_view(node: Node) -> Node:
+    """Give `node` as a report may have it: a STRUCT in part, but for those in an ARRAY.
+
+    What is missing is laid over nothing: the latest value keeps it. An ARRAY is replaced.
+    """
+    members = {key: partial_view(item) for key, item in node.members.items()}
+    return msgspec.structs.replace(node, members=members, required=False)
 
 
 def without_read_only(node: Node, given: object, path: str, faults: list[Fault]) -> Any:

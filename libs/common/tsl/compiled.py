@@ -6,8 +6,15 @@ import msgspec
 
 from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import report_decoder
-from libs.common.tsl._merge import merged, still_valid, without_read_only, writable_view
+from libs.common.tsl._merge import (
+    merged,
+    partial_view,
+    still_valid,
+    without_read_only,
+    writable_view,
+)
 from libs.common.tsl._node import Node, build_tree
+from libs.common.tsl._rounding import round_members, rounders
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import (
     EventSpec,
@@ -36,7 +43,9 @@ class CompiledTsl:
     def __init__(self, document: TslDocument) -> None:
         self.document = document
         self._tree = build_tree(document.properties)
-        self._decoder = report_decoder(self._tree)
+        self._reported = {key: partial_view(node) for key, node in self._tree.items()}
+        self._decoder = report_decoder(self._reported)
+        self._rounders = rounders(self._reported)
         writable = {key: node for key, node in self._tree.items() if node.writable}
         self._writable = {key: writable_view(node) for key, node in writable.items()}
         self._properties = {spec.id: spec for spec in document.properties}
@@ -67,12 +76,12 @@ class CompiledTsl:
         properties = msgspec.to_builtins(wire.properties)
         if not properties:
             raise MalformedReport("must not be empty", "properties")
-        return Report(wire.ts, properties, [])
+        return Report(wire.ts, round_members(self._rounders, properties), [])
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check decoded properties one by one: the good ones and the faults."""
         faults: list[Fault] = []
-        good = check_each(self._tree, properties, "properties", faults)
+        good = check_each(self._reported, properties, "properties", faults)
         return good, faults
 
     def decode_event(self, raw: bytes) -> Event:

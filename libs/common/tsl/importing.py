@@ -1,7 +1,7 @@
 """Import a TSL document of a vendor: checked as a whole, and brought to one form."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from libs.common.tsl._normalise import normalise_member, qualify_params
@@ -9,21 +9,31 @@ from libs.common.tsl._reading import Faults, object_of, read_struct
 from libs.common.tsl._references import copy_referenced_members, resolve_references
 from libs.common.tsl._spec_rules import check_spec
 from libs.common.tsl._structure import check_members, settle_access
-from libs.common.tsl.document import CALL_TYPES, EVENT_TYPES, ParamSpec, TslDocument
+from libs.common.tsl.document import (
+    CALL_TYPES,
+    EVENT_TYPES,
+    EventSpec,
+    MemberSpec,
+    ParamSpec,
+    ServiceSpec,
+    TslDocument,
+)
 from libs.common.tsl.faults import Fault, TslInvalid
-from libs.common.tsl.limits import MAX_MEMBERS, key_fault
+from libs.common.tsl.limits import MAX_MEMBERS, key_fault, sign_fault
 
+Named = MemberSpec | EventSpec | ServiceSpec
 _UNNAMED = "unnamed"
 """Stands for an id that is missing, so that only this is at fault, not each parameter."""
 
 
-def parse_document(raw: bytes | dict[str, Any]) -> TslDocument:
+def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslDocument:
     """Read a TSL document (device open API, section TSL_Model) and check all of it.
 
     The result is normalised: upper-case types, `mapping` and `mappings` both given,
     parameters named `<owner>.<key>`, `parentId`, `propertyKey`, `elementDataType` and the
     access of members filled in, and what a `ref` supplies copied. Importing its wire form
-    again gives the same document. Null lists and unknown fields of vendors are fine.
+    again gives the same document. Null lists and unknown fields of vendors are fine. One that
+    was `stored` before may have ids with signs that no new one can have.
 
     Raises `TslInvalid` with every fault of the document.
     """
@@ -33,6 +43,8 @@ def parse_document(raw: bytes | dict[str, Any]) -> TslDocument:
     _normalise(document, faults)
     _check_members(document, faults)
     _check_owners(document, faults)
+    if not stored:
+        _check_signs(document, faults)
     if not faults:
         _complete_params(document, faults)
     if faults:
@@ -120,6 +132,21 @@ def _check_owner_list(
             faults.add(f"{path}[{at}].id", f"repeats {path}[{seen[owner]}].id")
         if mode not in allowed:
             faults.add(f"{path}[{at}].{field}", f"must be one of {', '.join(sorted(allowed))}")
+
+
+def _check_signs(document: TslDocument, faults: Faults) -> None:
+    """Check that ids have no sign that means something where people write entity keys."""
+    named: list[tuple[str, Sequence[Named]]] = [
+        ("properties", document.properties),
+        ("events", document.events),
+        ("services", document.services),
+        *((path, params) for path, _, params in _params(document)),
+    ]
+    for path, entries in named:
+        for at, entry in enumerate(entries):
+            reason = sign_fault(entry.id)
+            if reason:
+                faults.add(f"{path}[{at}].id", reason)
 
 
 def _complete_params(document: TslDocument, faults: Faults) -> None:

@@ -50,8 +50,10 @@ class Tsl(Protocol):
         """Decode `{"ts"?: ms, "properties": {...}}`; other fields beside them are ignored.
 
         Good properties are kept, each bad or unknown one is a fault; null is a fault too,
-        since silence would hide a broken sensor. Raises `MalformedReport` when the JSON,
-        the outer shape or `ts` is wrong or `properties` is empty.
+        since silence would hide a broken sensor. A STRUCT may come in part, whatever is
+        `required` of it; one in an ARRAY is whole. Numbers are rounded to
+        `fractionDigits`. Raises `MalformedReport` when the JSON, the outer shape or `ts` is
+        wrong or `properties` is empty.
         """
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:

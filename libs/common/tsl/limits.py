@@ -29,6 +29,7 @@ INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
 
 _OPEN_FORBIDDEN = re.compile("[.\x00\ud800-\udfff]")
+_SIGNS = re.compile("[:*,{}]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
 
@@ -46,6 +47,16 @@ def key_fault(key: str) -> str | None:
     if key[0] == "$":
         return "must not start with '$'"
     found = _FORBIDDEN.search(key)
+    return f"must not contain {found.group()!r}" if found else None
+
+
+def sign_fault(text: str) -> str | None:
+    """Say which sign of an id cannot stand in the key of an entity, or None.
+
+    `*` and `,` mean something in a list of keys to listen to, braces in a reference of a flow, a
+    colon between a key and its value.
+    """
+    found = _SIGNS.search(text)
     return f"must not contain {found.group()!r}" if found else None
 
 

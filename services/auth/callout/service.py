@@ -1,5 +1,6 @@
 """Decides who comes in to the bus: devices by their key, applications, integrations by secret."""
 
+import logging
 from collections.abc import Callable
 from uuid import UUID
 
@@ -25,6 +26,8 @@ from services.auth.devices.service import DeviceService
 from services.auth.integrations.store import IntegrationLoginStore
 from services.auth.metrics import Door, count_login
 from services.auth.secret_hash import secret_matches
+
+log = logging.getLogger(__name__)
 
 LATER = 1.5
 """Seconds after which somebody with too many connections may try again."""
@@ -62,8 +65,11 @@ class Doorkeeper:
         connection: Connection,
         mqtt_id: str | None = None,
     ) -> Admission | None:
-        """Admit a device (SN in any case, key), an application (client id, secret) or an
-        integration (`integration.` and its id, secret).
+        """Admit a device (SN as its record has it, key), an application (client id, secret) or
+        an integration (`integration.` and its id, secret).
+
+        Topics and subjects tell capitals from small letters: a device that came in under another
+        spelling of its SN would say and hear nothing, and not be told.
 
         `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices come in, each
         with an id that is no other's. Nobody comes more often than `entries.LOG_IN_RATE`, as each
@@ -125,6 +131,9 @@ class Doorkeeper:
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         found = await self._devices.log_in(sn, key)
         if found is None:
+            return None
+        if found.sn != sn:
+            log.info("callout: the SN %s is written %s", sn, found.sn)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)

@@ -8,5 +8,6 @@ from services.auth.devices.service import DeviceService
 def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     """Offer the operations on device credentials as `rpc.auth.…`."""
     rpc.offer("issue_device_credentials", DeviceRef, service.issue)
+    rpc.offer("issue_first_device_credentials", DeviceRef, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
     rpc.offer("check_device", DeviceLogin, service.check)

@@ -10,6 +10,7 @@ from libs.common.contracts.auth import (
     DeviceLogin,
     DeviceRef,
     Done,
+    FirstDeviceKey,
 )
 from libs.common.errors import InvalidInput, Unauthenticated
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
@@ -42,17 +43,20 @@ class DeviceService:
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
-        if len(device.sn) > MAX_SN or not is_token(device.sn):
-            raise InvalidInput(
-                "must be plain characters without blanks and any of . * > / + # $", field="sn"
-            )
-        key = secrets.token_urlsafe(24)
-        replaced = await self._store.put(
-            DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
-        )
+        key, credentials = _made(device)
+        replaced = await self._store.put(credentials)
         await self._release(device.sn)
         await self._revoker.apply(revocation_of(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
+
+    async def issue_first(self, device: DeviceRef) -> FirstDeviceKey:
+        """Make a key unless there is one. Shown only here."""
+        key, credentials = _made(device)
+        if not await self._store.add(credentials):
+            return FirstDeviceKey(None)
+        await self._release(device.sn)
+        await self._revoker.apply(revocation_of(device.sn, None))
+        return FirstDeviceKey(key)
 
     async def revoke(self, device: DeviceRef) -> Done:
         """Take a device's key away; it is dead when this returns. Repeatable."""
@@ -82,3 +86,13 @@ class DeviceService:
         if found is not None:
             await self._copies.finish_restore(found, announced)
         return found
+
+
+def _made(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:
+    """A new key, and what is kept of it; raise `InvalidInput` for an SN that no login can have."""
+    if len(device.sn) > MAX_SN or not is_token(device.sn):
+        raise InvalidInput(
+            "must be plain characters without blanks and any of . * > / + # $", field="sn"
+        )
+    key = secrets.token_urlsafe(24)
+    return key, DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))

@@ -30,13 +30,7 @@ class DeviceStore:
         async def work(session: Session) -> str | None:
             before = await self._credentials.find_one_and_update(
                 {"_id": credentials.sn.upper(), "tenant": credentials.tenant},
-                {
-                    "$set": {
-                        "sn": credentials.sn,
-                        "deviceId": credentials.device_id,
-                        "keyHash": credentials.key_hash,
-                    }
-                },
+                {"$set": _fields(credentials)},
                 upsert=True,
                 session=session,
             )
@@ -48,6 +42,15 @@ class DeviceStore:
             raise Conflict(
                 f"the SN {credentials.sn} has credentials elsewhere", field="sn"
             ) from error
+
+    async def add(self, credentials: DeviceKeyCopy) -> bool:
+        """Set the credentials of an SN that has none; False when it has some."""
+        identity = {"_id": credentials.sn.upper(), "tenant": credentials.tenant}
+        try:
+            await self._credentials.insert_one(identity | _fields(credentials))
+        except DuplicateKey:
+            return False
+        return True
 
     async def remove(self, device: DeviceRef) -> str | None:
         """Remove the credentials of this very device; return how it was registered."""
@@ -78,3 +81,11 @@ class DeviceStore:
         if found is None:
             return None
         return DeviceKeyCopy(found["sn"], found["deviceId"], found["tenant"], found["keyHash"])
+
+
+def _fields(credentials: DeviceKeyCopy) -> Document:
+    return {
+        "sn": credentials.sn,
+        "deviceId": credentials.device_id,
+        "keyHash": credentials.key_hash,
+    }

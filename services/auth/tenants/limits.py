@@ -8,6 +8,7 @@ from libs.common.contracts.limits import AskUse, GetLimits, Limits, SetLimits, T
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.limits.use import UseQuestions
+from libs.common.wording import worded
 from services.auth.accounts.tenants import TenantStore
 from services.auth.audit.schemas import Deed, Subject
 from services.auth.changes import Change, Changes, operator
@@ -76,4 +77,4 @@ def _check(name: str, value: int | None) -> None:
     try:
         msgspec.convert({} if value is None else {name: value}, Limits)
     except msgspec.ValidationError as error:
-        raise InvalidInput(str(error), field=name) from error
+        raise InvalidInput(worded(str(error)).reason, field=name) from error

@@ -5,17 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.access import ResourceType
+from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
 from libs.common.contracts.names import DEVICES, DescribedDevices, DescribeDevices
 from libs.common.errors import Unauthenticated
 from libs.common.http.console import MAX_ID
 from libs.common.identity import Principal
+from libs.common.things import SYSTEM
 from services.auth.accounts import Accounts
+from services.auth.accounts.grants import Resource
 from services.auth.accounts.menus import Menu
 from services.auth.accounts.roles import SUPER_ADMIN, Role
 from services.auth.accounts.users import StoredUser
 from services.auth.menus.tree import tree, with_ancestors
 from services.auth.users.schemas import AskPermission, Profile, RoleName, ShownUser, UserSearch
 from services.auth.users.service import unknown_user
+
+ANYBODY = Resource(ResourceType.INTEGRATION, SYSTEM)
+"""What everybody sees: custom entities."""
 
 Roles = Mapping[int, Role]
 """Roles by id; a user may have an id whose role was deleted a moment ago."""
@@ -63,7 +69,7 @@ class UserDirectory:
         return await self._open_menus(user, await self._roles_of(tenant, [user]))
 
     async def has_permission(self, tenant: str, user_id: int, asked: AskPermission) -> bool:
-        """Tell whether a user has a resource, a device also by its integration.
+        """Tell whether a user may read a resource: by itself or by what it belongs to.
 
         Raises `NotFound`, and `Unavailable` when `device` is needed and silent.
         """
@@ -78,14 +84,24 @@ class UserDirectory:
             return False
         if await self._grants.held(tenant, user.roles, kind, number):
             return True
-        if kind is not ResourceType.DEVICE or not user.roles:
-            return False
-        wanted = DescribeDevices(tenant, ids=[number])
-        found = await self._rpc.call(DEVICES, wanted, DescribedDevices)
-        integrations = [device.integration for device in found.devices[:1]]
-        return bool(integrations) and await self._grants.held(
-            tenant, user.roles, ResourceType.INTEGRATION, integrations[0]
+        owners = await self._owners(tenant, kind, number)
+        return ANYBODY in owners or any(
+            [await self._grants.held(tenant, user.roles, one.type, one.id) for one in owners]
         )
+
+    async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
+        """What a resource is shown by besides itself, as far as there is such a resource."""
+        if kind is ResourceType.DEVICE:
+            wanted = DescribeDevices(tenant, ids=[number])
+            found = await self._rpc.call(DEVICES, wanted, DescribedDevices)
+            return [Resource(ResourceType.INTEGRATION, one.integration) for one in found.devices]
+        if kind is not ResourceType.ENTITY:
+            return []
+        asked = ResolveEntities(tenant=tenant, ids=[number])
+        entities = (await self._rpc.call(RESOLVE, asked, ResolvedEntities)).entities
+        owners = [Resource(ResourceType.INTEGRATION, one.integration) for one in entities]
+        owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
+        return owners
 
     async def _known(self, tenant: str, user_id: int) -> StoredUser:
         user = await self._users.get(tenant, user_id)

@@ -119,7 +119,7 @@ async def list_user_menus(
 async def ask_user_permission(
     request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[AskPermission]
 ) -> PermissionAnswer:
-    """Tell whether a user has a resource, by itself or by its integration."""
+    """Tell whether a user may read a resource, by itself or by what it belongs to."""
     held = await directory.has_permission(principal_of(request).tenant, user_id, data)
     return PermissionAnswer(
         data=Permission(held), request_id=request_id_of(request), has_permission=held

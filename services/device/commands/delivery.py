@@ -12,8 +12,9 @@ from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.messages import to_device
-from services.device.commands.model import Command, now
+from services.device.commands.model import OPEN, Command, now
 from services.device.commands.store import CommandStore
+from services.device.devices.leaving import DELETED, REMOVED
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Delivery:
             await asyncio.sleep(PERIOD)
 
     async def once(self) -> None:
-        """Deal with all that is due now."""
+        """Deal with all that is due now; what its device will not answer any more ends."""
         moment = now()
         due = await self._commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
@@ -60,7 +61,14 @@ class Delivery:
         )
         if not waiting:
             return
-        online = await self._devices.online({command.thing_id for command in waiting})
+        devices = await self._devices.standing({command.thing_id for command in waiting})
+        for command in waiting:
+            if command.thing_id not in devices:
+                await self._commands.end(command, "FAILED", DELETED.text, DELETED.code)
+            elif command.application_id not in {None, devices[command.thing_id].application_id}:
+                await self._commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
+        waiting = [command for command in waiting if command.status in OPEN]
+        online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
         await self._commands.sent(here, moment)

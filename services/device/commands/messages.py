@@ -26,6 +26,11 @@ QOS_1 = {"Nmqtt-Pub": "1"}
 ERROR_CODES = {"SUCCESS": "", "FAILED": "device_refused", "TIMEOUT": "device_did_not_answer"}
 
 
+def error_code(command: Command) -> str:
+    """Why a command ended, empty where nothing went wrong."""
+    return command.error_code or ERROR_CODES.get(command.status, "")
+
+
 def _ms(command: Command) -> int:
     return to_ms(command.finished_at or command.created_at)
 
@@ -93,7 +98,7 @@ def finished(command: Command) -> OutboxEntry:
         body = TaskFinished(
             **header,
             type=command.type,
-            err_code=ERROR_CODES.get(command.status, ""),
+            err_code=error_code(command),
             err_msg=command.error or "",
             subcommand=subcommands(command),
         )

@@ -55,6 +55,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
     error: str | None = None
+    error_code: str | None = None
+    """Why it ended, where its status does not say it."""
     closed_by: str | None = None
     """The key of the reply that closed it."""
     attempts: int = 0
@@ -63,6 +65,11 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     def type(self) -> TaskType:
         """The type that the task shows."""
         return TaskType.SERVICE if self.kind == "CALL_SERVICE" else TaskType.CONFIG
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits for its device to connect; an integration is given it at once."""
+        return self.status == "PENDING" and self.carrier is None
 
     @property
     def service_id(self) -> str:

@@ -23,6 +23,7 @@ from libs.common.jobs import happened
 from services.device.commands.model import now
 from services.device.commands.store import CommandStore
 from services.device.reports.presence.http import HttpPresence
+from services.device.things import Thing
 from services.device.things.directory import ThingDirectory
 
 LONGEST_POLL = 60
@@ -67,13 +68,20 @@ class CommandPolls:
         await self._presence.heard(thing)
         deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_POLL)
         with self.waiting(thing.sn) as arrived:
-            while True:
+            while await self._is_owned_as(thing):
                 taken = await self._store.take_for_poll(thing.id, now())
                 left = deadline - asyncio.get_running_loop().time()
                 if taken or left <= 0:
                     return Commands([command.wire() for command in taken])
                 await happened(arrived, left)
                 arrived.clear()
+        return Commands([])
+
+    async def _is_owned_as(self, thing: Thing) -> bool:
+        """Whether the device belongs to whom it belonged to: else the poll's key has ended."""
+        known = (await self._things.by_sn([thing.sn])).get(thing.sn)
+        ours = (thing.id, thing.application_id)
+        return known is not None and (known.id, known.application_id) == ours
 
     @contextmanager
     def waiting(self, sn: str) -> Iterator[asyncio.Event]:

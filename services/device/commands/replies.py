@@ -12,7 +12,7 @@ from libs.common.bus import Outbox
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Mongo, Session
-from libs.common.tsl import Refusal
+from libs.common.tsl import InvalidValues, UnknownService
 from services.device.commands.messages import confirmed, finished
 from services.device.commands.model import OPEN, Command, TaskType
 from services.device.commands.store import CommandStore
@@ -54,7 +54,10 @@ class ReplyHandler:
             return f"not a reply: {error.text}"
         command = await self._commands.find_for_thing(command_id, thing.id)
         if command is not None and command.status in OPEN:
-            _answer(command, reply, thing, uplink.received)
+            try:
+                _answer(command, reply, thing, uplink.received)
+            except InvalidValues as error:
+                return f"command {command_id}: {error}"
             properties = _confirmed(command)
             if properties is not None:  # who sees the command closed finds these values
                 await self._latest.apply([(thing.id, uplink.received, properties)])
@@ -104,13 +107,20 @@ def _confirmed(command: Command) -> dict[str, Any] | None:
 
 
 def _answer(command: Command, reply: Reply, thing: Thing, received: int) -> None:
+    """Let a command end as the reply says; raise `InvalidValues` for outputs that cannot be.
+
+    Of a service that the TSL has lost meanwhile nothing is known: it ends without outputs.
+    """
     command.status = "SUCCESS" if reply.status == "SUCCESS" else "FAILED"
     command.finished_at = from_ms(received)
     if reply.error is not None:
         text = reply.error if isinstance(reply.error, str) else msgspec.json.encode(reply.error)
         command.error = (text if isinstance(text, str) else text.decode())[:LONGEST_ERROR]
-    if command.kind == "CALL_SERVICE" and reply.outputs is not None:
+    done = command.status == "SUCCESS"
+    if command.kind == "CALL_SERVICE" and (done or reply.outputs is not None):
         try:
-            command.outputs = thing.tsl.check_service_outputs(command.service_id, reply.outputs)
-        except Refusal as error:
-            command.error = f"outputs refused: {error}"[:LONGEST_ERROR]
+            outputs = thing.tsl.check_service_outputs(command.service_id, reply.outputs)
+        except UnknownService as error:
+            command.error = command.error or f"outputs refused: {error}"[:LONGEST_ERROR]
+        else:
+            command.outputs = None if reply.outputs is None else outputs

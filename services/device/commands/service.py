@@ -18,7 +18,7 @@ from libs.common.store.mongo import Session
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
 from services.device.commands.carrying import CommandCarrier
-from services.device.commands.messages import ERROR_CODES, created, subcommands
+from services.device.commands.messages import created, error_code, subcommands
 from services.device.commands.model import Command, Draft, Kind, now
 from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Task
 from services.device.commands.store import CommandStore, Made
@@ -31,6 +31,8 @@ MOST_DEVICES = 1000
 """Devices of one `POST /tasks`."""
 READ_AT_ONCE = 100
 """Devices whose record and values are held in memory at the same time."""
+LAYOUTS = {"PROFILE": "values", "TSL": "properties"}
+"""Types of configurations, and what each has."""
 LARGEST_COMMAND = 256 * 1024
 """Bytes of one command, which is one message of the bus."""
 LARGEST_REQUEST = 8 * 1024**2
@@ -95,6 +97,7 @@ class CommandService:
     async def create_tasks(self, principal: Principal, request: CreateTasks) -> list[DeviceTask]:
         """Configure many devices; nothing is sent unless everything is right for all."""
         ids = read_device_ids(request.device_ids)
+        _check_layout(request.type, request.config)
         drafts: list[Draft] = []
         for start in range(0, len(ids), READ_AT_ONCE):
             drafts += await self._drafts(principal, ids[start : start + READ_AT_ONCE], request)
@@ -111,6 +114,10 @@ class CommandService:
         principal = Principal(CallerKind.APPLICATION, device.tenant, application)
         await self.issue(principal, [await self._draft_first(device, config)])
 
+    async def forget(self, thing_id: int) -> None:
+        """Forget what a device that gets another owner has been configured to."""
+        await self._store.forget(thing_id)
+
     async def _draft_first(self, device: Device, config: dict[str, Any]) -> Draft:
         """Check a configuration whose own `type` says what it is."""
         try:
@@ -118,7 +125,9 @@ class CommandService:
         except msgspec.ValidationError as error:
             raise InvalidInput(str(error).replace("`", "'"), field="config") from error
         thing = await self._things.thing(device)
-        kind = wire.type or ("PROFILE" if wire.values is not None else "TSL")
+        named = (wire.type or "").upper()
+        kind = named if named in LAYOUTS else "TSL" if wire.values is None else "PROFILE"
+        _check_layout(kind, wire)
         return _draft_config(thing, kind, wire, (await self._current([thing]))[thing.id])
 
     async def config(self, principal: Principal, device_id: int) -> Config:
@@ -154,7 +163,11 @@ class CommandService:
         for one in ids:
             if one not in things:
                 raise device_not_found(one)
-            drafts.append(_draft_config(things[one], request.type, request.config, current[one]))
+            try:
+                draft = _draft_config(things[one], request.type, request.config, current[one])
+            except InvalidInput as error:
+                raise _of_device(one, error) from error
+            drafts.append(draft)
         return drafts
 
     async def _current(
@@ -232,26 +245,51 @@ class CommandService:
         ]
 
 
+def _check_layout(kind: str, config: Config) -> None:
+    """Check what a configuration of a kind has, whichever device it is for."""
+    kind = kind.upper()
+    if kind not in LAYOUTS:
+        raise InvalidInput("must be PROFILE or TSL", field="type")
+    given = {"properties": config.properties, "values": config.values}
+    for name, value in given.items():
+        if name != LAYOUTS[kind] and value is not None:
+            raise InvalidInput(f"is nothing of type {kind}", field=f"config.{name}")
+    if not given[LAYOUTS[kind]]:
+        raise InvalidInput("must not be empty", field=f"config.{LAYOUTS[kind]}")
+    faults = [
+        Fault(f"config.values[{index}]", reason)
+        for index, entry in enumerate(config.values or [])
+        if (reason := unstorable({"key": entry.key, "value": entry.value}))
+    ]
+    if faults:
+        raise InvalidInput.of_faults(faults)
+
+
 def _draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> Draft:
-    """Check a configuration; `current` is what the thing has and is to take on."""
-    match kind.upper():
-        case "TSL":
-            if not config.properties:
-                raise InvalidInput("must not be empty", field="config.properties")
-            return _draft_properties(thing, config.properties, "config.properties", current)
-        case "PROFILE":
-            if not config.values:
-                raise InvalidInput("must not be empty", field="config.values")
-            values = [{"key": entry.key, "value": entry.value} for entry in config.values]
-            faults = [
-                Fault(f"config.values[{index}]", reason)
-                for index, entry in enumerate(values)
-                if (reason := unstorable(entry))
-            ]
-            if faults:
-                raise InvalidInput.of_faults(faults)
-            return _draft(thing, "SET_PROFILE", {"values": values})
-    raise InvalidInput("must be PROFILE or TSL", field="type")
+    """Check a configuration whose layout is right; `current` is what the thing has and is to have.
+
+    `version` and, as the type of a TSL, `type` may name the TSL version that the thing follows.
+    """
+    kind, follows = kind.upper(), thing.tsl_version
+    if config.version is not None and config.version != follows:
+        raise InvalidInput(f"must be {follows}, which the device follows", field="config.version")
+    types = {kind, follows.upper()} if kind == "TSL" else {kind}
+    if config.type is not None and config.type.upper() not in types:
+        raise InvalidInput(f"must be {kind} as type is", field="config.type")
+    if kind == "TSL":
+        return _draft_properties(thing, config.properties or {}, "config.properties", current)
+    values = [{"key": entry.key, "value": entry.value} for entry in config.values or []]
+    return _draft(thing, "SET_PROFILE", {"values": values})
+
+
+def _of_device(device_id: int, error: InvalidInput) -> InvalidInput:
+    """The same, and of which of many devices."""
+    about = f"(device {device_id})"
+    if error.faults:
+        return InvalidInput.of_faults(
+            [msgspec.structs.replace(one, reason=f"{one.reason} {about}") for one in error.faults]
+        )
+    return InvalidInput(f"{error.message} {about}", field=error.field, code=error.code)
 
 
 def _draft_properties(
@@ -301,7 +339,7 @@ def describe(command: Command) -> Task:
         status=command.status,
         created_at=to_ms(command.created_at),
         expires_at=to_ms(command.expires_at),
-        err_code=ERROR_CODES.get(command.status, ""),
+        err_code=error_code(command),
         err_msg=command.error,
         finished_at=to_ms(command.finished_at) if command.finished_at else None,
         service_id=command.service_id or None,

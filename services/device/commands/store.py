@@ -25,6 +25,8 @@ POLL_AGAIN = timedelta(seconds=30)
 """An unanswered command is given to a polling device again after this."""
 FIRST_ATTEMPT = 2
 """A command that was just sent begins here in `RESEND`."""
+ENDED_AT_ONCE = 100
+"""Commands that are read at a time where all of a thing end."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Not by id alone: each replica hands out ids of a block of its own."""
 
@@ -35,7 +37,7 @@ Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 def to_document(command: Command) -> Document:
     """A new command as it is stored; it has no field yet for what became of it."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
-    for later in ("finishedAt", "outputs", "error", "closedBy"):
+    for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy"):
         del fields[later]
     again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
     return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": min(again, command.expires_at)}
@@ -89,9 +91,12 @@ class CommandStore:
             turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
             await self._turns.bulk_write(turns, session=session)
 
-    async def end(self, command: Command, status: TaskStatus, error: str) -> None:
+    async def end(
+        self, command: Command, status: TaskStatus, error: str, code: str | None = None
+    ) -> None:
         """End a command that its device does not, unless somebody else was faster."""
         command.status, command.error, command.finished_at = status, error, now()
+        command.error_code = code
 
         async def work(session: Session) -> list[dict[str, Any]]:
             if not await self.close(command, session):
@@ -99,6 +104,19 @@ class CommandStore:
             return await self._outbox.add([finished(command)], session)
 
         await self._outbox.relay(await self._mongo.transaction(work))
+
+    async def fail_all(self, thing_id: int, code: str, reason: str) -> None:
+        """End the open commands of a thing that will not answer them."""
+        last = -1
+        while True:
+            query = {"thingId": thing_id, "status": {"$in": OPEN}, "_id": {"$gt": last}}
+            found = self._commands.find(query, sort=[("_id", 1)], limit=ENDED_AT_ONCE)
+            commands = msgspec.convert(await found.to_list(None), list[Command])
+            for command in commands:
+                await self.end(command, "FAILED", reason, code)
+            if len(commands) < ENDED_AT_ONCE:
+                return
+            last = commands[-1].id
 
     async def find_command(self, command_id: int) -> Command | None:
         """A command, whoever asked for it."""
@@ -151,6 +169,7 @@ class CommandStore:
             "finishedAt": command.finished_at,
             "outputs": command.outputs,
             "error": command.error,
+            "errorCode": command.error_code,
             "closedBy": closed_by,
         }
         result = await self._commands.update_one(
@@ -220,7 +239,7 @@ class CommandStore:
         )
 
     async def forget(self, thing_id: int) -> None:
-        """Remove what a thing that is gone has left here; its commands end by their age."""
+        """Remove what a thing that is gone has left here; its commands end by themselves."""
         for collection in (self._profiles, self._turns):
             await collection.delete_one({"_id": thing_id})
 

@@ -34,11 +34,11 @@ class DeviceAdder:
         self._grants = grants
 
     async def add(self, principal: Principal, body: CreateDevice) -> None:
-        """Let the integration make ready, then write the device; adding again updates it.
+        """Let the integration make ready, then write the device.
 
         Nothing is written when the integration refuses, is late, or breaks off. Raises
-        `Forbidden` without a grant of the integration, `NotFound` for one that there never
-        was, `Unavailable` for one that is away.
+        `Conflict` for a device that there is already, `Forbidden` without a grant of the
+        integration, `NotFound` for one that there never was, `Unavailable` for one that is away.
         """
         if not (await self._grants.of(principal)).integration(body.integration):
             raise Forbidden("user does not have data permission", field=FIELD)
@@ -66,7 +66,7 @@ class DeviceAdder:
             new=new,
         )
         try:
-            await self._bringer.bring(brought)
+            await self._bringer.add(brought)
         except InvalidInput as error:
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from libs.common.contracts.integrations import DeviceRef, NewDevice
-from libs.common.errors import InvalidInput, UpstreamFailed
+from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.devices.records import begin
@@ -37,11 +37,11 @@ class DeviceBringer:
         self._ids = ids
         self._products = products
 
-    async def bring(self, wanted: Brought) -> Device:
-        """Write the device; one that is there already gets the name and `additional`.
+    async def add(self, wanted: Brought) -> Device:
+        """Write a new device.
 
-        Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that is
-        somebody else's, `UpstreamFailed` for an integration that names nonsense.
+        Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that there is
+        already, whoever has it, `UpstreamFailed` for an integration that names nonsense.
         """
         serial = wanted.new.identifier
         if not SERIAL.fullmatch(serial):
@@ -49,7 +49,7 @@ class DeviceBringer:
                 f"integration {wanted.integration} named a device {serial!r}: an"
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
-        holder, known = await self._devices.with_serial(key_of(serial))
+        holder, _ = await self._devices.with_serial(key_of(serial))
         if holder is None:
             device = begin(
                 await self._ids.take(), serial, wanted.tenant, await self._product(wanted)
@@ -59,13 +59,20 @@ class DeviceBringer:
             try:
                 await self._devices.insert(device)
             except SerialTaken:
-                holder, known = await self._devices.with_serial(key_of(serial))
+                holder, _ = await self._devices.with_serial(key_of(serial))
             else:
                 return device
-        if known is None:
-            raise rps_record_exists(serial, FIELD)
-        if (known.tenant, known.integration) != (wanted.tenant, wanted.integration):
-            raise device_exists(serial, FIELD)
+        raise (rps_record_exists if holder == "rps" else device_exists)(serial, FIELD)
+
+    async def bring(self, wanted: Brought) -> Device:
+        """The same; one that the integration has brought before gets the name and `additional`."""
+        try:
+            return await self.add(wanted)
+        except Conflict:
+            _, known = await self._devices.with_serial(key_of(wanted.new.identifier))
+            owner = None if known is None else (known.tenant, known.integration)
+            if known is None or owner != (wanted.tenant, wanted.integration):
+                raise
         changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
         return await self._devices.update(wanted.tenant, known.id, changes) or known
 

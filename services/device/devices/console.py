@@ -8,6 +8,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.schemas import (
@@ -50,7 +51,7 @@ async def find_devices(
 async def create_device(
     request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
 ) -> Answer[None]:
-    """Add a device through its integration; adding it again updates it."""
+    """Add a device through its integration; 409 for one that there is already."""
     await device_adder.add(principal_of(request), data)
     return answer(request)
 
@@ -70,8 +71,14 @@ async def delete_devices(
 async def get_device_detail(
     request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
 ) -> Answer[DeviceDetail]:
-    """A device with its entities."""
-    return answer(request, await user_devices.get(principal_of(request), device_id))
+    """A device with its entities.
+
+    Who added a device that connects itself reads its first key here, once: the `key` of an
+    entity besides its own. `POST /device/{device_id}/credentials` makes another one.
+    """
+    return answer(
+        request, await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
+    )
 
 
 @put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")

@@ -1,14 +1,11 @@
-"""Keys of devices, which `auth` keeps: they end with their devices, whatever happens meanwhile."""
+"""Keys of devices, which `auth` keeps."""
 
-import logging
 from collections.abc import Awaitable, Callable
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done
+from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done, FirstDeviceKey
 from libs.common.errors import ThingwayError
 from services.device.things.model import Device
-
-log = logging.getLogger(__name__)
 
 Step = Callable[[], Awaitable[object]]
 
@@ -24,6 +21,12 @@ class CredentialsOverRpc:
         device = DeviceRef(sn, device_id, tenant)
         return await self._rpc.call("rpc.auth.issue_device_credentials", device, DeviceCredentials)
 
+    async def issue_first(self, sn: str, device_id: int, tenant: str) -> str | None:
+        """Make a key for a device that has none; None when it has one."""
+        device = DeviceRef(sn, device_id, tenant)
+        subject = "rpc.auth.issue_first_device_credentials"
+        return (await self._rpc.call(subject, device, FirstDeviceKey)).key
+
     async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
         """Let the key of this device open nothing any more."""
         device = DeviceRef(sn, device_id, tenant)
@@ -36,23 +39,21 @@ async def issue_key(keys: CredentialsOverRpc, device: Device, look: Step) -> Dev
     `look` raises when the device has been deleted meanwhile: then no key may be left.
     """
     issued = await keys.issue(device.sn, device.id, device.tenant)
+    await _check_there(keys, device, look)
+    return issued
+
+
+async def issue_first_key(keys: CredentialsOverRpc, device: Device, look: Step) -> str | None:
+    """Make a key for a device that has none, None when it has one; `look` as above."""
+    key = await keys.issue_first(device.sn, device.id, device.tenant)
+    if key is not None:
+        await _check_there(keys, device, look)
+    return key
+
+
+async def _check_there(keys: CredentialsOverRpc, device: Device, look: Step) -> None:
     try:
         await look()
     except ThingwayError:
         await keys.revoke(device.sn, device.id, device.tenant)
         raise
-    return issued
-
-
-async def delete_with_key(keys: CredentialsOverRpc, device: Device, delete: Step) -> None:
-    """Delete a device and its key.
-
-    The key ends before the device does, so that a crash in between leaves no key without a
-    device; and once more after it, for one that was issued meanwhile.
-    """
-    await keys.revoke(device.sn, device.id, device.tenant)
-    await delete()
-    try:
-        await keys.revoke(device.sn, device.id, device.tenant)
-    except ThingwayError as error:
-        log.warning("device %d: a second revocation failed: %s", device.id, error)

@@ -74,8 +74,18 @@ async def _give_grams(database: Database) -> None:
     await devices.create_index([(field, 1) for field in fields], name=INDEX)
 
 
+async def _lay_down(database: Database) -> None:
+    """SNs of devices that were removed from their applications before that was noted there."""
+    nobodys = {"application": None, "userId": None, "integration": DIRECT}
+    found = database["devices"].find(nobodys, {"snKey": 1, "tenant": 1}, batch_size=BATCH)
+    async for device in found:
+        change = {"$set": {"holder": "nobody", "behind": device["tenant"]}}
+        await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)
+
+
 MIGRATIONS = [
     Migration(200, "indexes of devices", _make_indexes),
     Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
     Migration(202, "grams of names and SNs", _give_grams),
+    Migration(203, "SNs of devices that are nobody's", _lay_down),
 ]

@@ -69,7 +69,7 @@ async def update_device(
 async def delete_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[str]:
-    """Delete a device and its key; answers its SN."""
+    """Delete a device, also one that was removed from the application; answers its SN."""
     return ok(request, await device_service.delete(principal_of(request), device_id))
 
 
@@ -77,7 +77,7 @@ async def delete_device(
 async def remove_device(
     request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
 ) -> Success[None]:
-    """Take a device from the application; it keeps its id and history."""
+    """Take a device from the application: its key and open tasks end, its id and history stay."""
     await device_service.remove(principal_of(request), device_id)
     return ok(request)
 

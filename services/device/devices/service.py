@@ -11,7 +11,9 @@ from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.tsl import TslDocument
-from services.device.devices.keys import CredentialsOverRpc, delete_with_key, issue_key
+from services.device.devices.keys import CredentialsOverRpc, issue_key
+from services.device.devices.leaving import DELETED, REMOVED, Leaving
+from services.device.devices.orphans import Orphans
 from services.device.devices.records import begin, config_of, follow, given_by, record_of, ref_of
 from services.device.devices.schemas import (
     AddDevice,
@@ -49,6 +51,9 @@ class Provisioner(Protocol):
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
         """Begin to configure a device that has just been added."""
 
+    async def forget(self, thing_id: int) -> None:
+        """Forget what a device that gets another owner has been configured to."""
+
 
 class DeviceService:
     """Devices of an application."""
@@ -61,6 +66,8 @@ class DeviceService:
         products: ProductService,
         provisioner: Provisioner,
         credentials: CredentialsOverRpc,
+        leaving: Leaving,
+        orphans: Orphans,
     ) -> None:
         self._store = store
         self._latest = latest
@@ -68,13 +75,16 @@ class DeviceService:
         self._products = products
         self._provisioner = provisioner
         self._credentials = credentials
+        self._leaving = leaving
+        self._orphans = orphans
 
     async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
-        """Add a device, or add one again that was removed from its application.
+        """Add a device, or one of the tenant that is nobody's any more.
 
-        A device added again keeps its id, its SN as first written and, unless `model`
-        names another, its product. Raises `InvalidInput`, or `Conflict` when the SN is
-        taken by a device or an RPS record, whoever they belong to.
+        That one keeps its id, its SN as first written and, unless `model` names another, its
+        product; to the application that it belonged to last it is what it was. Raises
+        `InvalidInput`, or `Conflict` when the SN is taken by a device or an RPS record, whoever
+        they belong to.
         """
         if body.sn is not None or body.dev_eui is not None:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
@@ -109,18 +119,32 @@ class DeviceService:
     async def _add_again(
         self, principal: Principal, known: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        if known.tenant != principal.tenant or known.application is not None:
-            raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
+        known = await self._nobodys(principal, known, body.sn_dev_eui)
         changes = given_by(principal, body)
         if body.model is not None and body.model != known.model:
             product = await self._products.choose(principal.tenant, body.model, known.sn_key)
             follow(changes, product)
         if config is not None:
             await self._provisioner.validate(known.changed(changes), config)
-        device = await self._store.attach(known.id, changes)
+        other = known.removed_from != principal.application_id
+        if other:
+            await self._provisioner.forget(known.id)
+        try:
+            device = await self._store.attach(known, changes, other=other)
+        except SerialTaken as error:
+            raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
             raise device_exists(body.sn_dev_eui, SERIAL_FIELD)
         return device
+
+    async def _nobodys(self, principal: Principal, known: Device, serial: str) -> Device:
+        """The device, which may be added; raise `Conflict` when it is somebody's."""
+        if known.tenant == principal.tenant:
+            if known.application is not None and await self._orphans.freed(known):
+                known = await self._store.with_id(known.id) or known
+            if known.nobodys:
+                return known
+        raise device_exists(serial, SERIAL_FIELD)
 
     async def _provision(self, device: Device, config: dict[str, Any]) -> None:
         """Begin to configure; the device is added by now, so a failure cannot undo that.
@@ -167,19 +191,27 @@ class DeviceService:
         return ref_of(_found(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
-        """Take a device from its application. It keeps its id, history and key, and reports."""
-        removed = await self._store.detach(principal.tenant, device_id, principal.application_id)
-        _found(removed, device_id)
-
-    async def delete(self, principal: Principal, device_id: int) -> str:
-        """Delete a device and its key; return its SN."""
+        """Take a device from its application: it keeps its id and history, its key ends."""
         device = await self._find(principal, device_id)
 
-        async def delete() -> None:
+        async def remove() -> None:
             owner = principal.application_id
-            _found(await self._store.delete(principal.tenant, device_id, owner), device_id)
+            _found(await self._store.detach(principal.tenant, device_id, owner), device_id)
 
-        await delete_with_key(self._credentials, device, delete)
+        await self._leaving.leave(device, remove, REMOVED)
+
+    async def delete(self, principal: Principal, device_id: int) -> str:
+        """Delete a device and its key; return its SN.
+
+        Also one that was removed from the application and is nobody's since.
+        """
+        tenant, owner = principal.tenant, principal.application_id
+        device = _found(await self._store.find_deletable(tenant, device_id, owner), device_id)
+
+        async def delete() -> None:
+            _found(await self._store.delete(tenant, device_id, owner), device_id)
+
+        await self._leaving.leave(device, delete, DELETED)
         return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:

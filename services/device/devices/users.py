@@ -9,9 +9,12 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Forbidden, InvalidInput, NotFound, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
+from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
+from libs.common.things import DIRECT, entity_id
 from services.device.devices.bringing import ref_of
-from services.device.devices.keys import CredentialsOverRpc, delete_with_key, issue_key
+from services.device.devices.keys import CredentialsOverRpc, issue_first_key, issue_key
+from services.device.devices.leaving import DELETED, Leaving
 from services.device.devices.schemas import (
     DeleteDevices,
     DeviceDetail,
@@ -41,6 +44,7 @@ class UserDevices:
         integrations: Integrations,
         client: IntegrationClient,
         credentials: CredentialsOverRpc,
+        leaving: Leaving,
         forgetting: GrantsOverRpc,
     ) -> None:
         self._store = store
@@ -49,6 +53,7 @@ class UserDevices:
         self._integrations = integrations
         self._client = client
         self._credentials = credentials
+        self._leaving = leaving
         self._forgetting = forgetting
 
     async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
@@ -60,11 +65,15 @@ class UserDevices:
         rows = [ShownDevice(**_fields(device, integrations)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
-    async def get(self, principal: Principal, device_id: int) -> DeviceDetail:
-        """A device with its entities."""
+    async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
+        """A device with its entities; who added it and sees this reads its first key, once."""
         device = await self._find(principal, device_id)
         (thing,) = await self._entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
+        if seen and _owes_key(principal, device):
+            look = partial(self._find, principal, device_id)
+            key = await issue_first_key(self._credentials, device, look)
+            entities = ([] if key is None else [_shown_key(device, key)]) + entities
         fields = _fields(device, await self._integrations.known())
         return DeviceDetail(**fields, entities=entities)
 
@@ -126,7 +135,7 @@ class UserDevices:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
         delete = partial(self._store.delete, device.tenant, device.id)
-        await delete_with_key(self._credentials, device, delete)
+        await self._leaving.leave(device, delete, DELETED)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
         """The device, when the user sees it.
@@ -157,6 +166,28 @@ def _shown(entity: Entity) -> DeviceEntity:
         value_attribute=member.attribute,
         value_type=member.value_type,
         description=member.description,
+    )
+
+
+def _owes_key(principal: Principal, device: Device) -> bool:
+    """Whether the device connects itself, and this user added it: its key may be to be shown."""
+    mine = device.user_id is not None and device.user_id == principal.user_id
+    return mine and device.integration == DIRECT and principal.may(Function.DEVICE_ADD)
+
+
+def _shown_key(device: Device, key: str) -> DeviceEntity:
+    """A row of the list of entities: existing consoles show nothing else that has a place for it.
+
+    Its id is that of no entity: numbers of members begin at 1.
+    """
+    return DeviceEntity(
+        id=str(entity_id(device.id, 0)),
+        key=key,
+        name="Device key (shown only now)",
+        type="PROPERTY",
+        value_attribute={},
+        value_type="STRING",
+        description="What the device logs in with, beside its SN",
     )
 
 

@@ -1,9 +1,9 @@
 """Calls services of entities, and waits for what they answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from nats.aio.msg import Msg
@@ -34,6 +34,15 @@ FLOW_MARGIN = 2.0
 _decoder = msgspec.json.Decoder(ServiceReplied)
 
 
+class Called(NamedTuple):
+    """What came of calls."""
+
+    outputs: dict[str, Any]
+    """Of all that answered, by name."""
+    queued: Sequence[Command] = ()
+    """Those that devices get when they connect: they are offline."""
+
+
 class EntityCaller:
     """Calls of services, for users and for flows."""
 
@@ -59,20 +68,28 @@ class EntityCaller:
         self._seconds = seconds
         """How long a device or a flow may take."""
 
-    async def call(self, principal: Principal, body: CallEntities) -> dict[str, Any]:
+    async def call(self, principal: Principal, body: CallEntities) -> Called:
         """Call the services that are named; give their outputs by name, all in one.
 
-        Nothing is called unless every input is right. Raises `UpstreamTimeout` when a device,
-        an integration or a flow is late (what a device or a flow was asked goes on),
-        `UpstreamFailed` when a device refuses or a flow fails.
+        Nothing is called unless every input is right; for a device that is offline nobody waits.
+        Raises `UpstreamTimeout` when a device, an integration or a flow is late (what a device
+        or a flow was asked goes on), `UpstreamFailed` when a device refuses or a flow fails.
         """
         entities = await self._entities.with_keys(principal, body.exchange)
         return await self.run(principal, body.exchange, entities)
 
     async def run(
-        self, principal: Principal, exchange: Mapping[str, Any], entities: Mapping[str, Entity]
-    ) -> dict[str, Any]:
-        """The same with entities that have been looked up, and may be called by who asks."""
+        self,
+        principal: Principal,
+        exchange: Mapping[str, Any],
+        entities: Mapping[str, Entity],
+        *,
+        dry_run: bool = False,
+    ) -> Called:
+        """The same with entities that have been looked up, and may be called by who asks.
+
+        A dry run raises what it would, as far as that can be told here, and calls nothing.
+        """
         drafts: list[Draft] = []
         others: list[tuple[Calling, dict[str, Any]]] = []
         faults: list[ValueFault] = []
@@ -88,11 +105,13 @@ class EntityCaller:
                 faults += calling.faults(error.faults)
         if faults:
             raise refusal(FIELD, faults)
-        answers = await asyncio.gather(
-            self._of_devices(principal, drafts),
-            *(self._of_other(principal, calling, inputs) for calling, inputs in others),
+        if dry_run:
+            return Called({})
+        rest = (self._of_other(principal, calling, inputs) for calling, inputs in others)
+        called, answers = await asyncio.gather(
+            self._of_devices(principal, drafts), asyncio.gather(*rest)
         )
-        return {name: value for answer in answers for name, value in answer.items()}
+        return Called(_together([called.outputs, *answers]), called.queued)
 
     def _draft(self, calling: Calling) -> Draft:
         return self._commands.check_call(calling.thing.record, calling.service_id, calling.inputs)
@@ -116,15 +135,18 @@ class EntityCaller:
         if calling.service_id in (manifest.add_device_service, manifest.delete_device_service):
             raise _not_callable(calling, "devices are added and deleted at /device")
 
-    async def _of_devices(self, principal: Principal, drafts: list[Draft]) -> dict[str, Any]:
+    async def _of_devices(self, principal: Principal, drafts: list[Draft]) -> Called:
         if not drafts:
-            return {}
+            return Called({})
         ids = {draft.thing.id for draft in drafts}
         replies = ServiceReplies(self._bus, self._store, self._seconds)
         async with replies.listening(principal.tenant, ids):
             commands = await self._commands.issue(principal, drafts)
-            answers = await asyncio.gather(*map(replies.outputs, commands))
-        return {name: value for answer in answers for name, value in answer.items()}
+            queued = [one for one in commands if one.queued]
+            answers = await asyncio.gather(
+                *(replies.outputs(one) for one in commands if not one.queued)
+            )
+        return Called(_together(answers), queued)
 
     async def _of_other(
         self, principal: Principal, calling: Calling, inputs: dict[str, Any]
@@ -153,6 +175,10 @@ class EntityCaller:
         )
         patience = self._seconds + FLOW_MARGIN
         return (await self._rpc.call(CALL, wanted, FlowOutputs, patience)).outputs
+
+
+def _together(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for answer in answers for name, value in answer.items()}
 
 
 def _not_callable(calling: Calling, reason: str) -> InvalidInput:

@@ -1,16 +1,19 @@
 """`/entity`: entities on the console."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
+from msgspec import UNSET
 
+from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import MAX_ID, Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.entities.calling import EntityCaller
@@ -20,12 +23,14 @@ from services.device.entities.history.service import EntityHistory
 from services.device.entities.schemas import (
     Aggregate,
     AggregateHistory,
+    CalledServices,
     CallEntities,
     CreateEntity,
     DeleteEntities,
     EntityMeta,
     EntityStatus,
     HistoryItem,
+    QueuedCall,
     RenameEntity,
     SearchEntities,
     SearchHistory,
@@ -170,9 +175,20 @@ async def call_entity_services(
     request: HttpRequest,
     entity_caller: NamedDependency[EntityCaller],
     data: JSONBody[CallEntities],
-) -> Answer[dict[str, Any]]:
-    """Call services with inputs by entity key, and wait for their outputs."""
-    return answer(request, await entity_caller.call(principal_of(request), data))
+) -> CalledServices:
+    """Call services with inputs by entity key, and wait for their outputs.
+
+    For a device that is offline nobody waits: it gets the call when it connects, and `detail`
+    says until when.
+    """
+    called = await entity_caller.call(principal_of(request), data)
+    queued = [
+        QueuedCall(device=one.sn, command_id=str(one.id), expires_at=to_ms(one.expires_at))
+        for one in called.queued
+    ]
+    return CalledServices(
+        data=called.outputs, request_id=request_id_of(request), detail=queued or UNSET
+    )
 
 
 @post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)], summary="Create a custom entity")

@@ -88,7 +88,8 @@ def writings(
 ) -> list[Writing]:
     """What is to be set; what cannot be written is passed over.
 
-    Values are for the TSL to check. Raises `InvalidInput` when nothing is left.
+    An empty secret stays as it is: a thing may be left without any value. Values are for the TSL
+    to check. Raises `InvalidInput` when nothing is left.
     """
     found: dict[int, Writing] = {}
     for key, given in exchange.items():
@@ -96,6 +97,9 @@ def writings(
         if entity is None or not settable(entity):
             continue
         value = read_value(entity.member.value_type, given)
+        if entity.secret and value in (None, ""):
+            found.setdefault(entity.thing.id, Writing(entity.thing))
+            continue
         if value == {} or (value is None and entity.member.attribute.get("optional")):
             continue
         writing = found.setdefault(entity.thing.id, Writing(entity.thing))

@@ -26,7 +26,7 @@ from libs.common.contracts.entities import (
     UpdateOutcome,
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService
-from libs.common.errors import InvalidInput, NotFound, ThingwayError
+from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTimeout
 from libs.common.identity import Kind, Principal
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
@@ -123,20 +123,32 @@ class EntityRpc:
         with led_by(update.hops):
             try:
                 await self._writer.write(
-                    _platform(update.tenant), update.exchange, update.entities, by_flows
+                    _platform(update.tenant),
+                    update.exchange,
+                    update.entities,
+                    by_flows,
+                    dry_run=update.dry_run,
                 )
             except ThingwayError as error:
                 update.error = error
 
     async def call(self, wanted: CallServices) -> CalledServices:
-        """Call services; raises `NotFound` naming what is not there."""
+        """Call services; raises `NotFound` naming what is not there.
+
+        Raises `UpstreamTimeout` for a device that is offline: it gets the call when it connects.
+        """
         found = await self._directory.by_keys(wanted.tenant, wanted.exchange, records=True)
         missing = _missing(wanted.exchange, found)
         if missing:
             raise missing
         with led_by(wanted.hops):
             who = _platform(wanted.tenant)
-            return CalledServices(await self._caller.run(who, wanted.exchange, found))
+            called = await self._caller.run(who, wanted.exchange, found, dry_run=wanted.dry_run)
+        if called.queued:
+            sns = ", ".join(one.sn for one in called.queued[:5])
+            text = f"{sns} is offline; the call waits until it connects"
+            raise UpstreamTimeout(text, field="exchange")
+        return CalledServices(called.outputs)
 
 
 def _check_size(field: str, given: Collection[Any]) -> None:
@@ -150,6 +162,7 @@ def _update(wanted: EntityUpdate, found: Mapping[str, Entity]) -> Update:
         exchange=wanted.exchange,
         entities={key: found[key] for key in wanted.exchange if key in found},
         hops=wanted.hops,
+        dry_run=wanted.dry_run,
         error=_missing(wanted.exchange, found),
     )
 

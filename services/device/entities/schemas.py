@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Id, Ids, PageRequest, Shown
+from libs.common.http.console import Answer, Id, Ids, PageRequest, Shown
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
 
@@ -147,6 +147,22 @@ class CallEntities(msgspec.Struct):
     exchange: dict[str, Any]
     entity_id: Id | None = None
     """What consoles send along; the keys say all that is needed."""
+
+
+class QueuedCall(msgspec.Struct, kw_only=True):
+    """A call for a device that is offline: it gets it when it connects before then."""
+
+    device: str
+    """Its SN."""
+    command_id: str
+    expires_at: int
+    """ms."""
+
+
+class CalledServices(Answer[dict[str, Any]], kw_only=True):
+    """An `Answer` with the outputs; `detail` has the calls that nobody has answered yet."""
+
+    detail: list[QueuedCall] | msgspec.UnsetType = msgspec.UNSET
 
 
 class CreateEntity(msgspec.Struct, kw_only=True):

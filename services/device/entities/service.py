@@ -41,19 +41,22 @@ class EntityService:
         return found
 
     async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
-        """Entities that the user sees, in the order of `ids`; custom ones every user does.
+        """Those of some entities that the user sees, in the order of `ids`.
 
-        Raises `Forbidden` for a user who has no grant at all, else `NotFound`, as consoles
-        expect it.
+        Custom ones every user does. What the user does not see is left out, so that a chart of
+        several shows the others; when that is all, `NotFound` names the first, or `Forbidden`
+        says that the user has no grant at all.
         """
         found = await self._directory.by_ids(principal.tenant, ids)
-        if all(key in found and found[key].thing.integration == SYSTEM for key in ids):
-            return [found[key] for key in ids]
-        grants = await self._granted(principal)
-        for key in ids:
-            if key not in found or not found[key].seen_with(grants):
-                raise NotFound(f"entity {key} not found", field="entity_id")
-        return [found[key] for key in ids]
+        rows = [found[key] for key in ids if key in found]
+        shared = sum(map(_shared, rows))
+        if shared == len(ids):
+            return rows
+        grants = await (self._grants.of(principal) if shared else self._granted(principal))
+        seen = [one for one in rows if _shared(one) or one.seen_with(grants)]
+        if not seen:
+            raise NotFound(f"entity {ids[0]} not found", field="entity_id")
+        return seen
 
     async def with_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
         """The entities of `keys` that the user sees, with their records; see `EntityThing`.
@@ -68,7 +71,7 @@ class EntityService:
         own = {part.integration for part in parts if part.device is None} - {SYSTEM}
         await self._maker.complete(principal.tenant, own)
         found = await self._directory.by_keys(principal.tenant, keys, records=True)
-        shared = {key: one for key, one in found.items() if one.thing.integration == SYSTEM}
+        shared = {key: one for key, one in found.items() if _shared(one)}
         if len(shared) == len(keys):
             return shared
         grants = await self._grants.of(principal) if shared else await self._granted(principal)
@@ -106,6 +109,11 @@ class EntityService:
         return EntityStatus(
             value=value, updated_at=str(written), value_type=entity.member.value_type
         )
+
+
+def _shared(entity: Entity) -> bool:
+    """Whether every user of its tenant sees it."""
+    return entity.thing.integration == SYSTEM
 
 
 def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:

@@ -35,6 +35,8 @@ class Update:
     entities: Mapping[str, Entity]
     hops: int
     """How many flows have led to it."""
+    dry_run: bool = False
+    """Judge them and set nothing."""
     error: ThingwayError | None = None
     reports: list[OwnReport] = field(default_factory=list)
 
@@ -75,13 +77,20 @@ class EntityWriter:
         exchange: Mapping[str, Any],
         entities: Mapping[str, Entity],
         settable: Settable = by_people,
+        *,
+        dry_run: bool = False,
     ) -> None:
-        """The same with entities that have been looked up, and may be written by who asks."""
+        """The same with entities that have been looked up, and may be written by who asks.
+
+        A dry run raises what it would, as far as that can be told here, and sets nothing.
+        """
         drafts: list[Draft] = []
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
         for writing in writings(exchange, entities, settable):
             thing = writing.thing
+            if not writing.values:
+                continue
             try:
                 if thing.device:
                     drafts.append(
@@ -95,6 +104,8 @@ class EntityWriter:
                 faults += writing.faults(error.faults)
         if faults:
             raise refusal(FIELD, faults)
+        if dry_run:
+            return
         if drafts:
             await self._commands.issue(principal, drafts)
         for thing, values in others:
@@ -124,7 +135,8 @@ class EntityWriter:
                 update.reports = list(_reports(update))
             except InvalidInput as error:
                 update.error = error
-        reports = [(update, report) for update in updates for report in update.reports]
+        done = [update for update in updates if not update.dry_run]
+        reports = [(update, report) for update in done for report in update.reports]
         reasons = await self._reporter.report_all([report for _, report in reports])
         for (update, _), reason in zip(reports, reasons, strict=True):
             if reason is not None:

@@ -16,6 +16,7 @@ from libs.common.contracts.entities import (
     ThingEntity,
 )
 from libs.common.contracts.integrations import (
+    BUILT_IN,
     Acknowledged,
     DeviceRef,
     GetOwnValues,
@@ -23,6 +24,7 @@ from libs.common.contracts.integrations import (
     GotTsl,
     ListDevices,
     ListedDevices,
+    Manifest,
     OwnValues,
     PutDevice,
     TellEvent,
@@ -46,6 +48,11 @@ from services.device.things.integrations import Integrations
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 from services.device.things.store import DeviceStore
+
+MODEL = "model"
+"""The input of our own integrations that names the product of a new device."""
+MOST_MODELS = 1000
+"""Products that a form offers."""
 
 
 class IntegrationRpc:
@@ -151,8 +158,20 @@ class IntegrationRpc:
             return ThingEntities([])
         thing = of_thing(await self._maker.ensure(wanted.tenant, found.manifest))
         values = (await self._latest.of([thing.id])).get(thing.id, {})
-        members = thing.members.families()
-        return ThingEntities([_described(Entity(thing, member), values) for member in members])
+        models = await self._models_to_choose(wanted.tenant, found.manifest)
+        return ThingEntities(
+            [
+                _described(Entity(thing, member), values, models.get(member.path))
+                for member in thing.members.families()
+            ]
+        )
+
+    async def _models_to_choose(self, tenant: str, manifest: Manifest) -> dict[str, dict[str, str]]:
+        """What the form for a new device of ours offers as its model, by the path of the input."""
+        service = manifest.add_device_service
+        if manifest.id not in BUILT_IN or service is None:
+            return {}
+        return {f"{service}.{MODEL}": await self._products.labels(tenant, MOST_MODELS)}
 
     async def _say(
         self,
@@ -187,8 +206,12 @@ class IntegrationRpc:
         return (await self._directory.by_sn([sn]))[sn]
 
 
-def _described(entity: Entity, values: Mapping[str, Any]) -> ThingEntity:
+def _described(
+    entity: Entity, values: Mapping[str, Any], choices: dict[str, str] | None
+) -> ThingEntity:
+    """An entity; `choices` are what a form offers for it."""
     member = entity.member
+    attribute = member.attribute if choices is None else member.attribute | {"enum": choices}
     value = entity.value_in(values) if member.type == "PROPERTY" else None
     if value is not None and "enum" in member.attribute:
         value = str(value)  # consoles look it up among the keys of the enumeration
@@ -201,6 +224,6 @@ def _described(entity: Entity, values: Mapping[str, Any]) -> ThingEntity:
         type=member.type,
         value_type=member.value_type,
         access_mod=member.access_mod,
-        value_attribute=member.attribute,
+        value_attribute=attribute,
         value=value,
     )

@@ -105,6 +105,12 @@ class Entity:
         """Whether people made it: it belongs to the hidden integration."""
         return not self.thing.device and self.thing.integration == SYSTEM
 
+    @property
+    def secret(self) -> bool:
+        """Whether an integration keeps it, and nobody reads it here."""
+        own = not self.thing.device and self.thing.integration != SYSTEM
+        return own and self.member.writable and self.member.access_mod == "W"
+
     def seen_with(self, grants: Grants) -> bool:
         """Whether it is visible, by its thing or by itself."""
         return self.thing.seen_with(grants) or grants.entity(self.id)

@@ -38,12 +38,18 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value_type: ValueType
     access_mod: AccessMod | None = None
+    """Of a property; all else has `W`, without which editors neither offer it nor show a field."""
     attribute: dict[str, Any] = {}
     """What consoles are told of a value: `value_attribute`."""
     parent: str | None = None
     """Path of the OBJECT that it is a child of."""
     description: str | None = None
     visible: bool = True
+
+    def __post_init__(self) -> None:
+        """What was stored before services and events had an access mode has it now."""
+        if self.type != "PROPERTY":
+            msgspec.structs.force_setattr(self, "access_mod", "W")
 
     @property
     def mark(self) -> str:
@@ -121,6 +127,9 @@ def _entities(entries: Sequence[MemberSpec], owner: str = "") -> Iterator[Any]:
 def _property(entry: PropertySpec) -> Member:
     parent, _, _ = entry.id.partition(".")
     access: Any = entry.access_mode
+    attribute = attribute_of(entry.data_spec)
+    if access == "W":  # a form cannot show what it has, and may leave it as it is
+        attribute["optional"] = True
     return Member(
         number=0,
         path=entry.id,
@@ -128,7 +137,7 @@ def _property(entry: PropertySpec) -> Member:
         name=entry.name or entry.id.rpartition(".")[2],
         value_type=value_type_of(entry.data_spec),
         access_mod=access or None,
-        attribute=attribute_of(entry.data_spec),
+        attribute=attribute,
         parent=parent if parent != entry.id else None,
         description=entry.description,
     )
@@ -155,7 +164,6 @@ def _params(
             type=kind,
             name=entry.name or entry.id.rpartition(".")[2],
             value_type=value_type_of(entry.data_spec),
-            access_mod="W" if asked else None,
             attribute=attribute,
             parent=path,
             description=entry.description,

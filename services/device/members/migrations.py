@@ -1,7 +1,12 @@
 """Collections and indexes of entities."""
 
+import msgspec
+
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
+from libs.common.things import SYSTEM
+from libs.common.tsl import TslDocument
+from services.device.members.entity import tsl_fields
 
 BY_MODEL = ("tenant", "model", "tslVersion", "shape", "integration", "snKey", "name")
 """What devices are counted by, and what keywords look at: so that no document is read."""
@@ -30,8 +35,27 @@ async def _index_integrations(database: Database) -> None:
     await database["devices"].create_index([("integration", 1), ("_id", 1)], name="integration")
 
 
+async def _keep_decimal_places(database: Database) -> None:
+    """Let the TSLs of custom entities say `fractionDigits`, which their entities always said."""
+    said = {"integration": SYSTEM, "members.attribute.fraction_digits": {"$exists": True}}
+    async for thing in database["things"].find(said):
+        document = msgspec.json.decode(thing["tsl"], type=TslDocument)
+        digits = {
+            ".".join(filter(None, (thing["identifier"], member["path"]))): member["attribute"]
+            for member in thing["members"]
+        }
+        params = [one for event in document.events for one in event.outputs]
+        params += [one for service in document.services for one in service.inputs]
+        for entry in [*document.properties, *params]:
+            attribute = digits.get(entry.id, {})
+            entry.data_spec.fraction_digits = attribute.get("fraction_digits")
+        change = {"$set": tsl_fields(document)}
+        await database["things"].update_one({"_id": thing["_id"], "hash": thing["hash"]}, change)
+
+
 MIGRATIONS = [
     Migration(400, "members, shapes and things", _make_collections),
     Migration(411, "indexes of shapes", _index_shapes),
+    Migration(412, "decimal places of custom entities", _keep_decimal_places),
     Migration(500, "devices by integration", _index_integrations),
 ]

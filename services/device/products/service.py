@@ -69,6 +69,16 @@ class ProductService:
         found, total = await self._store.page(principal.tenant, max(start - 1, 0), size - len(own))
         return ProductPage(size, number, total + 1, own + found)
 
+    async def labels(self, tenant: str, most: int) -> dict[str, str]:
+        """Models of a tenant with what people call them, the built-in one first, then by model."""
+        found, _ = await self._store.page(tenant, 0, most)
+        return {
+            product.model: product.name
+            if product.name == product.model
+            else f"{product.name} ({product.model})"
+            for product in (generic_product(), *found)
+        }
+
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""
         if model.lower() == GENERIC:

@@ -25,6 +25,11 @@ class GoodReport(msgspec.Struct, frozen=True):
     properties: dict[str, Any]
     faults: list[Fault]
 
+    @property
+    def as_of(self) -> int:
+        """When it counts as the latest: a clock that is ahead does not hold back what follows."""
+        return min(self.ts, self.uplink.received)
+
 
 class GoodEvent(msgspec.Struct, frozen=True):
     """An event of the device's TSL."""

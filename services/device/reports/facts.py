@@ -45,7 +45,7 @@ class Facts:
             if shown.items() - thing.facts.items():
                 changed[thing.id] = thing
             if (self._written.get(thing.id) or 0.0) + FRESH < now:
-                newest[thing.id] = max(report.ts, newest.get(thing.id, 0))
+                newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
         await self._write_facts(changed)
         if newest:
             await self._devices.note_reports(newest)

@@ -167,8 +167,9 @@ class Ingest:
         Of the open product only what has an entity has a latest value; history has all.
         """
         shapes = await self._shapes.note((one.thing, one.properties) for one in reports)
-        await self._latest.apply((one.thing.id, one.ts, _shown(one, shapes)) for one in reports)
-        await self._facts.note([report for report in reports if report.thing.device])
+        own = [one for one in reports if one.ts >= one.thing.owned_since]
+        await self._latest.apply((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        await self._facts.note([report for report in own if report.thing.device])
 
     async def _close_commands(self, batch: Batch) -> None:
         """Deal with the replies: those of one thing in order, those of several together.

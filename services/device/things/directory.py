@@ -152,6 +152,7 @@ def _thing(device: Device, tsl: Tsl) -> Thing:
         loaded=time.monotonic(),
         integration=device.integration,
         additional=device.additional,
+        owned_since=device.owned_since,
     )
 
 

@@ -193,6 +193,6 @@ class IntegrationClient:
 def tsl_of(manifest: Manifest) -> TslDocument:
     """The manifest's TSL; `management` takes none that is broken."""
     try:
-        return manifest.document()
+        return manifest.document(stored=True)
     except TslInvalid as error:
         raise UpstreamFailed(f"the TSL of integration {manifest.id} is broken") from error

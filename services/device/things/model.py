@@ -81,6 +81,10 @@ class Device(ListedDevice, kw_only=True):
     tag: list[str] = []
     device_type: DeviceType = "COMMON"
     application: ApplicationRef | None = None
+    removed_from: int | None = None
+    """The application that it belonged to last, while it is nobody's."""
+    owned_since: int = 0
+    """ms: what was reported before was another application's."""
     user_id: int | None = None
     """Who added it through its integration."""
     additional: dict[str, Any] | None = None
@@ -103,6 +107,11 @@ class Device(ListedDevice, kw_only=True):
     def application_id(self) -> int | None:
         """Of the application that it belongs to."""
         return self.application.application_id if self.application else None
+
+    @property
+    def nobodys(self) -> bool:
+        """Whether it was removed from its application: then any of its tenant may add it."""
+        return self.application is None and self.user_id is None and self.integration == DIRECT
 
     def changed(self, changes: "DeviceChanges") -> "Device":
         """The device with changes."""
@@ -147,12 +156,25 @@ class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
     """Until when a report over HTTP makes it ONLINE."""
 
 
+class Standing(msgspec.Struct, rename="camel"):
+    """What the delivery of commands needs of a device."""
+
+    application: ApplicationRef | None = None
+    connect_status: Connect = "DISCONNECT"
+
+    @property
+    def application_id(self) -> int | None:
+        """Of the application that it belongs to."""
+        return self.application.application_id if self.application else None
+
+
 class StorageOf(msgspec.Struct, rename="camel"):
     """What history needs of a device."""
 
     tenant: str
     model: str
     data_storage: bool = True
+    owned_since: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -180,6 +202,8 @@ class Thing:
     """False for an integration's own thing and for a custom entity."""
     additional: dict[str, Any] | None = None
     """What its integration keeps with the device."""
+    owned_since: int = 0
+    """ms: what was reported before is none of its values now."""
 
 
 def stored_fields(form: type[msgspec.Struct]) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """Serial numbers: what they look like, and that each has one holder.
 
 An SN is a token of a NATS subject and a level of an MQTT topic, so it is unique on the
-whole platform, without regard to case. One collection, `serials`, holds them all: a
-device and an RPS record of the same SN cannot both be.
+whole platform, without regard to case. One collection, `serials`, holds them all,
+`{_id: SN in upper case, holder, behind?: tenant of a device that is nobody's}`: a device that
+is somebody's and an RPS record of the same SN cannot both be.
 """
 
 import re
@@ -14,7 +15,8 @@ from libs.common.store.mongo import Database, Session
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
 
-Holder = Literal["device", "rps"]
+Holder = Literal["device", "rps", "nobody"]
+"""`nobody`: a device that was removed from its application is kept under the SN."""
 
 
 class SerialTaken(Exception):
@@ -53,6 +55,35 @@ class Serials:
         """Take the SN; a `DuplicateKey` of the store says that it is taken."""
         await self._serials.insert_one({"_id": key, "holder": holder}, session=session)
 
+    async def lay_down(self, key: str, tenant: str, session: Session) -> None:
+        """A device of the tenant is nobody's; it stays behind the SN, whoever holds that."""
+        change = {"$set": {"holder": "nobody", "behind": tenant}}
+        await self._serials.update_one({"_id": key}, change, session=session)
+
+    async def take_up(self, key: str, session: Session) -> None:
+        """The device behind the SN is somebody's again; raise `SerialTaken` by an RPS record."""
+        change = {"$set": {"holder": "device"}, "$unset": {"behind": ""}}
+        free = {"_id": key, "holder": {"$ne": "rps"}}
+        if not (await self._serials.update_one(free, change, session=session)).matched_count:
+            raise SerialTaken
+
+    async def claim_for_record(self, key: str, tenant: str, session: Session) -> None:
+        """Take the SN for an RPS record, also before a device of the tenant that is nobody's."""
+        free = {"_id": key, "holder": "nobody", "behind": tenant}
+        change = {"$set": {"holder": "rps"}}
+        if not (await self._serials.update_one(free, change, session=session)).matched_count:
+            await self.claim(key, "rps", session)
+
+    async def release_record(self, key: str, session: Session) -> None:
+        """Give back the SN of an RPS record, to the device behind it if there is one."""
+        behind = {"_id": key, "behind": {"$exists": True}}
+        change = {"$set": {"holder": "nobody"}}
+        if not (await self._serials.update_one(behind, change, session=session)).matched_count:
+            await self._serials.delete_one({"_id": key}, session=session)
+
     async def release(self, key: str, session: Session) -> None:
-        """Give the SN back."""
-        await self._serials.delete_one({"_id": key}, session=session)
+        """The device of the SN is gone; an RPS record of it stays."""
+        record = {"_id": key, "holder": "rps"}
+        change = {"$unset": {"behind": ""}}
+        if not (await self._serials.update_one(record, change, session=session)).matched_count:
+            await self._serials.delete_one({"_id": key}, session=session)

@@ -27,6 +27,7 @@ from bson.regex import Regex
 from pymongo import ReturnDocument, UpdateOne, WriteConcern
 
 from libs.common.bus import Outbox
+from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, pattern_of
@@ -41,6 +42,7 @@ from services.device.things.model import (
     ListedDevice,
     ModelKey,
     PresentDevice,
+    Standing,
     StorageOf,
     device_of,
     document_of,
@@ -67,6 +69,7 @@ LOCKED_MS = 250
 _WHOLE = {"grams": 0}
 _LISTED = stored_fields(ListedDevice)
 _PRESENT = stored_fields(PresentDevice)
+_STANDING = stored_fields(Standing)
 _STORAGE = stored_fields(StorageOf)
 _LISTED_FORM = list[ListedDevice]
 _PRESENT_FORM = list[PresentDevice]
@@ -132,6 +135,22 @@ class DeviceStore:
         """Devices of the tenant, or of an application, in the order of ids."""
         query = owned(tenant, {"$in": list(ids)}, application_id)
         return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)]))
+
+    async def find_deletable(
+        self, tenant: str, device_id: int, application_id: int
+    ) -> Device | None:
+        """The device, when the application may delete it."""
+        return await self._find(deletable(tenant, device_id, application_id))
+
+    async def applications(self, tenant: str) -> list[int]:
+        """The applications that have devices."""
+        found = await self._devices.distinct("application.applicationId", {"tenant": tenant})
+        return list(found)
+
+    async def of_application(self, tenant: str, application_id: int, limit: int) -> list[Device]:
+        """Some devices of an application."""
+        query = {"tenant": tenant, "application.applicationId": application_id}
+        return await self._read(self._devices.find(query, _WHOLE, limit=limit))
 
     async def with_id(self, device_id: int) -> Device | None:
         """The device, whoever it belongs to."""
@@ -258,10 +277,31 @@ class DeviceStore:
         except DuplicateKey as error:
             raise SerialTaken from error
 
-    async def attach(self, device_id: int, changes: DeviceChanges) -> Device | None:
-        """Give a device without application to one; None when it has one meanwhile."""
-        free = {"_id": device_id, "application": None}
-        return await self._set(free, changes, "added")
+    async def attach(self, device: Device, changes: DeviceChanges, *, other: bool) -> Device | None:
+        """Give a device that is nobody's to an application; None when it is somebody's meanwhile.
+
+        To an `other` one than it belonged to last it comes without what it has reported. Raises
+        `SerialTaken` when its SN has an RPS record.
+        """
+        free = {
+            "_id": device.id,
+            "application": None,
+            "userId": None,
+            "integration": DIRECT,
+            "removedFrom": device.removed_from,
+        }
+        end = {"removedFrom": ""}
+        given: Document = {}
+        if other:
+            given["ownedSince"] = now_ms()
+            end |= {"electricity": "", "factTimes.electricity": "", "lastUpdateTime": ""}
+
+        async def also(found: Device, session: Session) -> None:
+            await self._serials.take_up(found.sn_key, session)
+            if other:
+                await self._latest.forget(found.id, session)
+
+        return await self._set(free, changes, "added", given=given, end=end, also=also)
 
     async def update(
         self,
@@ -277,13 +317,22 @@ class DeviceStore:
     async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""
         query = owned(tenant, device_id, application_id)
-        return await self._set(query, DeviceChanges(application=None), "removed")
+
+        async def also(found: Device, session: Session) -> None:
+            await self._serials.lay_down(found.sn_key, tenant, session)
+
+        given = {"removedFrom": application_id}
+        changes = DeviceChanges(application=None)
+        return await self._set(query, changes, "removed", given=given, also=also)
 
     async def delete(
         self, tenant: str, device_id: int, application_id: int | None = None
     ) -> Device | None:
-        """Delete a device with its latest values; the rest of it goes within the hour."""
-        query = owned(tenant, device_id, application_id)
+        """Delete a device with its latest values; the rest of it goes within the hour.
+
+        An application may also delete a device that is nobody's and was its own before.
+        """
+        query = deletable(tenant, device_id, application_id)
 
         async def work(session: Session) -> Device | None:
             document = await self._devices.find_one_and_delete(query, _WHOLE, session=session)
@@ -297,13 +346,24 @@ class DeviceStore:
 
         return await self._change(work, "deleted")
 
-    async def _set(self, query: Condition, changes: DeviceChanges, change: Change) -> Device | None:
-        given = msgspec.to_builtins(changes) | {"updatedAt": datetime.now(UTC)}
+    async def _set(
+        self,
+        query: Condition,
+        changes: DeviceChanges,
+        change: Change,
+        *,
+        given: Document | None = None,
+        end: Document | None = None,
+        also: Callable[[Device, Session], Awaitable[None]] | None = None,
+    ) -> Device | None:
+        """Change the device of a condition, and do what goes with it in the same transaction."""
+        given = msgspec.to_builtins(changes) | (given or {}) | {"updatedAt": datetime.now(UTC)}
+        update = {"$set": given, **({"$unset": end} if end else {})}
 
         async def work(session: Session) -> Device | None:
             document = await self._devices.find_one_and_update(
                 query,
-                {"$set": given},
+                update,
                 _WHOLE,
                 return_document=ReturnDocument.AFTER,
                 session=session,
@@ -316,6 +376,8 @@ class DeviceStore:
                 await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in given:
                 await self._tie(device, session)
+            if also is not None:
+                await also(device, session)
             return device
 
         return await self._change(work, change)
@@ -506,10 +568,10 @@ class DeviceStore:
 
     # Presence.
 
-    async def online(self, ids: Iterable[int]) -> set[int]:
-        """Those of the devices that are ONLINE."""
-        query = {"_id": {"$in": list(ids)}, "connectStatus": "ONLINE"}
-        return {device["_id"] async for device in self._devices.find(query, {"_id": 1})}
+    async def standing(self, ids: Iterable[int]) -> dict[int, Standing]:
+        """Whose devices are and whether they are connected; one that is gone is missing."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, _STANDING)
+        return {row["_id"]: msgspec.convert(row, Standing) async for row in found}
 
     async def present(self, keys: Collection[str], session: Session) -> list[PresentDevice]:
         """Devices by SN in upper case."""
@@ -566,6 +628,15 @@ def owned(tenant: str, device_id: int | Condition, application_id: int | None = 
     if application_id is not None:
         query["application.applicationId"] = application_id
     return query
+
+
+def deletable(tenant: str, device_id: int, application_id: int | None) -> Condition:
+    """The condition that the tenant, or an application of it, may delete a device."""
+    if application_id is None:
+        return owned(tenant, device_id)
+    mine = {"application.applicationId": application_id}
+    former = {"application": None, "removedFrom": application_id}
+    return {**owned(tenant, device_id), "$or": [mine, former]}
 
 
 def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:

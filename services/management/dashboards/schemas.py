@@ -28,10 +28,10 @@ class Widget(msgspec.Struct):
 
 
 class UpdateDashboard(msgspec.Struct):
-    """Body of `PUT /dashboard/{id}`: all widgets that shall be left."""
+    """Body of `PUT /dashboard/{id}`: all widgets that shall be left; to leave none is to say so."""
 
     name: Name
-    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_WIDGETS)] = []
+    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_WIDGETS)]
 
 
 class DashboardRef(msgspec.Struct):

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.wording import worded
+
 MOST_KEYS = 10_000
 """Most keys of one subscription."""
 LONGEST_KEY = 512
@@ -66,7 +68,7 @@ def read_frame(text: str) -> frozenset[str] | str | None:
             return None
         return frozenset(_subscriptions.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
-        raise BadFrame(str(error).replace("`", "'")) from error
+        raise BadFrame(worded(str(error)).text) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFrame("not JSON") from error
 

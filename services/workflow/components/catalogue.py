@@ -25,7 +25,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from services.workflow.nodes.base import AnyNode, Group, Registry, Step
+from services.workflow.nodes.base import AnyNode, Group, Registry
 
 LANGUAGES = {
     "code": ["js", "python"],
@@ -83,16 +83,19 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     secret: bool = False
     autowired: bool = False
     editable: bool = False
-    enum: list[Any] | None = None
+    enum: dict[str, str] | None = None
+    """Values with their labels."""
     default_value: Any = None
     ui_component: str | None = None
     ui_component_group: str | None = None
 
 
-def catalogue(registry: Registry) -> dict[str, list[Component]]:
-    """All node types by group; each group is there, even when it is empty."""
+def catalogue(registry: Registry, *, everything: bool) -> dict[str, list[Component]]:
+    """Node types by group, those that are listed or all; each group is there, even when empty."""
     groups: dict[str, list[Component]] = {group.value: [] for group in Group}
     for node in registry:
+        if not (node.listed or everything):
+            continue
         groups[node.group].append(Component(node.name, node.title, describe(node)))
     return groups
 
@@ -104,7 +107,7 @@ def describe(node: AnyNode) -> str:
         title=node.title,
         description=node.description,
         type=node.group,
-        testable=isinstance(node, Step),
+        testable=node.testable,
     )
     properties: dict[str, Property] = {}
     outputs: dict[str, Property] = {}
@@ -131,13 +134,17 @@ def _properties(node: AnyNode) -> Iterator[tuple[Property, bool]]:
                 required=field.required,
                 secret=bool(extra.get("secret")),
                 editable=is_output,
-                enum=list(kind.values) if isinstance(kind, LiteralType) else None,
+                enum=_labels(kind) if isinstance(kind, LiteralType) else None,
                 default_value=None if field.default is msgspec.NODEFAULT else field.default,
                 ui_component=extra.get("ui") or None,
                 ui_component_group=extra.get("uiGroup") or None,
             ),
             is_output,
         )
+
+
+def _labels(kind: LiteralType) -> dict[str, str]:
+    return {str(value): str(value) for value in kind.values}
 
 
 def _taken_apart(field: Field) -> tuple[Type, dict[str, Any], dict[str, Any]]:

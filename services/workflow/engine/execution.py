@@ -18,9 +18,9 @@ from libs.common.errors import ThingwayError
 from services.workflow.engine.edges import Edges, Ready, split
 from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
-from services.workflow.errors import NodeFailed
+from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import Follower, Plan, PlanNode
-from services.workflow.nodes.base import Chosen, NodeContext, Step
+from services.workflow.nodes.base import Chosen, NodeContext, Step, Supposed
 from services.workflow.runs.records import Run
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ class Execution:
         self._trace = Trace(run)
         self._edges = Edges(plan, self._trace.text_of)
         self._outputs: dict[str, Any] = {}
+        self._supposed: set[str] = set()
         self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
         self._sealed = False
@@ -91,6 +92,8 @@ class Execution:
         error: str | None = None
         try:
             done = await self._work(ready)
+        except NotKnown:  # nothing can be said of it, nor of what follows
+            return self._edges.bar(node.followers)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__
         except TimeoutError:
@@ -118,6 +121,9 @@ class Execution:
         """Do the work of a node, and see that the log can show what came of it."""
         outcome, followers = await self._step(ready.node, ready.body), ready.node.followers
         barred: tuple[Follower, ...] = ()
+        if isinstance(outcome, Supposed):
+            self._supposed.add(ready.node.id)
+            outcome = outcome.output
         if isinstance(outcome, Chosen):
             followers, barred = split(followers, outcome.handle)
             outcome = outcome.output
@@ -143,6 +149,7 @@ class Execution:
             dry_run=self._dry_run,
             deadline=min(self._deadline, now + self._limits.node_seconds),
             properties=self._outputs,
+            supposed=self._supposed,
         )
         if node.instant:
             return await step.run(context, node.parameters, body)

@@ -35,7 +35,11 @@ class ReferenceInvalid(ValueError):
 
 
 class ReferenceMissing(LookupError):
-    """A reference is to something that does not exist; the text names it."""
+    """A reference is to something that does not exist in what a node has put out."""
+
+    def __init__(self, text: str, node: str) -> None:
+        super().__init__(text)
+        self.node = node
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Reference:
     def of(self, properties: Mapping[str, Any]) -> Any:
         """What is referred to; raise `ReferenceMissing`."""
         if self.node not in properties:
-            raise ReferenceMissing(f"{self.text}: node {self.node} has put out nothing")
+            raise ReferenceMissing(f"{self.text}: node {self.node} has put out nothing", self.node)
         found: Any = properties[self.node]
         for step in self.path:
             found = self._into(found, step)
@@ -63,7 +67,8 @@ class Reference:
                     return found[key]
         elif isinstance(found, list) and str(step).isdecimal() and int(step) < len(found):
             return found[int(step)]
-        raise ReferenceMissing(f"{self.text}: there is no {step!r} in the output of {self.node}")
+        text = f"{self.text}: there is no {step!r} in the output of {self.node}"
+        raise ReferenceMissing(text, self.node)
 
 
 Part = str | Reference

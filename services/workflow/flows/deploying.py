@@ -7,6 +7,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity import Principal
 from libs.common.store.mongo import Session
 from services.workflow.entities import EntityAccess
+from services.workflow.fairness.turns import Owner
 from services.workflow.flows.model import AfterWrite, Deployments, Flow, SavedFlow
 from services.workflow.flows.normal import FIELD
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
@@ -15,6 +16,7 @@ from services.workflow.graph.structure import entries_of
 from services.workflow.nodes.base import Entry, Registry
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.records import Deployed
+from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault.service import Vault
 
 
@@ -24,19 +26,34 @@ class Deploying:
     def __init__(
         self,
         registry: Registry,
+        sandbox: Sandbox,
         entities: EntityAccess,
         vault: Vault,
         triggers: Sequence[Deployments],
     ) -> None:
         self._registry = registry
+        self._sandbox = sandbox
         self._entities = entities
         self._triggers = triggers
         self._vault = vault
 
     async def check(self, user: Principal, text: str) -> Plan:
         """The plan of a design that a user wants to run; raise `DesignInvalid`."""
-        plan = compile_design(await self._vault.reveal(user.tenant, text), self._registry)
+        plan = await self._compiled(user.tenant, await self._vault.reveal(user.tenant, text))
         await self.check_entities(user, plan)
+        return plan
+
+    async def _compiled(self, tenant: str, text: str) -> Plan:
+        """The plan of a design whose code can be read; raise `DesignInvalid`."""
+        plan = compile_design(text, self._registry)
+        reasons = [
+            Reason(node.id, f"parameters.{code.field}", reason)
+            for node in plan.nodes.values()
+            for code in node.parameters.code()
+            if (reason := await self._sandbox.fault(Owner(tenant, 0), *code[1:]))
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
         return plan
 
     async def check_entities(self, user: Principal, plan: Plan) -> None:
@@ -112,8 +129,10 @@ class Deploying:
             return None
         try:
             text = await self._vault.reveal(flow.tenant, flow.design, given)
-            plan = compile_design(text, self._registry)
-            if user is not None:
+            if user is None:
+                plan = compile_design(text, self._registry)
+            else:
+                plan = await self._compiled(flow.tenant, text)
                 await self.check_entities(user, plan)
         except DesignInvalid as error:
             raise refused(error) from error

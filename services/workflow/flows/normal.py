@@ -10,21 +10,11 @@ from typing import Any
 import msgspec
 
 from libs.common.errors import InvalidInput, TooLarge
-from services.workflow.graph.design import MOST_CHARACTERS
+from services.workflow.graph.design import EDITOR_TYPES, MOST_CHARACTERS, component_of
 
 FIELD = "design_data"
 STEP_X, STEP_Y = 320, 160
 """Pixels between nodes that are given a place."""
-
-_TYPES = {
-    "simpleTimer": "timer",
-    "eventListener": "listener",
-    "choice": "ifelse",
-    "entityAssigner": "assigner",
-    "entitySelector": "select",
-    "serviceInvocation": "service",
-}
-"""What editors call components that they have under another name."""
 
 
 def storable(text: str | None) -> str:
@@ -78,11 +68,11 @@ def _placed(node: dict[str, Any]) -> bool:
 
 
 def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
-    component = str(node.get("componentName", ""))
+    component = component_of(node)
     if not _placed(node):
         node["position"] = place
     if not isinstance(node.get("type"), str):
-        node["type"] = _TYPES.get(component, component)
+        node["type"] = EDITOR_TYPES.get(component, component)
     if not isinstance(node.get("data"), dict):
         node["data"] = {}
 

@@ -18,10 +18,10 @@ class SearchFlows(PageRequest, kw_only=True):
 
 
 class UpdateFlow(msgspec.Struct):
-    """Body of `PUT /workflow/flows/{id}`: both are overwritten."""
+    """Body of `PUT /workflow/flows/{id}`: both are overwritten, and have to be there."""
 
     name: Name
-    remark: Remark | None = None
+    remark: Remark
 
 
 class DeleteFlows(msgspec.Struct):
@@ -31,7 +31,7 @@ class DeleteFlows(msgspec.Struct):
 
 
 class SaveDesign(msgspec.Struct, kw_only=True):
-    """Body of `POST /workflow/flows/design`; without an id, or an empty one, it is a new flow."""
+    """Body of `POST /workflow/flows/design`; without an id and a version it is a new flow."""
 
     name: Name
     id: OptionalId = None

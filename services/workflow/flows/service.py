@@ -100,7 +100,7 @@ class FlowService:
 
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
         """Set name and remark; the design and its version stay."""
-        info = {"name": name_of(wanted.name), "remark": wanted.remark or ""}
+        info = {"name": name_of(wanted.name), "remark": wanted.remark}
         await self._put(user, flow_id, lambda before: (_changed(before, **info), None))
 
     async def switch(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
@@ -157,12 +157,15 @@ class FlowService:
         )
 
     async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
-        """Save a new flow, or a new version of one; its secrets go to the vault.
+        """Save a new flow, or a new version of one, which both its id and its version name.
 
-        Raises `Conflict` when somebody else has saved since `version`, `InvalidInput` with the
-        reasons when it shall run and cannot.
+        Its secrets go to the vault. Raises `Conflict` when somebody else has saved since `version`,
+        `InvalidInput` with the reasons when it shall run and cannot.
         """
         name = name_of(wanted.name)
+        if bool(wanted.id) != (wanted.version is not None):
+            missing, given = ("version", "id") if wanted.id else ("id", "version")
+            raise InvalidInput(f"is required beside {given}; a new flow has neither", field=missing)
         concealed = self._vault.conceal(user.tenant, storable(wanted.design_data))
         flow = await (
             self._change(user, wanted, name, concealed)
@@ -315,8 +318,7 @@ def _gone(flow_id: int) -> NotFound:
 
 
 def _expired(version: int | None) -> Conflict:
-    text = f"Version Expired: {version}"
-    return Conflict(text, field="version", code=InvalidInput.code)
+    return Conflict(f"Version Expired: {version}", field="version", code=InvalidInput.code)
 
 
 def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:

@@ -3,10 +3,12 @@
 Editors keep much in it that is theirs (positions, sizes, a viewport); it is kept and not read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+
+from libs.common.wording import worded
 
 T = TypeVar("T")
 
@@ -14,6 +16,18 @@ MOST_CHARACTERS = 1024 * 1024
 """Of one design."""
 MOST_NODES = 500
 MOST_EDGES = 2000
+
+
+EDITOR_TYPES = {
+    "simpleTimer": "timer",
+    "eventListener": "listener",
+    "choice": "ifelse",
+    "entityAssigner": "assigner",
+    "entitySelector": "select",
+    "serviceInvocation": "service",
+}
+"""`type` of nodes that editors have under another name than their `componentName`."""
+_COMPONENTS = {kind: component for component, kind in EDITOR_TYPES.items()}
 
 
 class Reason(NamedTuple):
@@ -54,8 +68,14 @@ class DesignNode(msgspec.Struct, rename="camel"):
     """One node."""
 
     id: str
-    component_name: str
+    component_name: str = ""
     data: NodeData = msgspec.field(default_factory=NodeData)
+    type: Any = None
+    """An editor sends nothing else of a node type that it does not know itself."""
+
+    def __post_init__(self) -> None:
+        """What `type` says where there is no `componentName`."""
+        self.component_name = self.component_name or _component_of(self.type)
 
 
 class DesignEdge(msgspec.Struct, rename="camel"):
@@ -71,6 +91,15 @@ class Design(msgspec.Struct):
 
     nodes: list[DesignNode] = []
     edges: list[DesignEdge] = []
+
+
+def component_of(node: Mapping[str, Any]) -> str:
+    """`componentName` of a node of a draft, which may have anything anywhere."""
+    return str(node.get("componentName") or _component_of(node.get("type")))
+
+
+def _component_of(kind: Any) -> str:
+    return _COMPONENTS.get(kind, kind) if isinstance(kind, str) else ""
 
 
 _decode = msgspec.json.Decoder(Design).decode
@@ -101,7 +130,8 @@ def _read(text: str, decode: Callable[[str], T], field: str) -> T:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        raise DesignInvalid([Reason(None, field, str(error))]) from error
+        wrong = worded(str(error), field)
+        raise DesignInvalid([Reason(None, wrong.place, wrong.reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         reason = f"cannot be read as JSON: {error or 'nested too deep'}"
         raise DesignInvalid([Reason(None, field, reason)]) from error

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from libs.common.wording import worded
 from services.workflow.expressions.references import Reference, ReferenceInvalid, references_in
 from services.workflow.graph.design import DesignNode, Reason
 from services.workflow.nodes.base import Parameters, Registry
@@ -31,7 +32,8 @@ def read_parameters(
     try:
         found: Parameters = read(kind.parameters, raw)
     except msgspec.ValidationError as error:
-        return None, [*reasons, Reason(node.id, *_placed(str(error)))]
+        wrong = worded(str(error), "parameters")
+        return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
     reasons += [
         _absent(node, field, one) for field, one in found.references() if one.node not in known
     ]
@@ -43,6 +45,8 @@ def read_parameters(
 
 def unknown(node: DesignNode) -> Reason:
     """Nothing is known of the node's type."""
+    if not node.component_name:
+        return Reason(node.id, "componentName", "is required")
     text = f"there is no node type {node.component_name:.50}; remove the node or use another one"
     return Reason(node.id, "componentName", text)
 
@@ -64,9 +68,3 @@ def _references(
 def _absent(node: DesignNode, field: str, reference: Reference) -> Reason:
     text = f"refers to node {reference.node}, which the flow has not"
     return Reason(node.id, f"parameters.{field}", text)
-
-
-def _placed(text: str) -> tuple[str, str]:
-    """Field and reason of msgspec's "... - at `$.a[0].b`"."""
-    reason, _, place = text.partition(" - at `$")
-    return f"parameters{place.rstrip('`')}", reason

@@ -12,18 +12,19 @@ it. Values may be references (`expressions.references`) wherever the field is no
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from services.workflow.errors import NodeFailed
+from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.expressions.references import (
     Reference,
     ReferenceInvalid,
     ReferenceMissing,
     as_text,
+    references_in,
     resolve,
 )
 from services.workflow.fairness.turns import Owner
@@ -49,6 +50,17 @@ class Fault(NamedTuple):
     reason: str
 
 
+class Code(NamedTuple):
+    """A piece of code in a parameter."""
+
+    field: str
+    language: str
+    """`js` or `python`, in any of its spellings."""
+    text: str
+    names: Sequence[str]
+    """Its variables."""
+
+
 class Parameters(msgspec.Struct, rename="camel", kw_only=True):
     """Base of the parameters of node types, as designs have them."""
 
@@ -65,6 +77,10 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
 
     def references(self) -> Iterable[tuple[str, Reference]]:
         """References in `verbatim` fields that hold some, each with its field."""
+        return ()
+
+    def code(self) -> Iterable[Code]:
+        """Code of people, which has to be readable before it may run."""
         return ()
 
     def entity_keys(self) -> Iterable[str]:
@@ -87,10 +103,9 @@ def parameter(
 ) -> msgspec.Meta:
     """How an editor shows a field: `Annotated[str, parameter("URL", max_length=1000)]`.
 
-    `ui` is a component that existing editors have. A
-    `secret` is kept encrypted and not shown again (`services.workflow.vault`). With `output` it
-    declares what the node puts out, and an editor shows it there. `bounds` are those of
-    `msgspec.Meta`.
+    `ui` is a component that existing editors have. A `secret` is kept encrypted and not shown
+    again (`services.workflow.vault`). With `output` it declares what the node puts out, and an
+    editor shows it there. `bounds` are those of `msgspec.Meta`.
     """
     extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
@@ -112,18 +127,37 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """How many flows have led to this run, 0 when none did. What a node sends goes out with
     `hops + 1` (`libs.common.bus.hops.HOPS`), so that a flow that feeds itself comes to an end."""
     dry_run: bool
-    """A test that shall not touch the outside: say what would be done instead of doing it."""
+    """A test that shall change and send nothing: judge what would be done instead of doing it."""
     deadline: float
     """When the node must be done, on the clock of the event loop."""
     properties: Mapping[str, Any]
     """Outputs of the nodes that are finished, by node id."""
+    supposed: Collection[str] = ()
+    """Those among them that were not done: what they have put out is a sample."""
 
     def resolve(self, value: Any) -> Any:
-        """`value` with its references replaced; raise `NodeFailed` naming one to nothing."""
+        """`value` with its references replaced; raise `NodeFailed` naming one to nothing.
+
+        Raises `NotKnown` where a sample has nothing, and what it stands for may have.
+        """
         try:
             return resolve(value, self.properties)
-        except (ReferenceMissing, ReferenceInvalid) as error:
+        except ReferenceMissing as error:
+            if error.node in self.supposed:
+                raise NotKnown(str(error)) from error
             raise NodeFailed(str(error)) from error
+        except ReferenceInvalid as error:
+            raise NodeFailed(str(error)) from error
+
+    def guessed(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """The names of those `values` that refer to samples; none in a run that is for real."""
+        if not self.supposed:
+            return frozenset()
+        return frozenset(
+            name
+            for name, value in values.items()
+            if any(one.node in self.supposed for one in references_in(value))
+        )
 
     def text(self, value: str) -> str:
         """`value` with its references replaced, as text."""
@@ -150,6 +184,10 @@ class Node(ABC, Generic[P]):
     group: ClassVar[Group]
     parameters: type[P]
     """The struct of its parameters."""
+    listed: ClassVar[bool] = True
+    """Whether the catalogue offers it to editors that did not ask for all there is."""
+    testable: ClassVar[bool] = False
+    """Whether editors offer a test of it alone, which they may begin without any input."""
 
     def faults(self, parameters: P) -> Iterable[Fault]:
         """What is wrong with parameters; a type that needs more than they know adds to it."""
@@ -177,9 +215,16 @@ class Chosen(NamedTuple):
     output: Any
 
 
+class Supposed(NamedTuple):
+    """What a step puts out in a dry run where it would have asked others: a sample."""
+
+    output: Any
+
+
 class Step(Node[P]):
     """A node type that does something with what it is given."""
 
+    testable = True
     repeatable: ClassVar[bool] = False
     """Whether doing it twice does no harm: a run that was interrupted begins anew only when all
     it has done is repeatable."""
@@ -207,8 +252,8 @@ class Step(Node[P]):
     async def run(self, context: NodeContext, parameters: P, body: Any) -> Any:
         """Do the work and give the output, which the next nodes get as `body`; JSON values only.
 
-        `body` is the output of the node before; of several (a join) their maps in one. Raises
-        `NodeFailed`; it is cancelled at the deadline.
+        `body` is the output of the node before; of several (a join) their maps in one. A dry run
+        gives `Supposed` where it cannot know. Raises `NodeFailed`; it is cancelled at the deadline.
         """
 
 

@@ -23,6 +23,7 @@ from services.workflow.expressions.references import (
 )
 from services.workflow.nodes.base import (
     Chosen,
+    Code,
     Fault,
     Group,
     NodeContext,
@@ -30,6 +31,7 @@ from services.workflow.nodes.base import (
     Step,
     parameter,
 )
+from services.workflow.nodes.code import SURROUNDINGS
 from services.workflow.sandbox.runner import LANGUAGES, REFUSED, Sandbox
 
 MOST_BRANCHES = 50
@@ -76,6 +78,11 @@ class When(msgspec.Struct, rename="camel"):
     conditions: Annotated[list[Condition], msgspec.Meta(min_length=1, max_length=MOST_CONDITIONS)]
     logic_operator: Literal["AND", "OR"] = "AND"
     expression_type: ExpressionType = "condition"
+
+    def __post_init__(self) -> None:
+        """What an existing editor begins with: comparisons and logic are the same in CEL."""
+        if self.expression_type == "mvel":
+            self.expression_type = "cel"
 
 
 class Otherwise(msgspec.Struct):
@@ -124,6 +131,13 @@ class ChoiceParameters(Parameters):
             if isinstance(value, Comparison) and not _fault(branch.expression_type, value):
                 yield from ((field, one) for one in references_in([value.key, value.value]))
 
+    def code(self) -> Iterable[Code]:
+        """Conditions in a language that is run."""
+        for field, branch, condition in self._conditions():
+            text = condition.expression_value
+            if branch.expression_type in LANGUAGES and isinstance(text, str):
+                yield Code(field, branch.expression_type, text, SURROUNDINGS)
+
     def _conditions(self) -> Iterator[tuple[str, When, Condition]]:
         for at, branch in enumerate(self.choice.when):
             for place, condition in enumerate(branch.conditions):
@@ -155,6 +169,7 @@ class Choice(Step[ChoiceParameters]):
     description = "Goes on along the first branch whose conditions hold"
     group = Group.CONTROL
     parameters = ChoiceParameters
+    testable = False
     repeatable = True
     forks = True
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from services.workflow.nodes.base import (
+    Code,
     Fault,
     Group,
     NodeContext,
@@ -19,10 +20,12 @@ from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_languag
 
 LONGEST_CODE = 64_000
 MOST_ARGUMENTS = 100
+SURROUNDINGS = ("body", "properties")
+"""Variables of all code: what came in, and the outputs so far by node."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
 
 
-class Code(msgspec.Struct, rename="camel"):
+class Expression(msgspec.Struct, rename="camel"):
     """A piece of code, and its language."""
 
     expression: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CODE)]
@@ -35,7 +38,7 @@ class CodeParameters(Parameters):
     verbatim: ClassVar[frozenset[str]] = frozenset({"expression"})
 
     expression: Annotated[
-        Code,
+        Expression,
         parameter(
             "Code",
             "JavaScript: the body of a function, which gives its output with return. Python: "
@@ -71,6 +74,14 @@ class CodeParameters(Parameters):
                 text = "must begin with a letter and have only letters, digits and _, at most 50"
                 yield Fault(f"inputArguments.{name:.60}", text)
         yield from named_twice("payload", (one.name for one in self.payload))
+
+    def code(self) -> Iterable[Code]:
+        """The one piece."""
+        names = [*self.input_arguments, *SURROUNDINGS]
+        one = self.expression
+        yield Code(
+            "expression.expression", one.language, one.expression, list(dict.fromkeys(names))
+        )
 
 
 class CodeNode(Step[CodeParameters]):

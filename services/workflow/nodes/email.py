@@ -96,8 +96,8 @@ class Email(Step[EmailParameters]):
         """Send; a dry run only looks whether it could be."""
         server = _server(context, parameters.email_config.smtp_config)
         letter = _letter(context, parameters, server)
-        if not context.dry_run:
-            await self._mail.send(server, letter, context.seconds_left)
+        hand_over = self._mail.check if context.dry_run else self._mail.send
+        await hand_over(server, letter, context.seconds_left)
         return body
 
 

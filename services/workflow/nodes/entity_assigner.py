@@ -41,6 +41,7 @@ class EntityAssigner(Step[EntityAssignerParameters]):
     description = "Sets properties of entities"
     group = Group.ACTION
     parameters = EntityAssignerParameters
+    testable = False
     repeatable = True
 
     def __init__(self, entities: Entities) -> None:
@@ -53,12 +54,17 @@ class EntityAssigner(Step[EntityAssignerParameters]):
     async def run(
         self, context: NodeContext, parameters: EntityAssignerParameters, body: Any
     ) -> dict[str, Any]:
-        """Set them; a dry run only looks whether they are there."""
-        exchange: dict[str, Any] = context.resolve(parameters.exchange_payload)
-        if context.dry_run:
-            await latest(self._entities, context.tenant, list(exchange))
-            return exchange
-        written = await self._entities.update(context.tenant, exchange, context.hops + 1)
+        """Set them; a dry run judges them, those that are known."""
+        payload = parameters.exchange_payload
+        exchange: dict[str, Any] = context.resolve(payload)
+        if guessed := context.guessed(payload):
+            await latest(self._entities, context.tenant, list(payload))
+            exchange = {key: value for key, value in exchange.items() if key not in guessed}
+        if not exchange:
+            return {}
+        written = await self._entities.update(
+            context.tenant, exchange, context.hops + 1, dry_run=context.dry_run
+        )
         if not written:
             raise NodeFailed("none of the entities is a property that can be set")
         return {key: exchange[key] for key in written}

@@ -41,6 +41,7 @@ class EntitySelector(Step[EntitySelectorParameters]):
     description = "Reads the latest values of entities"
     group = Group.ACTION
     parameters = EntitySelectorParameters
+    testable = False
     repeatable = True
 
     def __init__(self, entities: Entities) -> None:

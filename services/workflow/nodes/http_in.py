@@ -36,6 +36,7 @@ class HttpIn(Entry[HttpInParameters]):
     title = "HTTP In"
     description = "Runs the flow when its address is posted to"
     parameters = HttpInParameters
+    listed = False  # existing editors cannot make a token
 
     def entered(self, parameters: HttpInParameters, given: Any) -> dict[str, Any]:
         """The request; what is missing in a test is empty."""

@@ -9,7 +9,15 @@ import msgspec
 from libs.common.bus.hops import hops_header
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import as_text
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    Parameters,
+    Step,
+    Supposed,
+    parameter,
+)
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 
 LONGEST_URL, LONGEST_BODY = 4096, 100_000
@@ -62,11 +70,12 @@ class HttpRequestNode(Step[HttpRequestParameters]):
 
     async def run(
         self, context: NodeContext, parameters: HttpRequestParameters, body: Any
-    ) -> dict[str, Any]:
-        """Ask; a status of 400 and more is an answer, too. A dry run does not ask."""
+    ) -> dict[str, Any] | Supposed:
+        """Ask; a status of 400 and more is an answer, too. A dry run supposes that all is well."""
         request = _request(context, parameters)
         if context.dry_run:
-            return {"statusCode": None, "responseHeaders": {}, "responseBody": None}
+            await self._http.check(request, context.seconds_left)
+            return Supposed({"statusCode": 200, "responseHeaders": {}, "responseBody": {}})
         answer = await self._http.send(request, context.seconds_left)
         return {
             "statusCode": answer.status,

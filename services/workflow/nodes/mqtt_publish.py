@@ -61,7 +61,9 @@ class MqttPublish(Step[MqttPublishParameters]):
         """Publish; a dry run only looks whether it could be."""
         broker = _broker(context, parameters.broker)
         publication = _publication(context, parameters, body)
-        if not context.dry_run:
+        if context.dry_run:
+            await self._mqtt.check(broker, context.seconds_left)
+        else:
             await self._mqtt.publish(broker, publication, context.seconds_left)
         return body
 

@@ -6,9 +6,17 @@ from typing import Annotated, Any
 import msgspec
 
 from services.workflow.entities import Entities
-from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    Parameters,
+    Step,
+    Supposed,
+    parameter,
+)
 from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
-from services.workflow.nodes.values import Output, check_outputs, named_twice
+from services.workflow.nodes.values import Output, check_outputs, named_twice, sample
 
 
 class ServiceCall(msgspec.Struct, rename="camel"):
@@ -54,22 +62,30 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
     description = "Calls a service and waits for its answer"
     group = Group.ACTION
     parameters = ServiceInvocationParameters
+    testable = False
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
-    ) -> dict[str, Any]:
-        """Call it. A dry run looks whether it is there, and puts out nulls as declared."""
+    ) -> dict[str, Any] | Supposed:
+        """Call it. A dry run judges the inputs, when they are known, and supposes an answer."""
         setting = parameters.service_invocation_setting
         inputs: dict[str, Any] = context.resolve(setting.service_params)
-        if context.dry_run:
+        supposed = Supposed({one.name: sample(one.type) for one in parameters.payload})
+        if context.guessed(setting.service_params):
             await latest(self._entities, context.tenant, [setting.service_entity, *inputs])
-            return {one.name: None for one in parameters.payload}
+            return supposed
         exchange = inputs or {setting.service_entity: {}}
         answer = await self._entities.call(
-            context.tenant, exchange, context.hops + 1, context.seconds_left
+            context.tenant,
+            exchange,
+            context.hops + 1,
+            context.seconds_left,
+            dry_run=context.dry_run,
         )
+        if context.dry_run:
+            return supposed
         check_outputs(parameters.payload, answer)
         return dict(answer)

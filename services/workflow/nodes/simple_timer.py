@@ -26,25 +26,33 @@ class TimerRule(msgspec.Struct, rename="camel"):
 
     hour: Annotated[int, msgspec.Meta(ge=0, le=23)]
     minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
-    days_of_week: Annotated[list[Day], msgspec.Meta(max_length=7)] | None = None
-    """None or empty: every day."""
+    days_of_week: Annotated[
+        Annotated[list[Day], msgspec.Meta(max_length=7)] | None,
+        msgspec.Meta(description="Null or empty: every day"),
+    ] = None
 
 
 class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
     """When the flow runs."""
 
     type: Literal["ONCE", "INTERVAL", "SCHEDULE"]
-    timezone: Annotated[str, msgspec.Meta(max_length=64)] | None = None
-    """A name of the IANA data base; UTC when there is none."""
-    execution_epoch_second: Second | None = None
-    """ONCE: when."""
-    interval_time_unit: Literal["MINUTES", "HOURS", "DAYS"] | None = None
-    """INTERVAL; a DAY has 24 hours."""
+    timezone: Annotated[
+        Annotated[str, msgspec.Meta(max_length=64)] | None,
+        msgspec.Meta(description="A name of the IANA data base; UTC when there is none"),
+    ] = None
+    execution_epoch_second: Annotated[Second | None, msgspec.Meta(description="ONCE: when")] = None
+    interval_time_unit: Annotated[
+        Literal["MINUTES", "HOURS", "DAYS"] | None,
+        msgspec.Meta(description="INTERVAL; a day has 24 hours"),
+    ] = None
     interval_time: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
-    rules: Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None = None
-    """SCHEDULE."""
-    expiration_epoch_second: Second | None = None
-    """Nothing is due after it."""
+    rules: Annotated[
+        Annotated[list[TimerRule], msgspec.Meta(max_length=MOST_RULES)] | None,
+        msgspec.Meta(description="SCHEDULE: times of days"),
+    ] = None
+    expiration_epoch_second: Annotated[
+        Second | None, msgspec.Meta(description="Nothing is due after it")
+    ] = None
 
 
 class SimpleTimerParameters(Parameters):

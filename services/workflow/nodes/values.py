@@ -32,6 +32,12 @@ def check_outputs(declared: Iterable[Output], output: Any) -> None:
             raise NodeFailed(f"The payload {one.name} value type is invalid, value is {value:.200}")
 
 
+def sample(kind: DeclaredType) -> Any:
+    """A value of a type, for who cannot know another one."""
+    samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
+    return samples.get(kind)
+
+
 def fits(kind: DeclaredType, value: Any) -> bool:
     """Whether a value is of a type; nothing fits every one."""
     if value is None or kind == "OTHER":

@@ -65,12 +65,13 @@ class Webhook(Step[WebhookParameters]):
         given = context.resolve(parameters.input_arguments)
         secret = context.resolve(parameters.secret_key or "")
         content = msgspec.json.encode(given or body)
-        if context.dry_run:
-            return body
         headers = {"Content-Type": "application/json", **hops_header(context.hops + 1)}
         if secret:
             headers |= signed(str(secret), content)
         request = HttpRequest(method="POST", url=url, headers=headers, body=content)
+        if context.dry_run:
+            await self._http.check(request, context.seconds_left)
+            return body
         answer = await self._http.send(request, context.seconds_left)
         if answer.status not in _OK:
             raise NodeFailed(f"the webhook was answered with {answer.status}")

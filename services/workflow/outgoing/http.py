@@ -12,6 +12,7 @@ from yarl import URL
 
 from libs.common.http.outgoing import AddressRefused, outgoing_session
 from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.hosts import check_host, not_public
 
 MOST_SECONDS = 30.0
 LARGEST_ANSWER = 1024**2
@@ -68,6 +69,12 @@ class OutgoingHttp:
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def check(self, request: HttpRequest, seconds: float) -> None:
+        """Judge a request without sending it; raise what sending it would."""
+        url = checked(request.url)
+        sendable(request.headers)
+        await check_host(str(url.host), url.port or 0, self._allowed, seconds)
 
     async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
         """Send a request, and follow as many redirects as it allows, all in `seconds`."""
@@ -154,7 +161,7 @@ async def _read(answer: ClientResponse) -> bytes:
 def _why(url: URL, error: Exception) -> str:
     cause = error.os_error if isinstance(error, ClientConnectorError) else error
     if isinstance(cause, AddressRefused):
-        return f"{url.host} is not a public address, and the operator has not allowed it"
+        return not_public(url.host)
     if isinstance(error, InvalidURL):
         return "this is no URL that can be asked"
     return f"{url.host} cannot be asked: {str(error) or type(error).__name__:.200}"

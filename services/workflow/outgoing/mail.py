@@ -13,6 +13,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from libs.common.http.outgoing import AddressRefused, outgoing_socket
 from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.hosts import check_host, not_public
 
 MOST_SECONDS = 30.0
 OUR_NAME = "thingway"
@@ -51,6 +52,11 @@ class OutgoingMail:
         self._allowed = allowed
         self._trusted = trusted or ssl.create_default_context()
 
+    async def check(self, server: MailServer, letter: Letter, seconds: float) -> None:
+        """Judge a letter and its server without connecting to it."""
+        message_of(letter)
+        await check_host(server.host, server.port, self._allowed, seconds)
+
     async def send(self, server: MailServer, letter: Letter, seconds: float) -> None:
         """Hand a letter over; the certificate of a server that encrypts must be valid."""
         message = message_of(letter)
@@ -60,8 +66,7 @@ class OutgoingMail:
         except TimeoutError as error:
             raise NodeFailed(f"{server.host} did not answer in time") from error
         except AddressRefused as error:
-            text = f"{server.host} is not a public address, and the operator has not allowed it"
-            raise NodeFailed(text) from error
+            raise NodeFailed(not_public(server.host)) from error
         except (SMTPException, OSError, ValueError) as error:
             raise NodeFailed(f"{server.host} did not take the mail: {error!s:.200}") from error
 

@@ -9,6 +9,7 @@ from aiomqtt import Client, MqttError
 
 from libs.common.http.outgoing import AddressRefused, outgoing_addresses
 from services.workflow.errors import NodeFailed
+from services.workflow.outgoing.hosts import check_host, not_public
 
 MOST_SECONDS = 30.0
 
@@ -53,6 +54,10 @@ class OutgoingMqtt:
         self._allowed = allowed
         self._authorities = authorities
 
+    async def check(self, broker: Broker, seconds: float) -> None:
+        """Judge a broker without connecting to it."""
+        await check_host(broker.host, broker.port, self._allowed, seconds)
+
     async def publish(self, broker: Broker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for what the quality of service asks for."""
         left = min(seconds, MOST_SECONDS)
@@ -70,8 +75,7 @@ class OutgoingMqtt:
         except TimeoutError as error:
             raise NodeFailed(f"{broker.host} did not answer in time") from error
         except AddressRefused as error:
-            text = f"{broker.host} is not a public address, and the operator has not allowed it"
-            raise NodeFailed(text) from error
+            raise NodeFailed(not_public(broker.host)) from error
         except (MqttError, OSError, ValueError) as error:
             raise NodeFailed(f"{broker.host} did not take the message: {error!s:.200}") from error
 

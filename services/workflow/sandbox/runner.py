@@ -1,6 +1,7 @@
 """The door to the sandbox: one runner for all languages."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -18,6 +19,13 @@ CEL = "cel"
 """The language of conditions; code nodes have it not."""
 REFUSED = ("groovy", "mvel")
 """Languages that existing editors offer."""
+_COMPILE = "new Function(...names, code)"
+"""Makes a function of code, and calls it not."""
+_STOP = "raise KeyError()"
+"""A first line for Python, which is read whole before it begins."""
+_SYNTAX = ("SyntaxError", "NotImplementedError")
+"""What errors of reading begin with; the second one is of what this Python has not."""
+_LINE = re.compile(r"\(line ([0-9]+)\)$")
 MOST_WAITING = 1024
 """Pieces of code in hand, those that wait for a process included; of one tenant half of them."""
 
@@ -77,6 +85,29 @@ class Sandbox:
             raise NodeFailed(f"code: {error}"[:LONGEST_REASON]) from error
         finally:
             self._open.give_back(owner.tenant)
+
+    async def fault(
+        self, owner: Owner, language: str, code: str, names: Sequence[str]
+    ) -> str | None:
+        """What is wrong with the syntax of code whose variables have `names`; None for nothing.
+
+        None of it runs. A sandbox that has no time for it says nothing: the code's own run will.
+        """
+        try:
+            if LANGUAGES[language] == "js":
+                given = {"names": list(names), "code": code}
+                await self.run(owner, "js", _COMPILE, given, self._limits.seconds)
+            else:
+                await self.run(owner, "python", f"{_STOP}\n{code}", {}, self._limits.seconds)
+        except NodeFailed as error:
+            text = str(error).removeprefix("code: ")
+            return _LINE.sub(_one_less, text) if text.startswith(_SYNTAX) else None
+        return None
+
+
+def _one_less(line: re.Match[str]) -> str:
+    """The line of a text that `_STOP` does not stand before."""
+    return f"(line {int(line[1]) - 1})"
 
 
 def unknown_language(language: str) -> str:

@@ -42,7 +42,7 @@ async def test_design(
 ) -> Answer[TestedDesign]:
     """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
 
-    Unless `dry_run` is false, entities, services and the outside are left alone.
+    It is for real: with `dry_run` what would be set, called and sent is only judged.
     """
     return answer(request, await trials.test_design(principal_of(request), data))
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Shown
+from libs.common.http.console import Id, Shown
 from services.workflow.runs.records import TraceItem
 
 
@@ -32,13 +32,15 @@ class Verdict(msgspec.Struct, kw_only=True):
 
 
 class TestDesign(msgspec.Struct, kw_only=True):
-    """Body of the test of a flow."""
+    """Body of the test of a flow: of a design, or of the newest one that a flow has."""
 
-    design_data: str
+    design_data: str | None = None
+    flow_id: Id | None = None
+    """Of a flow that the caller sees; the answer names it again."""
     input: Any = None
     """What the entry puts out."""
-    dry_run: bool = True
-    """Whether entities, services and the outside are left alone."""
+    dry_run: bool = False
+    """Whether what would be set, called and sent is only judged."""
 
 
 class TestNode(msgspec.Struct, kw_only=True):
@@ -48,13 +50,17 @@ class TestNode(msgspec.Struct, kw_only=True):
     """JSON text of the node, as the design has it."""
     input: Any = None
     """What the node before puts out."""
-    dry_run: bool = True
+    dry_run: bool = False
 
 
-class TestedDesign(msgspec.Struct, kw_only=True):
-    """The outcome of a flow's test; times in ms."""
+class TestedDesign(Shown, kw_only=True):
+    """The outcome of a flow's test; times in ms.
+
+    Of a design that cannot run the trace has the nodes at fault, each with its reasons.
+    """
 
     status: Literal["SUCCESS", "ERROR"]
+    flow_id: str | None = None
     start_time: int
     time_cost: int
     trace_infos: list[TraceItem]

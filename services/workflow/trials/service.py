@@ -5,17 +5,20 @@ from typing import Any
 
 from libs.common.clock import now_ms
 from libs.common.errors import InvalidInput
+from libs.common.http.console import id_of
 from libs.common.identity import Principal
 from services.workflow.engine.runner import Engine
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import ReferenceInvalid, references_in
-from services.workflow.flows.deploying import Deploying, refused
+from services.workflow.flows.deploying import Deploying
+from services.workflow.flows.service import FlowService
 from services.workflow.graph.design import DesignInvalid, Reason, read_node
 from services.workflow.graph.parameters import read_parameters
 from services.workflow.graph.plan import Follower, Plan, PlanNode, name_of
 from services.workflow.logs.schemas import ended
 from services.workflow.nodes.base import Entry, Parameters, Registry, Step
 from services.workflow.runs.records import Cause, Run, TraceItem
+from services.workflow.trials.faults import faulty, faulty_node
 from services.workflow.trials.schemas import TestDesign, TestedDesign, TestNode
 from services.workflow.vault.service import Vault
 
@@ -37,12 +40,14 @@ class TrialService:
 
     def __init__(
         self,
+        flows: FlowService,
         deploying: Deploying,
         vault: Vault,
         engine: Engine,
         registry: Registry,
         next_id: Callable[[], Awaitable[int]],
     ) -> None:
+        self._flows = flows
         self._deploying = deploying
         self._vault = vault
         self._engine = engine
@@ -58,36 +63,47 @@ class TrialService:
         return []
 
     async def test_design(self, user: Principal, wanted: TestDesign) -> TestedDesign:
-        """Run a design with `input` as what its entry was given."""
+        """Run a design with `input` as what its entry was given.
+
+        What cannot run is an outcome like any other: editors show no more of a refusal than that
+        it is one. Raises `InvalidInput` for what is no design.
+        """
+        flow_id = None if wanted.flow_id is None else id_of(wanted.flow_id)
+        text = await self._text(user, wanted.design_data, flow_id)
         try:
-            plan = await self._deploying.check(user, wanted.design_data)
+            plan = await self._deploying.check(user, text)
+            run = await self._run(user, plan, _entered(plan, wanted.input), dry_run=wanted.dry_run)
         except DesignInvalid as error:
-            raise refused(error) from error
-        entry = plan.entry
-        assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
-        try:
-            entered = entry.type.entered(entry.parameters, wanted.input)
-        except NodeFailed as error:
-            raise InvalidInput(str(error), field="input") from error
-        run = await self._run(user, plan, entered, dry_run=wanted.dry_run)
+            run = await self._begun(user)
+            run.status, run.traces = "ERROR", faulty(text, error, run)
         return TestedDesign(
             status=ended(run),
+            flow_id=None if flow_id is None else str(flow_id),
             start_time=run.started_at,
             time_cost=run.time_cost,
             trace_infos=run.traces,
         )
 
+    async def _text(self, user: Principal, design: str | None, flow_id: int | None) -> str:
+        """The design to test: the one that is given, else that of a flow, which must be seen."""
+        saved = None if flow_id is None else (await self._flows.visible(user, flow_id)).design
+        text = saved if design is None else design
+        if text is None:
+            raise InvalidInput("is required, or a flow_id", field="design_data")
+        return text
+
     async def test_node(self, user: Principal, wanted: TestNode) -> TraceItem:
         """Run one node with `input` as the output of the one before.
 
-        Its references, whichever node they name, are to `input`.
+        Its references, whichever node they name, are to `input`. Raises `InvalidInput` for what
+        is no node.
         """
+        config = wanted.node_config
         try:
-            config = await self._vault.reveal(user.tenant, wanted.node_config)
-            plan, referred = self._alone(config)
+            plan, referred = self._alone(await self._vault.reveal(user.tenant, config))
             await self._deploying.check_entities(user, plan)
         except DesignInvalid as error:
-            raise refused(error, "node_config") from error
+            return faulty_node(config, error, await self._begun(user))
         outputs = dict.fromkeys(referred, wanted.input)
         run = await self._run(user, plan, wanted.input, dry_run=wanted.dry_run, outputs=outputs)
         return run.traces[-1]
@@ -118,7 +134,12 @@ class TrialService:
         dry_run: bool,
         outputs: dict[str, Any] | None = None,
     ) -> Run:
-        run = Run(
+        run = await self._begun(user, entered)
+        await self._engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
+        return run
+
+    async def _begun(self, user: Principal, entered: Any = None) -> Run:
+        return Run(
             id=await self._next_id(),
             tenant=user.tenant,
             flow_id=0,
@@ -127,8 +148,16 @@ class TrialService:
             entered=entered,
             started_at=now_ms(),
         )
-        await self._engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
-        return run
+
+
+def _entered(plan: Plan, given: Any) -> Any:
+    """The output of the entry; raise `DesignInvalid` when what it is given does not fit."""
+    entry = plan.entry
+    assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
+    try:
+        return entry.type.entered(entry.parameters, given)
+    except NodeFailed as error:
+        raise DesignInvalid([Reason(entry.id, "input", str(error))]) from error
 
 
 def _referred(value: Any) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.inspect import Metadata, NoneType, StructType, Type, UnionType, type_info
 
+from services.workflow.graph.design import component_of
 from services.workflow.nodes.base import Parameters, Registry, Step
 
 Path = tuple[str, ...]
@@ -33,7 +34,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def places(node: Mapping[str, Any], registry: Registry) -> Iterator[Place]:
     """The secrets of a node of a design; a draft may have anything anywhere."""
-    kind = registry.find(str(node.get("componentName")))
+    kind = registry.find(component_of(node))
     data = node.get("data")
     parameters = data.get("parameters") if isinstance(data, dict) else None
     if not isinstance(kind, Step) or not isinstance(parameters, dict):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from libs.common.identity.seal import Seal, SealBroken
-from services.workflow.graph.design import DesignInvalid, Reason
+from services.workflow.graph.design import DesignInvalid, Reason, component_of
 from services.workflow.nodes.base import Registry
 from services.workflow.vault.fields import Place, places
 from services.workflow.vault.store import SecretStore
@@ -126,7 +126,7 @@ def marks_in(text: str) -> set[str]:
 
 
 def _context(tenant: str, node: Node, place: Place) -> str:
-    bound = [tenant, node.get("componentName"), place.field, place.destination]
+    bound = [tenant, component_of(node), place.field, place.destination]
     return msgspec.json.encode(bound).decode()
 
 
@@ -138,6 +138,6 @@ def _nodes(design: Any) -> list[Node]:
 def _read(text: str) -> tuple[Any, list[Node]]:
     """A design or node as JSON, and its nodes; raises `msgspec.DecodeError`, `RecursionError`."""
     found = msgspec.json.decode(text)
-    if isinstance(found, dict) and "componentName" in found:
+    if isinstance(found, dict) and "nodes" not in found:
         return found, [found]
     return found, _nodes(found)

@@ -146,7 +146,7 @@ async def test_presence_is_what_the_server_has(presence: Presence):
         app = await connect(presence.auth, application.client_id, application.client_secret)
         await presence.known(f"app.{application.client_id}", 1)
         device = aiomqtt.Client(
-            "127.0.0.1", presence.auth.door.mqtt_port, username="AB12", password=key
+            "127.0.0.1", presence.auth.door.mqtt_port, username="Ab12", password=key
         )
         async with device:
             await presence.known("Ab12", 1)
@@ -164,7 +164,7 @@ async def test_a_rotated_key_ends_its_connections_and_the_new_one_stays(presence
         old = await connect(auth, "Ab12", key)
         await presence.known("Ab12", 1)
         key = await presence.rotate("Ab12")
-        new = await connect(auth, "ab12", key)
+        new = await connect(auth, "Ab12", key)
         mqtt = aiomqtt.Client("127.0.0.1", auth.door.mqtt_port, username="Ab12", password=key)
         async with mqtt:
             await presence.known("Ab12", 2)

@@ -16,6 +16,7 @@ from libs.common.contracts.auth import (
     DeviceLogin,
     DeviceRef,
     Done,
+    FirstDeviceKey,
 )
 from libs.common.errors import Conflict, InvalidInput, Unauthenticated
 from libs.common.identity import Kind, Principal
@@ -68,6 +69,18 @@ async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):
     assert await reader.identity("Ab12", new) is None
 
 
+async def test_a_first_key_replaces_none(auth):
+    """It opens the SN; asked again, in any case of the SN, there is none, and it stays."""
+    asked = "issue_first_device_credentials"
+    first = await auth.call(asked, DEVICE, FirstDeviceKey)
+    again = [
+        await auth.call(asked, DeviceRef(sn, 7, "t1"), FirstDeviceKey) for sn in ("Ab12", "AB12")
+    ]
+
+    assert again == [FirstDeviceKey(None)] * 2
+    assert await DeviceKeyReader(auth.redis, auth.rpc).identity("Ab12", first.key)
+
+
 async def test_a_late_revocation_leaves_the_next_device_of_the_sn_alone(auth):
     """Only the device that is named loses its key."""
     key = await issue(auth, DeviceRef("Ab12", 8, "t1"))
@@ -118,15 +131,15 @@ async def connect(auth, user: str, password: str, inbox: str):
 
 
 async def test_a_device_logs_in_over_mqtt_and_nats(auth):
-    """SN in any case and key open both doors, and only its own subjects."""
+    """SN and key open both doors, and only its own subjects."""
     key = await issue(auth)
 
     async with aiomqtt.Client(
-        "127.0.0.1", auth.door.mqtt_port, username="AB12", password=key
+        "127.0.0.1", auth.door.mqtt_port, username="Ab12", password=key
     ) as device:
         codes = await device.subscribe([("thing/Ab12/down/#", 0), ("thing/other/down/#", 0)])
     async with relaying(auth.door.url, f"secret-{RELAY}"):
-        client = await connect(auth, "ab12", key, "_INBOX.sn.Ab12")
+        client = await connect(auth, "Ab12", key, "_INBOX.sn.Ab12")
         ack = await client.jetstream().publish("thing.Ab12.up.report", b"{}")
         await client.close()
 
@@ -146,6 +159,20 @@ async def test_a_wrong_key_is_turned_away_at_both_doors(auth, user, key):
             pass
     with pytest.raises(nats.errors.Error, match="Authorization"):
         await connect(auth, user, key, "_INBOX.x")
+
+
+@pytest.mark.parametrize("spelling", ["AB12", "ab12"])
+async def test_another_spelling_of_an_sn_is_turned_away_at_both_doors(auth, spelling):
+    """Reports under it would be dropped in silence."""
+    key = await issue(auth)
+
+    with pytest.raises(aiomqtt.MqttError):
+        async with aiomqtt.Client(
+            "127.0.0.1", auth.door.mqtt_port, username=spelling, password=key
+        ):
+            pass
+    with pytest.raises(nats.errors.Error, match="Authorization"):
+        await connect(auth, spelling, key, f"_INBOX.sn.{spelling}")
 
 
 async def test_a_revoked_device_does_not_come_in_again(auth):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from libs.common.bus import RpcServer
+from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.names import (
     DescribedDevice,
     DescribedDevices,
@@ -333,8 +334,8 @@ async def test_changes_are_for_super_admins(auth):
             await auth.refused(403, method, path, body, **told)
 
 
-async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
-    """Of a role; a super-admin has them all, and nobody has what is not granted."""
+async def test_a_permission_comes_by_itself_or_by_what_it_belongs_to(auth):
+    """Of a role; a super-admin has them all, everybody custom entities, nobody anything else."""
     rpc = RpcServer(auth.bus, "device")
 
     async def describe(wanted: DescribeDevices) -> DescribedDevices:
@@ -345,7 +346,22 @@ async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
         ]
         return DescribedDevices(devices=devices, total=len(devices))
 
+    def entity(one: int, thing: int, integration: str) -> ResolvedEntity:
+        about = {"key": "", "member": "", "name": "", "type": "PROPERTY", "value_type": "LONG"}
+        device = integration != "system"
+        return ResolvedEntity(
+            id=one, thing_id=thing, integration=integration, device=device, **about
+        )
+
+    async def resolve(wanted: ResolveEntities) -> ResolvedEntities:
+        known = {
+            1: entity(1, 501, "ping"), 2: entity(2, 7, "other"),
+            3: entity(3, 8, "other"), 4: entity(4, 9, "system"),
+        }  # fmt: skip
+        return ResolvedEntities([known[one] for one in wanted.ids if one in known])
+
     rpc.offer("describe_devices", DescribeDevices, describe)
+    rpc.offer("resolve_entities", ResolveEntities, resolve)
     await rpc.start()
     await auth.bus.client.flush()
     admin = await first_user(auth)
@@ -371,6 +387,7 @@ async def test_a_permission_comes_by_itself_or_by_the_integration(auth):
     assert await has("DEVICE", "501")
     assert await has("INTEGRATION", "ping")
     assert await has("WORKFLOW", "1", int(admin.subject))
+    assert [await has("ENTITY", one) for one in (1, 2, 3, 4, 5)] == [True, True, False, True, False]
     assert not await has("DASHBOARD", "6")
     assert not await has("DEVICE", "502")
     assert not await has("ENTITY", "7")

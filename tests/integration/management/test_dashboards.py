@@ -11,6 +11,7 @@ from services.management.dashboards.schemas import MAX_BYTES, MAX_WIDGETS
 from tests.integration.management.conftest import Management
 
 EVERYTHING = (Function.DASHBOARD_ADD, Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)
+NAMED = {"name": "x", "widgets": []}
 CARD = {"type": "dataCard", "config": {"a.b": 1, "$ref": [None, 1.5]}, "pos": {"x": 0}}
 
 
@@ -49,7 +50,8 @@ async def test_an_update_is_the_whole_set_of_widgets(management: Management):
     assert found["name"] == "B"
     assert [widget["data"]["n"] for widget in found["widgets"]] == [22, 3]
     assert found["widgets"][0]["widget_id"] == kept
-    await admin.done("PUT", path, {"name": "B"})
+    await admin.refused(400, "PUT", path, {"name": "B"}, field="widgets")
+    await admin.done("PUT", path, {"name": "B", "widgets": []})
     (found,) = await admin.done("GET", "/dashboard/dashboards")
     assert found["widgets"] == []
 
@@ -62,9 +64,9 @@ async def test_a_creator_sees_the_dashboard_and_others_do_not(management: Manage
     assert len(await maker.done("GET", "/dashboard/dashboards")) == 1
     assert await other.done("GET", "/dashboard/dashboards") == []
     path = f"/dashboard/{ref['dashboard_id']}"
-    await other.refused(403, "PUT", path, {"name": "x"}, code="forbidden_permission")
+    await other.refused(403, "PUT", path, NAMED, code="forbidden_permission")
     management.grants.give(8, ResourceType.DASHBOARD, 5)
-    await other.refused(404, "PUT", path, {"name": "x"}, code="data_no_found", field="dashboard_id")
+    await other.refused(404, "PUT", path, NAMED, code="data_no_found", field="dashboard_id")
     await other.refused(404, "DELETE", path, {})
 
 
@@ -93,9 +95,8 @@ async def test_names_are_unique_within_a_tenant(management: Management):
     await other.done("POST", "/dashboard", {"name": "Twice"})
     assert len(await other.done("GET", "/dashboard/dashboards")) == 1
     ref = await admin.done("POST", "/dashboard", {"name": "Third"})
-    await admin.refused(
-        409, "PUT", f"/dashboard/{ref['dashboard_id']}", {"name": "Twice"}, field="name"
-    )
+    body = NAMED | {"name": "Twice"}
+    await admin.refused(409, "PUT", f"/dashboard/{ref['dashboard_id']}", body, field="name")
 
 
 async def test_a_dashboard_of_another_tenant_is_not_there(management: Management):
@@ -104,7 +105,7 @@ async def test_a_dashboard_of_another_tenant_is_not_there(management: Management
     stranger = management.admin("other")
     path = f"/dashboard/{ref['dashboard_id']}"
     assert await stranger.done("GET", "/dashboard/dashboards") == []
-    await stranger.refused(404, "PUT", path, {"name": "x"})
+    await stranger.refused(404, "PUT", path, NAMED)
     await stranger.refused(404, "DELETE", path, {})
 
 
@@ -135,7 +136,7 @@ async def test_bad_input_is_named(management: Management, body, field, code):
     admin = management.admin()
     ref = await admin.done("POST", "/dashboard", {"name": "A"})
     path = f"/dashboard/{ref['dashboard_id']}"
-    await admin.refused(400, "PUT", path, body, field=field, code=code)
+    await admin.refused(400, "PUT", path, NAMED | body if body else body, field=field, code=code)
 
 
 async def test_a_dashboard_that_is_too_large_is_refused(management: Management):

@@ -88,7 +88,7 @@ class World:
         own = self.played.own.setdefault("default", {})
         own.pop("sync_status", None)
         await self.played.call("sync")
-        await self.played.until(lambda: own.get("sync_status") in {"DONE", "FAILED"})
+        await self.played.until(lambda: own.get("sync_status") in {"done", "failed"})
         return own
 
     def told(self) -> list[tuple[str, int, Any]]:
@@ -116,7 +116,7 @@ async def test_a_sync_brings_devices_with_tsl_and_history(world: World):
     await world.configure()
     shown = await world.sync()
     assert (shown["sync_status"], shown["synced_devices"], shown["synced_reports"]) == (
-        "DONE", 2, 27,
+        "done", 2, 27,
     )  # fmt: skip
     devices = {one.identifier: one for one in world.played.devices.values()}
     assert devices["A7"].name == "device A7"
@@ -154,13 +154,13 @@ async def test_a_sync_that_broke_off_is_resumed(world: World):
     world.remote.failing = fail_at_the_third
     await world.configure()
     shown = await world.sync()
-    assert shown["sync_status"] == "FAILED"
+    assert shown["sync_status"] == "failed"
     assert "busy" in shown["last_error"]
     assert len(world.told()) == 20
     world.remote.failing = lambda *_: None
     await world.stop()
     await world.start()
-    assert (await world.sync())["sync_status"] == "DONE"
+    assert (await world.sync())["sync_status"] == "done"
     assert world.told() == [("A7", NOW - HOUR + n, {"level": n}) for n in range(25)]
     told_as = [one.report_id for one in world.played.reports]
     assert len(set(told_as)) == 25
@@ -180,10 +180,10 @@ async def test_a_sync_survives_its_replica(world: World):
     await world.played.call("sync")
     await world.remote.until(lambda: len(pages) >= 3)
     await world.stop()
-    assert world.played.own["default"]["sync_status"] == "RUNNING"
+    assert world.played.own["default"]["sync_status"] == "running"
     world.remote.failing = lambda *_: None
     await world.start()
-    await world.played.until(lambda: world.played.own["default"]["sync_status"] == "DONE")
+    await world.played.until(lambda: world.played.own["default"]["sync_status"] == "done")
     assert world.told() == [("A7", NOW - HOUR + n, {"level": n}) for n in range(25)]
 
 
@@ -283,7 +283,7 @@ async def test_the_secret_goes_nowhere_else(world: World):
             await world.played.call("sync")
         assert evil.asked == []
     await world.configure()
-    assert (await world.sync())["sync_status"] == "DONE"
+    assert (await world.sync())["sync_status"] == "done"
 
 
 async def test_the_secret_may_come_first(world: World):
@@ -291,7 +291,7 @@ async def test_the_secret_may_come_first(world: World):
     await world.played.update({"client_secret": SECRET})
     await world.played.update({"base_url": world.remote.url})
     await world.played.update({"client_id": CLIENT_ID})
-    assert (await world.sync())["sync_status"] == "DONE"
+    assert (await world.sync())["sync_status"] == "done"
 
 
 async def test_the_secret_is_not_told(world: World, caplog):
@@ -302,7 +302,7 @@ async def test_the_secret_is_not_told(world: World, caplog):
     await world.sync()
     await world.configure(client_secret="wrong-secret-77aa")
     shown = await world.sync()
-    assert shown["sync_status"] == "FAILED"
+    assert shown["sync_status"] == "failed"
     assert "authentication_failed" in shown["last_error"]
     known = await world.rpc("get_integrations", {}, KnownIntegrations)
     said = f"{shown} {caplog.text} {known} {world.played.devices}"
@@ -327,7 +327,7 @@ async def test_a_name_that_is_not_public_is_refused_when_it_is_called(world: Wor
     await world.start(allowed="")
     await world.configure(base_url=world.remote.url.replace("127.0.0.1", "localhost"))
     shown = await world.sync()
-    assert shown["sync_status"] == "FAILED"
+    assert shown["sync_status"] == "failed"
     assert "not a public address" in shown["last_error"]
     assert world.remote.asked == []
 
@@ -460,7 +460,7 @@ async def test_a_token_that_ended_is_renewed(world: World):
     await world.configure()
     await world.sync()
     world.remote.forget_tokens()
-    assert (await world.sync())["sync_status"] == "DONE"
+    assert (await world.sync())["sync_status"] == "done"
 
 
 async def test_it_syncs_by_itself_when_it_is_scheduled(world: World):
@@ -493,7 +493,7 @@ async def test_a_platform_out_of_its_mind_is_named(world: World, answer):
     world.remote.failing = lambda *_: answer()
     await world.configure()
     shown = await world.sync()
-    assert shown["sync_status"] == "FAILED"
+    assert shown["sync_status"] == "failed"
     assert "other platform" in shown["last_error"]
     wanted = AddDevice(tenant="default", user_id=1, name="x", params={"device": "Z9"})
     with pytest.raises(ThingwayError, match="other platform"):

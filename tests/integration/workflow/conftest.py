@@ -89,8 +89,9 @@ class PlayedDevice:
         if self.refuses:
             error = InvalidInput(self.refuses, field="exchange")
             return UpdateOutcome(status=error.status, code=error.code, error=error.text)
-        self.updates.append(one)
-        self.values |= one.exchange
+        if not one.dry_run:
+            self.updates.append(one)
+            self.values |= one.exchange
         return UpdateOutcome(keys=list(one.exchange))
 
     async def _call(self, wanted: CallServices) -> CalledServices:

@@ -119,6 +119,26 @@ async def test_changes_at_the_same_time_are_all_made(workflow):
     assert found["name"] in {"n0", "n1", "n2", "saved"}
 
 
+async def test_a_save_names_a_flow_and_its_version_or_neither(workflow):
+    """One without the other is refused, and makes no flow."""
+    user = workflow.admin()
+    flow = (await save(user))["id"]
+    for body, field in (
+        ({"version": 1}, "id"),
+        ({"version": 1, "id": ""}, "id"),
+        ({"version": 0}, "id"),
+        ({"id": flow}, "version"),
+        ({"id": flow, "version": None}, "version"),
+    ):
+        refusal = await user.refused(
+            400, "POST", f"{FLOWS}/design", {"name": "n", **body}, field=field
+        )
+        other = {"id": "version", "version": "id"}[field]
+        wanted = f"is required beside {other}; a new flow has neither"
+        assert refusal["error_message"] == wanted
+    assert [flow] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
+
+
 async def test_a_design_is_opened_with_all_that_an_editor_needs(workflow):
     """Positions, types, `nodes` and `edges` are added to what was saved without."""
     user = workflow.admin()
@@ -173,10 +193,16 @@ async def test_lists_have_pages_names_and_an_order(workflow):
 
 
 async def test_basic_info_is_overwritten(workflow):
-    """Name and remark are set, also to nothing; an empty name is refused."""
+    """Name and remark are set, also to nothing; without one of them nothing is lost."""
     user = workflow.admin()
     flow = (await save(user, remark="old"))["id"]
-    await user.done("PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": None})
+    for body, field in (({"name": "New"}, "remark"), ({"remark": ""}, "name")):
+        await user.refused(400, "PUT", f"{FLOWS}/{flow}", body, field=field)
+    await user.refused(
+        400, "PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": None}, field="remark"
+    )
+    assert (await user.done("GET", f"{FLOWS}/{flow}/design"))["remark"] == "old"
+    await user.done("PUT", f"{FLOWS}/{flow}", {"name": "New", "remark": ""})
 
     shown = await user.done("GET", f"{FLOWS}/{flow}/design")
     assert (shown["name"], shown["remark"], shown["version"]) == ("New", "", 1)

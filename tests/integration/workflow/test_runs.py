@@ -172,7 +172,7 @@ async def test_a_node_that_takes_too_long_is_ended(workflow):
     never = asyncio.Event()
 
     class Slow:
-        async def update(self, *_):
+        async def update(self, *_, **__):
             await never.wait()
 
     workflow.core.registry.find("entityAssigner")._entities = Slow()

@@ -9,6 +9,7 @@ from tests.integration.workflow.conftest import AUTHOR
 from tests.integration.workflow.designs import (
     HOT,
     alarm,
+    choice,
     design,
     edge,
     node,
@@ -45,6 +46,28 @@ async def test_a_bad_design_is_refused_with_its_reason(workflow):
     ]
 
 
+async def test_code_that_cannot_be_read_is_refused(workflow):
+    """In code nodes and conditions, when it is checked and when it is to run; a draft is kept."""
+    user = workflow.admin()
+    odd = {"language": "js", "expression": "const x = ;"}
+    branch = {"id": "y", "expressionType": "python", "conditions": [{"expressionValue": "body ="}]}
+    text = design(
+        [trigger(), node("code", "code", expression=odd), choice(branch)],
+        edge("start", "code"),
+        edge("start", "fork"),
+    )
+    found = (await validate(user, text))["detail"]
+    assert [(one["node_id"], one["field"]) for one in found] == [
+        ("code", "parameters.expression.expression"),
+        ("fork", "parameters.choice.when[0].conditions[0].expressionValue"),
+    ]
+    assert all(one["reason"].startswith("SyntaxError") for one in found)
+    body = {"name": "F", "design_data": text}
+    refusal = {**body, "enabled": True}
+    await user.refused(400, "POST", f"{FLOWS}/design", refusal, field="design_data")
+    await user.done("POST", f"{FLOWS}/design", body)
+
+
 async def test_five_megabytes_of_design_are_refused_with_the_reason(workflow):
     """And everything else goes on."""
     text = design([trigger(), node("a", SELECT, code="x" * 5_000_000)])
@@ -55,10 +78,10 @@ async def test_five_megabytes_of_design_are_refused_with_the_reason(workflow):
 
 @pytest.mark.parametrize("path", ["/test", "/design/test"])
 async def test_a_test_shows_what_each_node_did_and_touches_nothing(workflow, path):
-    """Both routes run the design with the input; no entity is written, nothing is logged."""
+    """Both routes run the design with the input; a dry run writes no entity, nothing is logged."""
     workflow.device.has(HOT)
     user = workflow.admin()
-    body = {"design_data": alarm(), "input": {"temperature": 42.5}}
+    body = {"design_data": alarm(), "input": {"temperature": 42.5}, "dry_run": True}
     tested = await user.done("POST", f"{FLOWS}{path}", body)
 
     assert tested["status"] == "SUCCESS"
@@ -79,13 +102,44 @@ async def test_a_test_shows_what_each_node_did_and_touches_nothing(workflow, pat
     assert workflow.device.updates == []
 
 
-async def test_a_test_that_is_asked_to_writes(workflow):
-    """`dry_run: false` does what the flow would do."""
+@pytest.mark.parametrize("more", [{}, {"dry_run": False}])
+async def test_a_test_is_for_real(workflow, more):
+    """It does what the flow would do: existing editors know no `dry_run`."""
     workflow.device.has(HOT)
-    body = {"design_data": alarm(), "input": {"temperature": 42}, "dry_run": False}
+    body = {"design_data": alarm(), "input": {"temperature": 42}, **more}
     await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
 
     assert [one.exchange for one in workflow.device.updates] == [{HOT: 42.0}]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_dry_run_judges_as_a_real_one_does(workflow, dry_run):
+    """What the device refuses fails the node either way."""
+    workflow.device.has(HOT)
+    workflow.device.refuses = "exchange: must be at most 40"
+    body = {"design_data": alarm(), "input": {"temperature": 42}, "dry_run": dry_run}
+    tested = await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
+
+    assert tested["status"] == "ERROR"
+    assert "must be at most 40" in tested["trace_infos"][-1]["error_message"]
+
+
+async def test_a_saved_flow_is_tested_by_its_id(workflow):
+    """Its newest design, by who sees it; the answer names it. A design beside it comes first."""
+    user = workflow.admin()
+    wanted = {"name": "F", "design_data": alarm()}
+    flow = (await user.done("POST", f"{FLOWS}/design", wanted))["id"]
+    tested = await user.done(
+        "POST", f"{FLOWS}/test", {"flow_id": flow, "input": {"temperature": 1}}
+    )
+    assert (tested["flow_id"], len(tested["trace_infos"])) == (flow, 2)
+    other = design([trigger()])
+    tested = await user.done("POST", f"{FLOWS}/test", {"flow_id": int(flow), "design_data": other})
+    assert (tested["flow_id"], len(tested["trace_infos"])) == (flow, 1)
+
+    await user.refused(404, "POST", f"{FLOWS}/test", {"flow_id": "999"}, field="id")
+    await user.refused(400, "POST", f"{FLOWS}/test", {"input": {}}, field="design_data")
+    await workflow.user(8, *AUTHOR).refused(403, "POST", f"{FLOWS}/test", {"flow_id": flow})
 
 
 async def test_inputs_may_come_by_the_names_that_editors_use(workflow):
@@ -110,19 +164,39 @@ async def test_a_reference_to_nothing_is_an_error_of_that_node(workflow):
     assert "'temperature'" in failed["error_message"]
 
 
-async def test_a_test_of_what_cannot_run_names_the_field(workflow):
-    """A design that is wrong, and an input that does not fit, are the client's mistakes."""
+async def test_a_test_of_what_cannot_run_is_an_error_of_its_nodes(workflow):
+    """Editors show nothing of a refusal: in the trace each node at fault has its reasons."""
     user = workflow.admin()
-    await user.refused(400, "POST", f"{FLOWS}/test", {"design_data": "{}"}, field="design_data")
+    odd = node("odd", "teleport")
+    text = design([trigger(), odd, {**odd, "id": "_x"}], edge("start", "odd"), edge("odd", "gone"))
+    tested = await user.done("POST", f"{FLOWS}/test", {"design_data": text})
+    assert tested["status"] == "ERROR"
+    assert {one["status"] for one in tested["trace_infos"]} == {"ERROR"}
+    said = {one["node_id"]: one["error_message"] for one in tested["trace_infos"]}
+    assert set(said) == {"start", "odd", "_x"}
+    assert said["start"] == "edges[1].target: there is no node gone; remove the edge"
+    assert "no node type teleport" in said["odd"]
+    assert "id: must be" in said["_x"]
+
     body = {"design_data": alarm(), "input": {"temperature": "hot"}}
-    await user.refused(400, "POST", f"{FLOWS}/test", body, field="input")
+    tested = await user.done("POST", f"{FLOWS}/test", body)
+    (entry,) = tested["trace_infos"]
+    assert (tested["status"], entry["node_id"]) == ("ERROR", "start")
+    assert entry["error_message"] == "input: temperature must be DOUBLE, not hot"
+
+
+async def test_a_test_of_no_design_is_refused(workflow):
+    """There is no node that could have a trace."""
+    for text in ("{}", "x", ""):
+        body = {"design_data": text}
+        await workflow.admin().refused(400, "POST", f"{FLOWS}/test", body, field="design_data")
 
 
 async def test_a_node_is_tested_alone(workflow):
     """Its references, whichever node they name, are to the input."""
     config = node("set", "entityAssigner", exchangePayload={HOT: "#{properties.other['t']}"})
     workflow.device.has(HOT)
-    body = {"node_config": json.dumps(config), "input": {"t": 5}}
+    body = {"node_config": json.dumps(config), "input": {"t": 5}, "dry_run": True}
     traced = await workflow.admin().done("POST", f"{FLOWS}/node/test", body)
 
     assert ("set", "SUCCESS", '{"t":5}', json.dumps({HOT: 5}, separators=(",", ":"))) == tuple(
@@ -131,11 +205,20 @@ async def test_a_node_is_tested_alone(workflow):
     assert workflow.device.updates == []
 
 
-async def test_a_node_that_cannot_be_tested_is_refused(workflow):
-    """An entry, an unknown component, and what is no node."""
+async def test_a_node_that_cannot_be_tested_is_an_error(workflow):
+    """An entry, an unknown component, parameters that are wrong; what is no node is refused."""
     user = workflow.admin()
-    for config in (json.dumps(trigger()), json.dumps(node("a", "teleport")), "{}", "x"):
-        body = {"node_config": config, "input": {}}
+    for config, reason in (
+        (trigger(), "an entry does nothing"),
+        (node("a", "teleport"), "there is no node type teleport"),
+        (node("a", SELECT), "entities"),
+    ):
+        body = {"node_config": json.dumps(config), "input": {}}
+        traced = await user.done("POST", f"{FLOWS}/node/test", body)
+        assert (traced["node_id"], traced["status"]) == (config["id"], "ERROR")
+        assert reason in traced["error_message"]
+    for text in ("{}", "x"):
+        body = {"node_config": text, "input": {}}
         await user.refused(400, "POST", f"{FLOWS}/node/test", body, field="node_config")
 
 
@@ -146,14 +229,12 @@ async def test_a_user_tests_only_what_the_user_sees(workflow):
     config = node("read", SELECT, entities=[HOT])
     body = {"node_config": json.dumps(config), "input": {}}
 
-    await user.refused(400, "POST", f"{FLOWS}/node/test", body, field="node_config")
-    await user.refused(
-        400,
-        "POST",
-        f"{FLOWS}/test",
-        {"design_data": design([trigger(), config], edge("start", "read"))},
-        field="design_data",
-    )
+    tested = [await user.done("POST", f"{FLOWS}/node/test", body)]
+    whole = {"design_data": design([trigger(), config], edge("start", "read"))}
+    tested += (await user.done("POST", f"{FLOWS}/test", whole))["trace_infos"]
+    assert [(one["node_id"], one["error_message"]) for one in tested] == [
+        ("read", f"parameters: there is no entity {HOT} that you see")
+    ] * 2
     viewer = workflow.user(8, Function.WORKFLOW_VIEW)
     await viewer.refused(403, "POST", f"{FLOWS}/node/test", body)
 
@@ -164,7 +245,7 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
     groups = await user.done("GET", "/workflow/components")
 
     assert {"entry", "control", "action", "external"} == set(groups)
-    found = {one["name"]: json.loads(one["data"]) for rows in groups.values() for one in rows}
+    found = _components(groups)
     fork = found["choice"]["properties"]["choice"]
     assert (
         fork["uiComponent"],
@@ -172,10 +253,43 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
         fork["type"],
     ) == ("conditionsInput", True, "object")
     assert found["serviceInvocation"]["outputProperties"]["payload"]["editable"] is True
-    assert not found["trigger"]["component"]["testable"]
-    assert found["choice"]["component"]["testable"]
     one = await user.done("GET", "/workflow/components/choice")
     assert found["choice"] == json.loads(one)
     await user.refused(404, "GET", "/workflow/components/teleport", field="name")
     languages = await user.done("GET", "/workflow/components/languages")
     assert {"code", "expression"} == set(languages)
+
+
+async def test_the_catalogue_offers_what_existing_editors_can_make(workflow):
+    """`httpIn` needs a token that they cannot make, and comes to who asks for everything."""
+    user = workflow.user(7, Function.WORKFLOW_VIEW)
+    listed = _components(await user.done("GET", "/workflow/components"))
+    everything = _components(await user.done("GET", "/workflow/components?all=true"))
+
+    assert set(everything) - set(listed) == {"httpIn"}
+    assert listed.items() <= everything.items()
+
+
+async def test_the_catalogue_says_which_nodes_are_tested_alone(workflow):
+    """An editor begins that test without an input, which decides, sets and calls nothing."""
+    user = workflow.user(7, Function.WORKFLOW_VIEW)
+    found = _components(await user.done("GET", "/workflow/components?all=true"))
+
+    assert {name for name, one in found.items() if one["component"]["testable"]} == {
+        "code", "webhook", "httpRequest", "email", "mqttPublish", "output",
+    }  # fmt: skip
+
+
+async def test_choices_of_a_parameter_are_labels_by_value(workflow):
+    """An editor would send the place of what was chosen, if they were a list."""
+    user = workflow.user(7, Function.WORKFLOW_VIEW)
+    found = json.loads(await user.done("GET", "/workflow/components/httpRequest"))
+
+    methods = found["properties"]["method"]["enum"]
+    assert methods["PATCH"] == "PATCH"
+    assert set(methods) == {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"}
+
+
+def _components(groups):
+    """`data` by name."""
+    return {one["name"]: json.loads(one["data"]) for rows in groups.values() for one in rows}

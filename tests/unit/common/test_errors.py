@@ -105,6 +105,25 @@ def test_parameters_are_named_as_the_client_wrote_them():
     assert error.field == "pageSize"
 
 
+@pytest.mark.parametrize(
+    ("path", "code"), [(OPEN, "parameter_missing"), ("/device", "parameter_validation_failed")]
+)
+def test_what_is_missing_has_a_code_of_its_own_in_the_open_api(path: str, code: str):
+    """And is named once, with the way to it."""
+    message = "Object missing required field `data`"
+    found = ValidationException("x", extra=[{"key": "widgets[0]", "message": message}])
+    error = as_thingway_error(found, path)
+    assert (error.code, error.field) == (code, "widgets[0].data")
+    assert error.text == error.message == "widgets[0].data: is required"
+
+
+def test_a_field_stands_in_front_of_what_does_not_begin_with_it():
+    """Though its letters may be anywhere in the sentence."""
+    assert InvalidInput("must be a number", field="a").text == "a: must be a number"
+    assert InvalidInput("a.b: must be it", field="a.b").text == "a.b: must be it"
+    assert InvalidInput("nameless", field="name").text == "name: nameless"
+
+
 def test_codes_and_statuses_are_one_to_one():
     """The table that rpc reads finds each class by its status."""
     assert all(kind.status == status for status, kind in BY_STATUS.items())

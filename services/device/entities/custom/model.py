@@ -36,7 +36,7 @@ def member_of(body: CreateEntity, number: int) -> Member:
         type=body.type,
         name=body.name,
         value_type=body.value_type,
-        access_mod=body.access_mod if body.type == "PROPERTY" or child else None,
+        access_mod=body.access_mod,
         attribute=read_attributes(body.value_attribute or {}, body.value_type),
         parent="" if child else None,
         description=body.description,
@@ -129,6 +129,8 @@ def _spec(member: Member) -> dict[str, Any]:
         "minSize": rules.get("min_length"),
         "maxSize": rules.get("max_length"),
     }
+    if "fraction_digits" in rules:
+        spec["fractionDigits"] = rules["fraction_digits"]
     given = {name: value for name, value in validator.items() if value is not None}
     if given:
         spec["validator"] = given

@@ -1,7 +1,8 @@
 """Where the values of an entity are kept, by what it is.
 
 Properties stand in the partitions of history, outputs of events in `device_events`, inputs of
-the services of devices in `commands`. An object has no value of its own, its children have.
+the services of devices in `commands`. The value of an event or a service itself is the object of
+them all, at each time that it occurred or was called; a STRUCT has none, its children have.
 """
 
 from collections.abc import Sequence
@@ -73,11 +74,9 @@ class Source:
         )
 
     def scans(self, span: Span) -> list[Scan]:
-        """What to read, in the order of `span`; nothing of what has no value of its own."""
+        """What to read, in the order of `span`."""
         member = self.entity.member
         span = replace(span, start=max(span.start, self.oldest))
-        if member.value_type == "OBJECT" and member.type != "PROPERTY":
-            return []
         if member.type == "SERVICE":
             return [self._of_commands(span)]
         order = [("_id", span.direction)]
@@ -102,6 +101,8 @@ class Source:
         all others are spared the question, which takes a third of the time of an aggregate.
         """
         member = self.entity.member
+        if member.type != "PROPERTY" and member.parent is None:
+            return {self.field: {"$exists": True}}
         if member.value_type == "OBJECT":
             return {self.field: {"$type": "array"}}
         if self.entity.thing.members.children(member.path):

@@ -28,8 +28,8 @@ class RpsService:
     async def set_profile(self, principal: Principal, body: SetProfile) -> str:
         """Set the profile URL of an SN; its own record is changed.
 
-        Raises `InvalidInput`, or `Conflict` when the SN is a device already or has a
-        record of another application.
+        Raises `InvalidInput`, or `Conflict` when the SN is a device that is somebody's, or of
+        another tenant, or has a record of another application.
         """
         sn = check_serial(body.sn, "sn")
         url = _checked_url(body.profile_url)
@@ -41,7 +41,7 @@ class RpsService:
                 await self._store.insert(owner, sn, url)
             except SerialTaken as error:
                 holder = await self._store.holder(key_of(sn))
-                if holder == "device":
+                if holder in {"device", "nobody"}:
                     raise device_exists(sn, "sn") from error
                 if holder == "rps" and not await self._store.owns(owner, key_of(sn)):
                     break

@@ -45,7 +45,7 @@ class RpsStore:
         }
 
         async def work(session: Session) -> None:
-            await self._serials.claim(key_of(sn), "rps", session)
+            await self._serials.claim_for_record(key_of(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
         try:
@@ -60,6 +60,16 @@ class RpsStore:
     async def owns(self, owner: tuple[str, int], key: str) -> bool:
         """Whether the owner has a record of this SN."""
         return await self._records.find_one({"_id": key, **_of(owner)}, {"_id": 1}) is not None
+
+    async def owners(self) -> list[tuple[str, int]]:
+        """Who has records."""
+        grouped = {"_id": {"tenant": "$tenant", "application": "$applicationId"}}
+        rows = await self._records.aggregate([{"$group": grouped}])
+        return [(row["_id"]["tenant"], row["_id"]["application"]) async for row in rows]
+
+    async def keys(self, owner: tuple[str, int]) -> list[str]:
+        """The SNs, in upper case, of an owner's records."""
+        return [row["_id"] async for row in self._records.find(_of(owner), {"_id": 1})]
 
     async def page(
         self, owner: tuple[str, int], order: list[tuple[str, int]], skip: int, limit: int
@@ -77,7 +87,7 @@ class RpsStore:
         async def work(session: Session) -> bool:
             gone = await self._records.delete_one({"_id": key, **_of(owner)}, session=session)
             if gone.deleted_count:
-                await self._serials.release(key, session)
+                await self._serials.release_record(key, session)
             return bool(gone.deleted_count)
 
         return await self._mongo.transaction(work)

@@ -49,7 +49,8 @@ class HistoryStore:
             return None
         if not device.data_storage:
             return []
-        oldest = await self._retention.oldest(device.tenant, device.model)
+        kept = await self._retention.oldest(device.tenant, device.model)
+        oldest = max(kept, device.owned_since)
         if oldest > span.start:
             span = replace(span, start=oldest)
             if records and _time(records[-1 if span.newest_first else 0]) < oldest:

@@ -37,7 +37,7 @@ class Accounts:
         if url := properties.get("base_url"):
             checked_url(url, "base_url", self._allowed)
         secret = properties.get(SECRET)
-        if secret is not None:
+        if secret:
             known = (await self._things.own_values(tenant)).properties | properties
             kept = Secret(secret, _text(known, "base_url"), _text(known, "client_id"))
             await self._store.keep_secret(tenant, kept)

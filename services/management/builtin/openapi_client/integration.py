@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,14 @@ from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import Beside, happened
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
-from services.management.builtin.openapi_client.manifest import LONGEST, MANIFEST, SHORTEST
+from services.management.builtin.openapi_client.manifest import (
+    DONE,
+    FAILED,
+    LONGEST,
+    MANIFEST,
+    RUNNING,
+    SHORTEST,
+)
 from services.management.builtin.openapi_client.store import Link, OpenApiStore
 from services.management.builtin.openapi_client.sync import Sync, is_here, new_device
 
@@ -33,7 +40,6 @@ LOOK_EVERY = 30.0
 SYNCS_AT_ONCE = 4
 SYNC_SECONDS = 3600
 """Most seconds of one sync, so that no platform keeps the others from theirs."""
-RUNNING = "RUNNING"
 
 
 class OpenApiClient(Integration):
@@ -144,19 +150,20 @@ class OpenApiClient(Integration):
                 async with asyncio.timeout(SYNC_SECONDS):
                     tally = await self._sync.run(tenant, await self._accounts.remote(tenant))
             except ThingwayError as error:
-                outcome: dict[str, Any] = {"sync_status": "FAILED", "last_error": error.text}
+                outcome: dict[str, Any] = {"sync_status": FAILED, "last_error": error.text}
             except TimeoutError:
                 text = f"not done within {SYNC_SECONDS} s; the next sync goes on"
-                outcome = {"sync_status": "FAILED", "last_error": text}
+                outcome = {"sync_status": FAILED, "last_error": text}
             else:
                 outcome = {
-                    "sync_status": "DONE",
+                    "sync_status": DONE,
                     "last_error": tally.fault,
                     "synced_devices": tally.devices,
                     "synced_reports": tally.reports,
                 }
             await self._store.synced(tenant)
-            await self._show(tenant, outcome | {"last_sync": int(time.time())})
+            ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+            await self._show(tenant, outcome | {"last_sync": ended})
 
     async def _show(self, tenant: str, properties: dict[str, Any]) -> None:
         try:

@@ -6,6 +6,8 @@ from services.management.builtin.tsl import document, own_property, service, tex
 SHORTEST, LONGEST = 30, 86_400
 """Seconds between two scheduled syncs."""
 SECRET = "client_secret"  # noqa: S105 - the name of a property
+RUNNING, DONE, FAILED = "running", "done", "failed"
+"""What becomes of a sync; existing consoles find no label for keys in capitals."""
 
 MANIFEST = Manifest(
     id="openapi-client",
@@ -47,9 +49,10 @@ MANIFEST = Manifest(
                 SECRET,
                 "Client secret",
                 "W",
-                "Its secret; it is never shown, and given anew with another base URL or client ID",
+                "Its secret, which is never shown; empty leaves it as it is; it is given anew with "
+                "another base URL or client ID",
                 dataType="STRING",
-                validator={"minSize": 1, "maxSize": 255},
+                validator={"maxSize": 255},
             ),
             own_property("scheduled", "Scheduled sync", "RW", "Sync by itself", dataType="STRUCT"),
             own_property(
@@ -76,9 +79,9 @@ MANIFEST = Manifest(
                 "R",
                 "What became of the last sync",
                 dataType="ENUM",
-                mapping={"RUNNING": "Running", "DONE": "Done", "FAILED": "Failed"},
+                mapping={RUNNING: "Running", DONE: "Done", FAILED: "Failed"},
             ),
-            own_property("last_sync", "Last sync", "R", "When it ended", dataType="DATE"),
+            own_property("last_sync", "Last sync", "R", "When it ended, UTC", dataType="STRING"),
             own_property("last_error", "Last error", "R", "What was wrong", dataType="STRING"),
             own_property("synced_devices", "Devices", "R", "Devices of the sync", dataType="INT"),
             own_property("synced_reports", "Reports", "R", "Reports of the sync", dataType="INT"),

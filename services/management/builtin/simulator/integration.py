@@ -167,4 +167,4 @@ def _interval(device: DeviceRef) -> int:
 @lru_cache(maxsize=256)
 def _document(tsl: bytes) -> TslDocument:
     """One document for all devices that have it."""
-    return parse_document(tsl)
+    return parse_document(tsl, stored=True)

@@ -5,11 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from nats.js.api import AckPolicy, ConsumerConfig
 
+from libs.common.bus.streams import MQTT
 from libs.common.contracts.events import DeviceProfile
 from services.device.commands.delivery import Delivery
+from services.device.commands.ending import CommandEnding
 from services.device.commands.messages import created
 from services.device.commands.model import Command, now
+from services.device.commands.service import describe
 from services.device.reports.ledger import Totals
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -24,13 +28,13 @@ def command(number: int, thing: int = 7, **more: Any) -> Command:
         "payload": {"properties": {"interval": number}},
         "created_at": moment,
         "expires_at": moment + timedelta(hours=1),
+        "application_id": 1,
     }
     return Command(
         id=number,
         thing_id=thing,
         sn=f"SN{thing}",
         tenant="default",
-        application_id=1,
         profile=DeviceProfile(thing, f"SN{thing}"),
         **{**given, **more},
     )
@@ -174,7 +178,7 @@ async def test_a_reply_to_nothing_is_refused_with_a_reason(
 
 
 async def test_outputs_of_a_service_are_checked(world: World, sn: str):
-    """Good outputs are kept; bad ones are refused in words, and the call still ends."""
+    """Good outputs are kept; a reply with bad ones is refused whole, a good one still counts."""
     calls: dict[str, Any] = {
         "kind": "CALL_SERVICE",
         "payload": {"serviceId": "reboot", "inputs": {}},
@@ -189,9 +193,12 @@ async def test_outputs_of_a_service_are_checked(world: World, sn: str):
         await world.say(sn, answer, "reply")
     await world.deal(3)
     assert (await state(world, 5)).outputs == {"took": 3}
-    refused = await state(world, 6)
-    assert (refused.status, refused.outputs) == ("SUCCESS", None)
-    assert "outputs refused" in str(refused.error)
+    assert (await state(world, 6)).status == "PENDING"
+    assert await world.reasons() == ["command 6: outputs.took: must be an integer"]
+    await world.say(sn, {"commandId": 6, "status": "SUCCESS", "outputs": {"took": 4}}, "reply")
+    await world.deal(1)
+    mended = await state(world, 6)
+    assert (mended.status, mended.outputs) == ("SUCCESS", {"took": 4})
     failed = await state(world, 8)
     assert (failed.status, failed.error) == ("FAILED", '{"code":7}')
     assert subjects(await world.said()).count("service.7.replied") == 3
@@ -239,6 +246,63 @@ async def test_a_command_that_nobody_answers_ends_as_timeout(world: World, sn: s
     assert "expired" in reason
     assert (await state(world, 5)).status == "TIMEOUT"
     assert await world.totals() == Totals(stored=0, rejected=1)
+
+
+async def test_open_commands_of_a_device_that_leaves_end_once(world: World, sn: str):
+    """FAILED, with the code and the reason; what has ended stays, and a late answer is refused."""
+    call: dict[str, Any] = {
+        "kind": "CALL_SERVICE",
+        "payload": {"serviceId": "reboot", "inputs": {}},
+    }
+    await issue(world, command(4), command(5), command(6, **call), command(9, thing=8))
+    await world.say(sn, {"commandId": 4, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+    for _ in range(2):
+        await world.commands.fail_all(7, "device_deleted", "the device was deleted")
+    for number in (5, 6):
+        task = describe(await state(world, number))
+        found = (task.status, task.err_code, task.err_msg)
+        assert found == ("FAILED", "device_deleted", "the device was deleted")
+    assert [(await state(world, number)).status for number in (4, 9)] == ["SUCCESS", "PENDING"]
+    said = subjects(await world.said())
+    assert (said.count("task.5.finished"), said.count("service.7.replied")) == (1, 1)
+    await world.say(sn, {"commandId": 5, "status": "SUCCESS"}, "reply")
+    await world.deal(1)
+    assert (await state(world, 5)).status == "FAILED"
+
+
+async def test_what_waits_for_the_mqtt_session_of_a_device_that_leaves_is_taken_back(
+    world: World, sn: str
+):
+    """Its next owner's device is not told what the one before asked; others are."""
+    js, consumer = world.bus.js, ConsumerConfig(durable_name="away", ack_policy=AckPolicy.EXPLICIT)
+    await js.purge_stream(MQTT)
+    await js.add_consumer(MQTT, consumer)
+    for one in (command(5), command(6, thing=8)):
+        await world.write([one], created(one))
+    await CommandEnding(world.commands, world.bus).end(
+        await world.first.devices.with_id(7), "device_removed", "removed"
+    )
+    kept = (await js.stream_info(MQTT, subjects_filter=">")).state.subjects
+    await js.delete_consumer(MQTT, "away")
+    assert kept == {"$MQTT.msgs.thing.SN8.down.command": 1}
+    assert (await state(world, 5)).status == "FAILED"
+
+
+async def test_what_no_device_will_answer_ends_when_it_is_due(world: World, sn: str):
+    """Also where nobody ended it: the device is gone, or another application's by now."""
+    await world.add(8, application={"applicationId": 2})
+    users = command(3, thing=8, application_id=None, user_id=1)
+    await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
+    await world.database["commands"].update_many({}, {"$set": {"nextSendAt": now()}})
+    await delivery(world).once()
+    rows = await world.database["commands"].find().sort("_id", 1).to_list(None)
+    assert [(row["_id"], row["status"], row.get("errorCode")) for row in rows] == [
+        (3, "PENDING", None),
+        (4, "PENDING", None),
+        (5, "FAILED", "device_removed"),
+        (6, "FAILED", "device_deleted"),
+    ]
 
 
 async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World, sn: str):

@@ -21,10 +21,12 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import console, entities, share
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
 from services.device.entities.console import ROUTER as ENTITY_ROUTES
 from services.device.migrations import MIGRATIONS
+from services.device.products.rps.store import RpsStore
 from services.device.products.schemas import PutProduct
 from services.device.products.service import ProductService
 from services.device.reports.reporting import Reporter
@@ -48,6 +50,10 @@ class Keys:
     async def issue(self, wanted: auth.DeviceRef) -> auth.DeviceCredentials:
         self.issued[wanted.sn] = f"key-{wanted.device_id}-{len(self.issued)}"
         return auth.DeviceCredentials(wanted.sn, self.issued[wanted.sn])
+
+    async def issue_first(self, wanted: auth.DeviceRef) -> auth.FirstDeviceKey:
+        known = wanted.sn in self.issued
+        return auth.FirstDeviceKey(None if known else (await self.issue(wanted)).key)
 
     async def revoke(self, wanted: auth.DeviceRef) -> auth.Done:
         self.issued.pop(wanted.sn, None)
@@ -152,6 +158,9 @@ class _NoProvisioning:
     async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
         raise AssertionError
 
+    async def forget(self, thing_id: int) -> None:
+        raise AssertionError
+
 
 class _NoKeys:
     async def issue(self, sn: str, device_id: int, tenant: str) -> Any:
@@ -177,6 +186,7 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     outbox = Outbox(mongo.database, heard)  # type: ignore[arg-type]
     auth_rpc = RpcServer(auth_bus, "auth")
     auth_rpc.offer("issue_device_credentials", auth.DeviceRef, keys.issue)
+    auth_rpc.offer("issue_first_device_credentials", auth.DeviceRef, keys.issue_first)
     auth_rpc.offer("revoke_device_credentials", auth.DeviceRef, keys.revoke)
     private, public = make_keys()
     settings = DeviceSettings(internal_public_key=public)
@@ -201,6 +211,8 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
         shared.products,
         _NoProvisioning(),
         _NoKeys(),
+        shared.leaving,
+        Orphans(store, RpsStore(mongo, base.limits), ApplicationsOverRpc(base.rpc), shared.leaving),
     )
     await shared.rpc.start()
     await auth_rpc.start()

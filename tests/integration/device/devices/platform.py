@@ -27,7 +27,9 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.devices import MIGRATIONS as DEVICES
+from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
+from services.device.devices.orphans import Orphans
 from services.device.devices.service import DeviceService
 from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
@@ -89,6 +91,9 @@ class Provisioning:
     """Stands for commands: keeps what it was asked to send."""
 
     asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
+    ended: list[tuple[int, str]] = field(default_factory=list)
+    """Devices whose tasks were ended, and the code."""
 
     async def validate(self, device: Device, config: dict[str, Any]) -> None:
         if "bad" in config:
@@ -96,6 +101,22 @@ class Provisioning:
 
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
         self.asked.append((device.id, config))
+
+    async def forget(self, thing_id: int) -> None:
+        self.forgotten.append(thing_id)
+
+    async def end_tasks(self, device: Device, code: str, reason: str) -> None:
+        self.ended.append((device.id, code))
+
+
+@dataclass
+class Applications:
+    """Stands for `auth`: which applications are gone."""
+
+    gone: set[int] = field(default_factory=set)
+
+    async def exists(self, tenant: str, application_id: int) -> bool:
+        return application_id not in self.gone
 
 
 class Caller:
@@ -150,6 +171,8 @@ class Platform:
     bus: Listening
     keys: Keys
     provisioning: Provisioning
+    applications: Applications
+    orphans: Orphans
     mine: Caller
     sibling: Caller
     foreign: Caller
@@ -166,7 +189,13 @@ class Platform:
                 await self.database[name].delete_many({})
         self.bus.heard.clear()
         self.keys.issued.clear()
-        self.provisioning.asked.clear()
+        for heard in (
+            self.provisioning.asked,
+            self.provisioning.forgotten,
+            self.provisioning.ended,
+        ):
+            heard.clear()
+        self.applications.gone.clear()
 
 
 @asynccontextmanager
@@ -182,6 +211,9 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
     tsls = Tsls(mongo.database)
     store = DeviceStore(mongo, outbox, limits, latest)
     products = ProductService(ProductStore(mongo, store, tsls, limits), tsls)
+    records, applications = RpsStore(mongo, limits), Applications()
+    leaving = Leaving(keys, provisioning.end_tasks)
+    orphans = Orphans(store, records, applications, leaving)
     private, public = make_keys()
     signer = HeaderSigner(private)
     app = create_app(
@@ -200,8 +232,10 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
                     products,
                     provisioning,
                     keys,
+                    leaving,
+                    orphans,
                 ),
-                "rps_service": RpsService(RpsStore(mongo, limits)),
+                "rps_service": RpsService(records),
             },
         )
     )
@@ -217,6 +251,8 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             bus,
             keys,
             provisioning,
+            applications,
+            orphans,
             mine=caller(http, "default", 1),
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),

@@ -162,25 +162,6 @@ async def test_a_device_follows_the_version_it_is_told(platform: Platform) -> No
     assert (await platform.mine.done("GET", f"/devices/{device}"))["name"] == "x"
 
 
-async def test_a_removed_device_may_be_added_again(platform: Platform) -> None:
-    """It keeps id, SN, product and key; any application of the tenant may have it."""
-    await platform.mine.put_product("TH-1", tsl())
-    device = await platform.mine.add("SN1", model="TH-1", tag=["old"], dataStorage=False)
-    await platform.mine.done("POST", f"/devices/{device}/credentials")
-    assert await platform.mine.done("PUT", f"/devices/remove/{device}") is None
-    await platform.mine.refused(404, "GET", f"/devices/{device}")
-    assert platform.keys.issued
-    body = {"snDevEUI": "sn1", "name": "again"}
-    await platform.foreign.refused(409, "POST", "/devices", body)
-    added = await platform.sibling.done("POST", "/devices", body)
-    assert added == {"sn": "SN1", "deviceId": device}
-    got = await platform.sibling.done("GET", f"/devices/{device}")
-    assert (got["name"], got["model"], got["tag"]) == ("again", "TH-1", [])
-    assert got["dataStorage"] is False
-    assert got["application"]["applicationId"] == 2
-    await platform.mine.refused(404, "GET", f"/devices/{device}")
-
-
 async def test_a_device_added_again_may_change_its_product(platform: Platform) -> None:
     """When the model is given; also while two applications want it."""
     await platform.mine.put_product("TH-1", tsl("v5"))

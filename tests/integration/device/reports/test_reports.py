@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
+from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
 from tests.integration.device.reports.world import DURABLE, World
 
@@ -164,6 +165,41 @@ async def test_a_time_that_cannot_be_taken_is_refused(world: World, shift: int, 
     (reason,) = await world.reasons()
     assert word in reason
     assert await world.totals() == Totals(stored=0, rejected=1)
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_clock_that_is_ahead_holds_back_nothing(world: World, together: bool):
+    """What comes later is newer, though an earlier report says a later time; history keeps it."""
+    sn = await world.add(7)
+    ahead = now_ms() + 4 * 60_000
+    first = {"ts": ahead, "properties": {"temperature": 1, "battery": 1, "limits": {"low": 1}}}
+    later = {"properties": {"temperature": 2, "battery": 2, "limits": {"low": 2}}}
+    if together:
+        await world.say_all([(sn, first), (sn, later)])
+        await world.deal(2)
+    else:
+        for report in (first, later):
+            await world.say(sn, report)
+            await world.deal(1)
+    assert await world.latest_of(7) == {"temperature": 2.0, "battery": 2, "limits": {"low": 2}}
+    device = await world.database["devices"].find_one({"_id": 7})
+    assert device["electricity"] == 2
+    assert device["lastUpdateTime"] < ahead - 60_000
+    assert (await world.latest.times([7]))[7] < ahead - 60_000
+    assert [KEY.unpack(row["_id"])[1] for row in await world.stored()][-1] == ahead
+
+
+async def test_what_was_measured_for_another_owner_is_no_latest_value(world: World):
+    """A device that sends late what it kept meanwhile tells its new application nothing of it."""
+    moment = now_ms() - 60_000
+    sn = await world.add(7, ownedSince=moment)
+    for ts in (moment - 1, moment):
+        report = {"ts": ts, "properties": {"temperature": ts - moment, "battery": ts - moment + 5}}
+        await world.say(sn, report)
+    await world.say(sn, {"ts": moment - 9, "properties": {"interval": 1}})
+    await world.deal(3)
+    assert await world.latest_of(7) == {"temperature": 0.0, "battery": 5}
+    assert len(await world.stored()) == 3
 
 
 async def test_the_record_shows_the_facts_of_the_newest_report(world: World):

@@ -5,11 +5,17 @@ import asyncio
 import msgspec
 import pytest
 
+from libs.common.bus import RpcClient
 from libs.common.contracts.access import ResourceType
+from libs.common.contracts.entities import (
+    INTEGRATION_ENTITIES,
+    DescribeIntegrationEntities,
+    ThingEntities,
+)
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
 from services.device.things import integrations as client
-from tests.integration.device.values.world import MANIFEST, Lamps, World
+from tests.integration.device.values.world import LAMP, MANIFEST, Lamps, World
 
 OWN = "lamps.integration.add_lamp"
 
@@ -38,14 +44,27 @@ async def test_an_integration_names_the_device_that_is_added(world: World, lamps
     assert "lamps.device.L-1.wifi.ssid" in keys
 
 
-async def test_adding_again_updates_the_device(world: World, lamps: Lamps):
-    """Name and additional data change; id, product and key stay."""
+async def test_adding_again_is_a_conflict(world: World, lamps: Lamps):
+    """Nothing of the device that there is changes; the input that names it is at fault."""
     await world.admin().done("POST", "/device", lamp("L-2"))
     before = await world.device("L-2")
-    await world.admin().done("POST", "/device", lamp("L-2", "Lamp again", channel=2))
-    after = await world.device("L-2")
-    assert (after["name"], after["additional"]) == ("Lamp again", {"channel": 2})
-    assert (after["_id"], after["model"]) == (before["_id"], before["model"])
+    for serial in ("L-2", "l-2"):
+        await world.admin().refused(
+            409,
+            "POST",
+            "/device",
+            lamp(serial, "Lamp again", channel=2),
+            code="device_already_exists",
+            field=f"param_entities.{OWN}.serial",
+        )
+    assert await world.device("L-2") == before
+
+
+async def test_of_two_who_add_the_same_one_is_refused(world: World, lamps: Lamps):
+    """At the same time, too."""
+    adding = (world.admin().ask("POST", "/device", lamp("L-11", name)) for name in ("a", "b", "c"))
+    statuses = sorted([one.status_code for one in await asyncio.gather(*adding)])
+    assert statuses == [200, 409, 409]
 
 
 @pytest.mark.parametrize("serial", ["L-3"])
@@ -125,6 +144,50 @@ async def test_a_direct_device_with_a_wrong_sn_or_model_is_a_400(world: World):
     body["param_entities"] = {f"{own}.sn": "fine", f"{own}.model": "UNKNOWN"}
     await world.admin().refused(400, "POST", "/device", body, field=f"param_entities.{own}.model")
     assert await world.device("fine") is None
+
+
+async def test_who_adds_a_device_that_connects_itself_reads_its_key_once(world: World):
+    """In its detail, where existing consoles show entities; nobody else does, nor a second time."""
+    own = "direct.integration.add_device"
+    body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": "K-1"}}
+    adder = world.user(9, Function.DEVICE_ADD, Function.DEVICE_VIEW)
+    world.grants.give(9, ResourceType.INTEGRATION, "direct")
+    await adder.done("POST", "/device", body)
+    path = f"/device/{(await world.device('K-1'))['_id']}"
+    assert (await world.admin().done("GET", path))["entities"] == []
+    assert (await adder.ask("HEAD", path)).status_code == 200
+    assert "K-1" not in world.keys
+
+    (row,) = (await adder.done("GET", path))["entities"]
+    assert row["key"] == world.keys["K-1"]
+    assert row["value_attribute"] == {}
+    assert (await adder.done("GET", path))["entities"] == []
+    assert row["key"] == world.keys["K-1"]
+
+
+async def test_a_key_that_was_issued_stays(world: World):
+    """Who made one before looking at the device is shown none."""
+    own = "direct.integration.add_device"
+    body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": "K-2"}}
+    await world.admin().done("POST", "/device", body)
+    path = f"/device/{(await world.device('K-2'))['_id']}"
+    issued = await world.admin().done("POST", f"{path}/credentials", {})
+    assert (await world.admin().done("GET", path))["entities"] == []
+    assert issued["key"] == world.keys["K-2"]
+
+
+async def test_the_form_for_a_device_of_ours_offers_the_products(world: World):
+    """By model with its name, the built-in one first; other parameters are as the TSL has them."""
+    await world.put_product("LAMP-X", LAMP)
+    asked = DescribeIntegrationEntities("default", "direct")
+    rpc = RpcClient(world.outside)
+    found = await rpc.call(INTEGRATION_ENTITIES, asked, ThingEntities)
+    inputs = {one.key.rpartition(".")[2]: one.value_attribute for one in found.entities}
+    first = next(iter(inputs["model"]["enum"].items()))
+    assert first == ("generic", "Generic device (generic)")
+    assert "LAMP-X" in inputs["model"]["enum"]
+    assert inputs["model"]["optional"] is True
+    assert "enum" not in inputs["sn"]
 
 
 async def test_a_model_without_a_product_and_a_tsl_is_the_integrations_mistake(world: World):
@@ -219,8 +282,8 @@ async def test_a_device_that_its_integration_keeps_stays(
     world: World, lamps: Lamps, monkeypatch: pytest.MonkeyPatch
 ):
     """A refusal or silence of the integration is told, and the device is still there."""
-    await world.admin().done("POST", "/device", lamp("L-11"))
-    device = await world.device("L-11")
+    await world.admin().done("POST", "/device", lamp("L-99"))
+    device = await world.device("L-99")
     body = {"device_id_list": [device["_id"]]}
     lamps.fails = Conflict("it is in use")
     await world.admin().refused(409, "POST", "/device/batch-delete", body)
@@ -228,10 +291,10 @@ async def test_a_device_that_its_integration_keeps_stays(
     monkeypatch.setattr(client, "DEVICE_SECONDS", 0.3)
     await world.admin().refused(504, "POST", "/device/batch-delete", body)
     lamps.answers.set()
-    assert await world.device("L-11") is not None
+    assert await world.device("L-99") is not None
     world.announced.silent.add("lamps")  # it is gone: nobody is asked
     await world.admin().done("POST", "/device/batch-delete", body)
-    assert await world.device("L-11") is None
+    assert await world.device("L-99") is None
 
 
 async def test_an_integration_without_a_delete_service_keeps_its_devices(world: World):

@@ -6,6 +6,11 @@ import msgspec
 import pytest
 
 from libs.common.bus import RpcClient
+from libs.common.contracts.entities import (
+    INTEGRATION_ENTITIES,
+    DescribeIntegrationEntities,
+    ThingEntities,
+)
 from libs.common.contracts.integrations import Manifest, NewDevice, PropertiesUpdated
 from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.integrations import IntegrationThings
@@ -112,6 +117,23 @@ async def test_a_secret_goes_to_the_integration_alone(world: World):
     for name in await world.database.list_collection_names():
         async for document in world.database[name].find():
             assert "s3cr3t-77" not in str(document), name
+
+
+async def test_an_empty_secret_stays_as_it_is(world: World):
+    """A form that shows no secret sends it empty; what is beside it is set."""
+    vault = Lamps(manifest=VAULT)
+    async with world.hosting(vault):
+        await things(world, "vault").own_values("default")
+        for empty in ("", None):
+            exchange = {"vault.integration.url": f"u{empty}", "vault.integration.token": empty}
+            await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
+            exchange.pop("vault.integration.url")
+            await world.admin().done("POST", "/entity/property/update", {"exchange": exchange})
+        assert [change.properties for change in vault.asked] == [{"url": "u"}, {"url": "uNone"}]
+    asked = DescribeIntegrationEntities("default", "vault")
+    found = await RpcClient(world.outside).call(INTEGRATION_ENTITIES, asked, ThingEntities)
+    attributes = {one.key: one.value_attribute for one in found.entities}
+    assert attributes["vault.integration.token"] == {"optional": True}  # or the form insists
 
 
 async def test_a_secret_for_nobody_is_an_error(world: World):

@@ -1,9 +1,16 @@
 """Entities that people make."""
 
+from typing import Any
+from uuid import uuid4
+
+import msgspec
 import pytest
 
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
+from libs.common.tsl import TslDocument
+from services.device.members.entity import tsl_fields
+from services.device.members.migrations import _keep_decimal_places
 from tests.integration.device.values.world import World
 
 PROPERTY = {
@@ -46,6 +53,26 @@ async def test_a_custom_property_lives_like_any_other(world: World):
     event = await world.base.bus.js.get_last_msg("EVENTS", f"event.default.thing.{number}.reported")
     assert b'"properties":{"c1":7}' in event.data
     assert b'"thingKey":"system.integration"' in event.data
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_a_custom_number_keeps_so_many_decimal_places(world: World, older: bool):
+    """Half up, also of an entity from when its TSL did not say so, and of what else it has."""
+    admin, attributes = world.admin(), {"fraction_digits": "1", "max": "100"}
+    wanted = body(f"digits-{older}", value_type="DOUBLE", value_attribute=attributes)
+    made = await admin.done("POST", "/entity", wanted)
+    if older:
+        things, query = world.database["things"], {"identifier": wanted["identifier"]}
+        before = await things.find_one(query)
+        document = msgspec.json.decode(before["tsl"], type=TslDocument)
+        document.properties[0].data_spec.fraction_digits = None
+        await things.update_one(query, {"$set": tsl_fields(document)})
+        await _keep_decimal_places(world.database)
+        assert await things.find_one(query) == before
+    await admin.done("POST", UPDATE, {"exchange": {made["key"]: 9.99}})
+    assert (await admin.done("GET", f"/entity/{made['id']}/status"))["value"] == 10.0
+    past = await admin.done("POST", "/entity/history/search", {"entity_id": made["id"]})
+    assert [row["value"] for row in past] == [10.0]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +127,35 @@ async def test_children_belong_to_an_object(world: World):
     third = await admin.done("POST", "/entity", body("b", parent_identifier="obj"))
     assert third["id"] not in (first["id"], second["id"])
     await admin.refused(409, "POST", "/entity", body("b", parent_identifier="obj"))
+
+
+@pytest.mark.parametrize("value", ["much", {"x": 1}, [1], None, 2**70, 1.5, {"x": {"y": 1}}])
+async def test_a_value_that_a_child_does_not_take_is_named_by_its_key(world: World, value: Any):
+    """Once, whichever way it was sent."""
+    admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
+    await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
+    key = (await admin.done("POST", "/entity", body("a", parent_identifier=root)))["key"]
+    parent = key.removesuffix(".a")
+    for exchange in ({key: value}, {parent: {"a": value}}):
+        answer = await admin.refused(400, "POST", UPDATE, {"exchange": exchange})
+        assert answer["detail_message"].startswith(f"exchange.{key}")
+        assert str(answer).count(root) == 1 + str(answer["data"]).count(root)
+        for one in answer["data"]:
+            assert one["args"]["entity_key"].startswith(key)
+            assert str(one).count(root) == 1
+
+
+@pytest.mark.parametrize("value", ["much", 5, [1], {"b": 1}, {"a": 1, "b": {"c": 1}}])
+async def test_a_value_that_an_object_does_not_take_is_named_by_its_key(world: World, value: Any):
+    """Its own, or that of a child which it has not."""
+    admin, root = world.admin(), f"named-{uuid4().hex[:8]}"
+    await admin.done("POST", "/entity", body(root, value_type="OBJECT"))
+    await admin.done("POST", "/entity", body("a", parent_identifier=root))
+    key = f"system.integration.{root}"
+    answer = await admin.refused(400, "POST", UPDATE, {"exchange": {key: value}})
+    assert answer["detail_message"].startswith(f"exchange.{key}")
+    assert answer["detail_message"].count(root) == 1
+    assert all(str(one).count(root) == 1 for one in answer["data"])
 
 
 async def test_an_identifier_is_taken_once_per_tenant(world: World):

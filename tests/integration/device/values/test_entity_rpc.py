@@ -62,6 +62,33 @@ async def test_a_value_is_written_and_read_at_once(world: World):
     assert await read(world, key, tenant="other") == {}
 
 
+async def test_a_dry_run_judges_and_does_nothing(world: World):
+    """What is right and what is wrong is said as when it is done, of things of every kind."""
+    key, _ = await custom(world, "dry")
+    _, device = await direct(world, "DRY-1")
+    commands = await world.database["commands"].count_documents({})
+
+    def dry(**exchange: Any) -> EntityUpdate:
+        return EntityUpdate(tenant="default", exchange=exchange, dry_run=True)
+
+    outcomes = await write_all(
+        world,
+        dry(**{key: 7}),
+        dry(**{key: "warm"}),
+        dry(**{f"{device}.on": True}),
+        dry(**{f"{device}.level": 101}),
+    )
+    assert [one.status for one in outcomes] == [0, 400, 0, 400]
+    assert [one.keys for one in outcomes[::2]] == [[key], [f"{device}.on"]]
+    assert await read(world, key) == {key: None}
+    asked = CallServices(tenant="default", exchange={f"{device}.dim.to": 5}, dry_run=True)
+    assert (await world.rpc(CALL, asked, CalledServices)).outputs == {}
+    asked = CallServices(tenant="default", exchange={f"{device}.dim.to": 500}, dry_run=True)
+    with pytest.raises(InvalidInput):
+        await world.rpc(CALL, asked, CalledServices)
+    assert await world.database["commands"].count_documents({}) == commands
+
+
 async def test_flows_set_custom_entities_that_people_only_read(world: World):
     """What a flow computes is theirs to set, alone and beside a device's; people still cannot."""
     made = await world.admin().done("POST", "/entity", {**body("computed"), "access_mod": "R"})
@@ -156,10 +183,19 @@ async def test_what_is_not_there_and_what_does_not_fit_is_named(world: World):
     assert {key: None} == await read(world, key)
 
 
+async def test_a_call_of_a_device_that_is_offline_is_an_error_at_once(world: World):
+    """A flow needs the answer; the device gets the call when it connects."""
+    _, key = await direct(world, "C-3")
+    wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
+    with pytest.raises(UpstreamTimeout, match="C-3 is offline; the call waits until it connects"):
+        await world.rpc(CALL, wanted, CalledServices)
+
+
 async def test_calls_do_not_wait_for_one_another(world: World):
     """While one device is silent, another one that is called later answers."""
     _, silent = await direct(world, "C-1")
     _, quick = await direct(world, "C-2")
+    await world.online("C-1")
     ended: list[str] = []
 
     async def call(key: str) -> dict[str, Any]:

@@ -88,6 +88,7 @@ async def test_the_service_is_an_entity_with_its_inputs_for_children(world: Worl
     assert sorted(before) == [key, f"{key}.heat", f"{key}.room"]
     assert (before[key]["entity_name"], before[key]["entity_type"]) == ("Warm up", "SERVICE")
     assert before[f"{key}.heat"]["entity_value_type"] == "DOUBLE"
+    assert {row["entity_access_mod"] for row in before.values()} == {"W"}  # or nobody offers it
     inputs = [FlowInput("mode", "Mode", "LONG"), FlowInput("room", "Where", "STRING")]
     await put(world, flow_id=made.flow_id, name="Cool down", inputs=inputs)
     after = await shown(world, made.flow_id)

@@ -1,6 +1,7 @@
 """People set properties and call services."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -192,7 +193,7 @@ async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World)
         assert content["error_message"] == "too hot"
     content = await world.admin().refused(504, "POST", CALL, body, field="exchange")
     assert "the call goes on" in content["error_message"]
-    waiting = await world.database["commands"].find_one({"thingId": thing, "status": "PENDING"})
+    waiting = await world.database["commands"].find_one({"thingId": thing, "status": "SENT"})
     reply = f'{{"commandId": {waiting["_id"]}, "status": "SUCCESS", "outputs": {{"was": 1}}}}'
     await world.outside.client.publish(up("W-7", "reply"), reply.encode())
 
@@ -201,6 +202,21 @@ async def test_a_device_that_refuses_or_is_silent_is_a_clear_error(world: World)
         return found["status"] == "SUCCESS"
 
     await world.until(closed)
+
+
+async def test_nobody_waits_for_a_device_that_is_offline(world: World):
+    """It is said at once that it gets the call when it connects; others answer as ever."""
+    await direct(world, "W-13")
+    _, other = await direct(world, "W-14")
+    exchange = {"direct.device.W-13.dim.to": 10, f"{other}.dim.to": 10}
+    async with world.device_answers("W-14", outputs={"was": 80}):
+        content = (await world.admin().ask("POST", CALL, {"exchange": exchange})).json()
+    assert (content["status"], content["data"]) == ("Success", {"was": 80})
+    (queued,) = content["detail"]
+    command = await world.database["commands"].find_one({"sn": "W-13"})
+    assert (queued["device"], queued["command_id"]) == ("W-13", str(command["_id"]))
+    assert queued["expires_at"] > time.time() * 1000
+    assert command["status"] == "PENDING"
 
 
 async def test_commands_go_to_an_integration_that_carries_them(world: World, lamps: Lamps):

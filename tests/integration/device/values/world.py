@@ -277,12 +277,18 @@ class World(AskedByUsers):
         with suppress(NatsError):
             await host.stop()
 
+    async def online(self, sn: str) -> None:
+        """A device has connected."""
+        change = {"$set": {"connectStatus": "ONLINE"}}
+        await self.database["devices"].update_one({"sn": sn}, change)
+
     @asynccontextmanager
     async def device_answers(
         self, sn: str, status: str = "SUCCESS", **more: Any
     ) -> AsyncIterator[list[dict[str, Any]]]:
-        """A device on the bus that answers each command; what it was sent."""
+        """A device on the bus that is online and answers each command; what it was sent."""
         heard: list[dict[str, Any]] = []
+        await self.online(sn)
 
         async def answer(message: Any) -> None:
             command = msgspec.json.decode(message.data)
@@ -322,7 +328,11 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
         keys.pop(wanted.sn, None)
         return auth.Done()
 
+    async def issue_first(wanted: auth.DeviceRef) -> auth.FirstDeviceKey:
+        return auth.FirstDeviceKey(None if wanted.sn in keys else (await issue(wanted)).key)
+
     rpc.offer("issue_device_credentials", auth.DeviceRef, issue)
+    rpc.offer("issue_first_device_credentials", auth.DeviceRef, issue_first)
     rpc.offer("revoke_device_credentials", auth.DeviceRef, revoke)
 
 

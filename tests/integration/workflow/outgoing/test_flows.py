@@ -193,15 +193,52 @@ async def test_an_address_inside_fails_the_node(workflow):
     )
 
 
-async def test_a_test_does_not_touch_the_outside(workflow, website):
-    """Unless it is asked to."""
+async def test_a_dry_run_sends_nothing(workflow, website):
+    """A test that is no dry run does."""
     hook = node("hook", "webhook", webhookUrl=website.url)
     body = {"design_data": chain(trigger(("degrees", "DOUBLE")), hook), "input": {"degrees": 1}}
     user = workflow.admin()
-    await user.done("POST", f"{FLOWS}/design/test", body)
+    await user.done("POST", f"{FLOWS}/design/test", {**body, "dry_run": True})
     assert website.asked == []
-    await user.done("POST", f"{FLOWS}/design/test", {**body, "dry_run": False})
+    await user.done("POST", f"{FLOWS}/design/test", body)
     assert len(website.asked) == 1
+
+
+async def test_a_dry_run_supposes_that_others_answer(workflow, website):
+    """What comes behind goes on with a sample, up to what only an answer could tell."""
+    ask = node("ask", "httpRequest", url=website.url, method="POST")
+    known = node("known", "output", outputVariables={"s": "#{properties.ask['statusCode']}"})
+    deep = node("deep", "output", outputVariables={"x": "#{properties.ask['responseBody']['x']}"})
+    body = {"design_data": chain(trigger(), ask, known, deep), "dry_run": True}
+    tested = await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
+    assert (tested["status"], website.asked) == ("SUCCESS", [])
+    assert [one["node_id"] for one in tested["trace_infos"]] == ["start", "ask", "known"]
+    assert tested["trace_infos"][-1]["output"] == '{"s":200}'
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        node("n", "httpRequest", url="http://169.254.169.254/latest"),
+        node("n", "webhook", webhookUrl="http://169.254.169.254/latest"),
+        node("n", "mqttPublish", topic="t", broker={"host": "169.254.169.254"}),
+        node(
+            "n",
+            "email",
+            emailConfig={"smtpConfig": {"host": "169.254.169.254", "port": 25}},
+            recipients=["a@example.com"],
+            fromAddress="b@example.com",
+        ),
+    ],
+    ids=lambda one: one["componentName"],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_dry_run_judges_where_it_would_send(workflow, one, dry_run):
+    """As a real one does, and without connecting."""
+    body = {"design_data": chain(trigger(), one), "dry_run": dry_run}
+    tested = await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
+    assert tested["status"] == "ERROR"
+    assert "not a public address" in tested["trace_infos"][-1]["error_message"]
 
 
 def email(post, **more):

@@ -66,7 +66,7 @@ async def stored(workflow) -> str:
 
 async def tried(user, text: str) -> dict:
     """What became of the last node of a test that is for real."""
-    body = {"design_data": text, "dry_run": False}
+    body = {"design_data": text}
     return (await user.done("POST", f"{FLOWS}/design/test", body))["trace_infos"][-1]
 
 
@@ -77,6 +77,7 @@ async def tried(user, text: str) -> dict:
         publishing({"host": "a", "password": SECRET}),
         design([trigger(), node("w", "webhook", webhookUrl="https://a", secretKey=SECRET)]),
         asking("https://a/b"),
+        asking("https://a/b").replace("componentName", "neverRead"),
     ],
 )
 async def test_a_secret_is_neither_stored_in_the_open_nor_shown(workflow, text):
@@ -104,7 +105,7 @@ async def test_a_design_that_is_saved_as_it_was_shown_keeps_its_secret(workflow,
 
     assert (await tried(user, shown))["status"] == "SUCCESS"
     config = json.dumps(json.loads(shown)["nodes"][1])
-    body = {"node_config": config, "dry_run": False}
+    body = {"node_config": config}
     await user.done("POST", f"{FLOWS}/node/test", body)
     assert [one["X-Api-Key"] for one in website.headers] == [SECRET, SECRET]
 
@@ -125,16 +126,17 @@ async def test_a_secret_goes_nowhere_else(workflow, website: Web):
     elsewhere = shown.replace("https://example.com", website.url)
     reason = {"node_id": "ask", "field": "parameters.header.X-Api-Key", "reason": HIDDEN}
 
-    body = {"design_data": elsewhere, "dry_run": False}
-    refusal = await user.refused(400, "POST", f"{FLOWS}/design/test", body, field="design_data")
-    assert refusal["data"] == [reason]
+    said = f"{reason['field']}: {HIDDEN}"
+    failed = await tried(user, elsewhere)
+    assert (failed["node_id"], failed["error_message"]) == ("ask", said)
     body = {"name": "E", "design_data": elsewhere, "enabled": True}
-    await user.refused(400, "POST", f"{FLOWS}/design", body, field="design_data")
+    refusal = await user.refused(400, "POST", f"{FLOWS}/design", body, field="design_data")
+    assert refusal["data"] == [reason]
     draft = await save(user, elsewhere)
     await user.refused(400, "GET", f"{FLOWS}/{draft['id']}/enable", field="design_data")
     config = json.dumps(json.loads(elsewhere)["nodes"][1])
-    body = {"node_config": config, "dry_run": False}
-    await user.refused(400, "POST", f"{FLOWS}/node/test", body, field="node_config")
+    body = {"node_config": config}
+    assert (await user.done("POST", f"{FLOWS}/node/test", body))["error_message"] == said
     assert website.asked == []
 
 

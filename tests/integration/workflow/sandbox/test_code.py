@@ -86,6 +86,29 @@ async def test_what_is_wrong_is_said(sandbox, language, code, reason):
 
 
 @pytest.mark.parametrize(
+    ("language", "code", "reason"),
+    [
+        ("js", "while (true) {}", None),
+        ("javascript", "throw new SyntaxError('raised')", None),
+        ("js", "return missing", None),
+        ("js", "const x = ;", "SyntaxError"),
+        ("js", "let a = 1", "SyntaxError"),
+        ("python", "while True: pass", None),
+        ("python", "raise ValueError('SyntaxError')", None),
+        ("python", "def main():\n  return missing", None),
+        ("python", "return a", None),
+        ("python", "", None),
+        ("python", "x = 1\ndef (:", "(line 2)"),
+        ("python", "def main():\n  return (1", "SyntaxError"),
+    ],
+)
+async def test_syntax_is_judged_and_nothing_runs(sandbox, language, code, reason):
+    """At once, with the line; what only a run can tell is none of it."""
+    fault = await sandbox.fault(OWNER, language, code, ["a", "b"])
+    assert fault is None if reason is None else reason in (fault or "")
+
+
+@pytest.mark.parametrize(
     ("language", "code"), [("js", "return big.length"), ("python", "len(big)")]
 )
 async def test_too_much_is_not_handed_over(sandbox, language, code):

@@ -1,6 +1,7 @@
 """Code that computes gets the processor that nobody else wants."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -44,15 +45,21 @@ async def test_code_that_computes_for_long_gets_idle_time() -> None:
         spinning.cancel()
 
 
+async def _of_a_child(worker: int) -> int:
+    """Of the child that waits for the next run; the one of the last run may just be ending."""
+    while True:
+        for child in _children(worker):
+            with contextlib.suppress(OSError):
+                return _niceness(child)
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.skipif(not LINUX, reason="Linux tells how nice a process is")
 async def test_workers_and_their_runs_stand_back() -> None:
     """In their session, and with their session where sessions share the processor."""
     async with Processes(1, Limits()) as processes:
         await processes.ask(SCRIPT + b'["return 1", [], []]', 1.0)
         (worker,) = [process.pid for process in processes._alive]
-        while not _children(worker):
-            await asyncio.sleep(0.01)
-        for pid in (worker, *_children(worker)):
-            assert _niceness(pid) == NICENESS
+        assert await _of_a_child(worker) == NICENESS == _niceness(worker)
         if GROUPED:
             assert _session_niceness(worker) == NICENESS

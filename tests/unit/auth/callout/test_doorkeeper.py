@@ -102,10 +102,17 @@ def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> D
 
 
 async def test_a_device_comes_in_under_its_registered_sn():
-    """Whatever the case it logs in with."""
+    """By its key; it may speak and hear under this spelling."""
     expected = Admission("Ab1", device_permissions("Ab1", mqtt=False), KEY, "t1")
 
-    assert await doorkeeper().admit("aB1", "k", HOST) == expected
+    assert await doorkeeper().admit("Ab1", "k", HOST) == expected
+
+
+@pytest.mark.parametrize("mqtt_id", [None, "Ab1", "ab1", "anything"])
+@pytest.mark.parametrize("spelling", ["ab1", "AB1", "aB1"])
+async def test_a_device_stays_outside_under_another_spelling(spelling, mqtt_id):
+    """Under its topics nothing would be stored, and it would not be told."""
+    assert await doorkeeper().admit(spelling, "k", HOST, mqtt_id) is None
 
 
 async def test_an_application_comes_in_to_hear_its_tenant():

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 
-from libs.common.tsl import TslInvalid, parse_document, to_wire
+from libs.common.tsl import TslInvalid, compile_tsl, parse_document, to_wire
 from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
 from tests.unit.common.tsl.documents import camera, document, documents, param, prop, sensor
 
@@ -155,6 +155,27 @@ def test_a_wrong_data_spec_is_named(entry, path, reason):
 def test_an_id_must_be_storable(member_id, reason):
     """Each segment of an id becomes the name of a field."""
     assert faults(document(prop(member_id)))["properties[0].id"].startswith(reason)
+
+
+@pytest.mark.parametrize("sign", list(":*,{}"))
+def test_an_id_has_no_sign_that_a_key_or_a_pattern_reads(sign):
+    """Of properties, members, events, services and parameters; what is stored has it still."""
+    odd, deep = f"a{sign}b", f"s.{sign}"
+    owners = [{"id": odd, "outputs": [param(f"{odd}.x")]}, {"id": "e", "outputs": [param(sign)]}]
+    calls = [{"id": odd}, {"id": "c", "inputs": [param(f"c.{odd}")], "outputs": [param(odd)]}]
+    raw = document(prop(odd), prop("s", "STRUCT"), prop(deep), events=owners, services=calls)
+
+    assert faults(raw) == {
+        f"{path}.id": f"must not contain {sign!r}"
+        for path in (
+            *("properties[0]", "properties[2]", "events[0]", "services[0]"),
+            *("events[0].outputs[0]", "events[1].outputs[0]"),
+            *("services[1].inputs[0]", "services[1].outputs[0]"),
+        )
+    }
+    stored = parse_document(raw, stored=True)
+    assert parse_document(to_wire(stored), stored=True) == stored
+    assert compile_tsl(stored).check_report({odd: 1, "s": {sign: 2}})[1] == []
 
 
 def test_ids_are_unique():

@@ -136,7 +136,6 @@ NESTED = [
         (None, "", "must not be null"),
         ({"n": 10}, ".n", "must be at most 9"),
         ({"n": None}, ".n", "must not be null"),
-        ({"l": []}, ".n", "is required"),
         ({"n": 1, "x": 1}, ".x", "is not known"),
         ({"n": 1, "l": [{}, {}, {}]}, ".l", "must have at most 2 elements"),
         ({"n": 1, "l": [{}, 1]}, ".l[1]", "must be an object"),
@@ -158,9 +157,33 @@ def test_nested_values_are_kept():
     assert report(*NESTED, s=value).properties == {"s": value}
 
 
-def test_no_property_is_required_in_a_report():
-    """Devices report by channel: `required` speaks of members only."""
-    assert report(prop("a", required=True), prop("b"), b=1).faults == []
+def test_no_property_or_member_is_required_in_a_report():
+    """Devices report by channel, and STRUCTs in part, at every level."""
+    entries = [
+        prop("a", required=True),
+        prop("s", "STRUCT", required=True),
+        prop("s.n", required=True),
+        prop("s.t", "STRUCT", required=True),
+        prop("s.t.u", required=True),
+        prop("s.t.v"),
+    ]
+
+    for value in ({}, {"n": 1}, {"t": {}}, {"t": {"v": 1}}):
+        whole = report(*entries, s=value)
+        assert (whole.properties, whole.faults) == ({"s": value}, [])
+
+
+def test_an_element_of_an_array_is_whole():
+    """An ARRAY is replaced, so that nothing completes a STRUCT in it."""
+    entries = [
+        prop("l", "ARRAY"),
+        prop("l._item", "STRUCT"),
+        prop("l._item.n", required=True),
+        prop("l._item.m"),
+    ]
+
+    assert report(*entries, l=[{"n": 1}]).faults == []
+    assert report(*entries, l=[{"m": 1}]).faults == [Fault("properties.l[0].n", "is required")]
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,43 @@ async def test_a_wrong_task_names_its_field(world: World, request_: CreateTasks,
     assert world.commands == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "field", "device"),
+    [
+        ("TSL", Config(properties={"interval": "x"}), "config.properties.interval", True),
+        ("TSL", Config("v9", properties={"interval": 1}), "config.version", True),
+        ("TSL", Config(type="PROFILE", properties={"interval": 1}), "config.type", True),
+        ("TSL", Config(type="v9", properties={"interval": 1}), "config.type", True),
+        ("PROFILE", Config("v9", values=[ProfileValue("a", 1)]), "config.version", True),
+        ("PROFILE", Config(type="v1.0", values=[ProfileValue("a", 1)]), "config.type", True),
+        ("TSL", Config(properties={"interval": 1}, values=[]), "config.values", False),
+        ("PROFILE", Config(properties={}, values=[ProfileValue("a")]), "config.properties", False),
+    ],
+    ids=str,
+)
+async def test_a_fault_of_one_device_names_it(
+    world: World, kind: str, config: Config, field: str, device: bool
+):
+    """Once, in text and data; one of the configuration itself is of no device."""
+    with pytest.raises(InvalidInput) as caught:
+        await world.service().create_tasks(ME, CreateTasks(kind, [7], config))
+    assert caught.value.field == field
+    assert caught.value.text.count("(device 7)") == device
+    assert all("(device 7)" in one["reason"] for one in caught.value.detail or [])
+    assert world.commands == []
+
+
+@pytest.mark.parametrize("named", [None, "TSL", "tsl", "v1.0", "V1.0"])
+@pytest.mark.parametrize("version", [None, "v1.0"])
+async def test_a_configuration_may_say_what_it_is_of(
+    world: World, named: str | None, version: str | None
+):
+    """The TSL version that the device follows, and the type again or that version."""
+    config = Config(version, named, {"interval": 1})
+    (created,) = await world.service().create_tasks(ME, CreateTasks("TSL", [7], config))
+    assert created.device_id == 7
+
+
 async def test_a_task_for_a_device_that_is_not_mine_creates_none(world: World):
     """All or nothing."""
     config = Config(properties={"interval": 1})

@@ -38,6 +38,11 @@ class FakeStore:
             return None
         return self.devices.get(device_id)
 
+    async def find_deletable(
+        self, tenant: str, device_id: int, application_id: int
+    ) -> Device | None:
+        return self.devices.get(device_id)
+
     async def insert(self, device: Device) -> None:
         self.log.append(("insert",))
         if self.race:
@@ -104,6 +109,9 @@ class FakeProvisioner:
             raise Unavailable("no commands today")
         self.log.append(("provision", device.id))
 
+    async def forget(self, thing_id: int) -> None:
+        self.log.append(("forget", thing_id))
+
 
 class FakeCredentials:
     """Issues the same key always; `down_from` is the revocation that fails first."""
@@ -122,3 +130,10 @@ class FakeCredentials:
         if self.down_from is not None and self.revocations >= self.down_from:
             raise Unavailable("auth does not answer")
         self.log.append(("revoke", device_id))
+
+
+class NoOrphans:
+    """Every application is there."""
+
+    async def freed(self, device: Device) -> bool:
+        return False

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unavailable
+from services.device.devices.leaving import Leaving
 from services.device.devices.schemas import AddDevice
 from services.device.devices.service import DeviceService
+from services.device.things.model import Device
 from services.device.things.serials import Holder
 from tests.unit.device.devices.fakes import (
     MINE,
@@ -17,6 +19,7 @@ from tests.unit.device.devices.fakes import (
     FakeStore,
     Log,
     NoLatest,
+    NoOrphans,
 )
 
 
@@ -36,7 +39,20 @@ def bench() -> Bench:
     log: Log = []
     store, provisioner = FakeStore(log), FakeProvisioner(log)
     credentials = FakeCredentials(log)
-    service = DeviceService(store, NoLatest(), FakeIds(), FakeCatalogue(), provisioner, credentials)
+
+    async def end_tasks(device: Device, code: str, reason: str) -> None:
+        log.append(("end tasks", device.id))
+
+    service = DeviceService(
+        store,
+        NoLatest(),
+        FakeIds(),
+        FakeCatalogue(),
+        provisioner,
+        credentials,
+        Leaving(credentials, end_tasks),
+        NoOrphans(),
+    )
     return Bench(log, store, provisioner, credentials, service)
 
 
@@ -82,7 +98,7 @@ async def test_a_key_ends_before_and_after_its_device(bench: Bench) -> None:
     """Before: a crash leaves no key without a device. After: one issued meanwhile ends too."""
     await bench.service.add(MINE, body())
     assert await bench.service.delete(MINE, 1) == "SN1"
-    assert bench.log[1:] == [("revoke", 1), ("delete", 1), ("revoke", 1)]
+    assert bench.log[1:] == [("revoke", 1), ("delete", 1), ("revoke", 1), ("end tasks", 1)]
 
 
 async def test_a_device_stays_while_its_key_cannot_be_ended(bench: Bench) -> None:

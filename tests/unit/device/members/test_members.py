@@ -98,9 +98,9 @@ def test_services_and_events_are_objects():
         ],
     )
     assert [(one.path, one.type, one.access_mod, one.attribute) for one in found.members] == [
-        ("e", "EVENT", None, {}),
-        ("e.level", "EVENT", None, {}),
-        ("go", "SERVICE", None, {}),
+        ("e", "EVENT", "W", {}),
+        ("e.level", "EVENT", "W", {}),
+        ("go", "SERVICE", "W", {}),
         ("go.fast", "SERVICE", "W", {"optional": True}),
         ("go.to.x", "SERVICE", "W", {}),
     ]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from services.workflow.errors import NodeFailed
+from services.workflow.nodes.base import Supposed
 from tests.unit.workflow.fakes import Flow
 
 NODES = "begin>a a>b b>c"
@@ -197,6 +198,21 @@ async def test_a_node_knows_its_run():
         context.hops,
         context.dry_run,
     ) == ("t", 2, 1, "a", 4, False)
+
+
+async def test_what_a_dry_run_cannot_know_ends_its_path():
+    """The node that needs it is left out, and all behind it; what is known goes on."""
+    flow = Flow(
+        "begin>ask ask>a ask>b a>c b>d",
+        a={"text": "#{properties.ask['status']}"},
+        b={"text": "#{properties.ask['body']['x']}"},
+    )
+    flow.work.does["ask"] = lambda *_: Supposed({"status": 200})
+    run = await flow.run()
+
+    assert run.status == "SUCCESS"
+    assert {one.node_id for one in run.traces} == {"begin", "ask", "a", "c"}
+    assert ("c", 200) in flow.work.ran
 
 
 async def test_a_node_that_is_there_to_answer_has_the_last_word():

@@ -82,7 +82,7 @@ BAD = {
     ),
     "a parameter that is missing": (
         design([trigger(), node("a", SELECT)], edge("start", "a")),
-        ("a", "parameters"),
+        ("a", "parameters.entities"),
     ),
     "no branch of that name": (
         design(
@@ -96,14 +96,14 @@ BAD = {
         design([trigger(), choice(when("yes", "1", "LIKE", "1"))], edge("start", "fork")),
         ("fork", "parameters.choice.when[0].conditions[0].expressionValue.operator"),
     ),
-    "mvel": (
+    "groovy": (
         design(
             [
                 trigger(),
                 choice(
                     {
                         "id": "y",
-                        "expressionType": "mvel",
+                        "expressionType": "groovy",
                         "conditions": [{"expressionValue": "1 == 1"}],
                     }
                 ),
@@ -145,6 +145,27 @@ BAD = {
         ("start", "edges"),
     ),
 }
+
+
+def test_a_node_may_have_a_type_alone():
+    """An editor sends no `componentName` of what it does not know; `type` may be its own word."""
+    fork = choice(when("yes", "1", "EQ", "1"))
+    nodes = [fork | {"type": "ifelse"}, node("end", "output")]
+    for one in nodes:
+        del one["componentName"]
+    plan = compiled(design([trigger(), *nodes], edge("start", "fork"), edge("fork", "end", "yes")))
+    assert [one.type.name for one in plan.nodes.values()] == ["trigger", "choice", "output"]
+
+
+def test_mvel_is_read_as_cel():
+    """Existing editors begin a condition in words with it; both write comparisons alike."""
+    condition = {"expressionValue": "properties.start.x > 1 && body.x < 9"}
+    branch = {"id": "y", "expressionType": "mvel", "conditions": [condition]}
+    text = design([trigger(("x", "LONG")), choice(branch)], edge("start", "fork"))
+    assert compiled(text).nodes["fork"].parameters.choice.when[0].expression_type == "cel"
+    condition["expressionValue"] = "x = [:]; return x"
+    with pytest.raises(DesignInvalid, match="cannot be read as CEL"):
+        compiled(design([trigger(), choice(branch)], edge("start", "fork")))
 
 
 @pytest.mark.parametrize("case", BAD)

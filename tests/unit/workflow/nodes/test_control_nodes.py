@@ -1,12 +1,13 @@
 """Triggers, forks and entity nodes, each by itself."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 import pytest
 
-from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Chosen, NodeContext
+from services.workflow.errors import NodeFailed, NotKnown
+from services.workflow.nodes.base import Chosen, NodeContext, Supposed
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.nodes.entity_assigner import EntityAssigner, EntityAssignerParameters
 from services.workflow.nodes.entity_selector import EntitySelector, EntitySelectorParameters
@@ -28,7 +29,9 @@ INPUTS = msgspec.convert(
 )
 
 
-def context(*, dry_run: bool = False, **properties: Any) -> NodeContext:
+def context(
+    *, dry_run: bool = False, supposed: Collection[str] = (), **properties: Any
+) -> NodeContext:
     """A node in a run."""
     return NodeContext(
         tenant="t",
@@ -40,6 +43,7 @@ def context(*, dry_run: bool = False, **properties: Any) -> NodeContext:
         dry_run=dry_run,
         deadline=float("inf"),
         properties=properties,
+        supposed=supposed,
     )
 
 
@@ -131,16 +135,17 @@ class Entities:
     def __init__(self, **values: Any) -> None:
         self.known = values
         self.asked: list[Any] = []
+        self.judged: list[Any] = []
 
     async def values(self, tenant, keys):
         return {key: self.known[key] for key in keys if key in self.known}
 
-    async def update(self, tenant, exchange, hops):
-        self.asked.append((tenant, exchange, hops))
+    async def update(self, tenant, exchange, hops, *, dry_run):
+        (self.judged if dry_run else self.asked).append((tenant, exchange, hops))
         return [key for key in exchange if key != "readonly"]
 
-    async def call(self, tenant, exchange, hops, seconds):
-        self.asked.append((tenant, exchange, hops))
+    async def call(self, tenant, exchange, hops, seconds, *, dry_run):
+        (self.judged if dry_run else self.asked).append((tenant, exchange, hops))
         return {"answer": 42}
 
 
@@ -171,20 +176,33 @@ async def test_nothing_to_set_is_an_error():
 
 
 async def test_a_dry_run_sets_and_calls_nothing():
-    """But it says what is not there."""
+    """What it would, is judged; what a service would answer is supposed, as it is declared."""
     entities = Entities(a=1)
     dry = context(dry_run=True)
     assigned = EntityAssignerParameters(exchange_payload={"a": 5})
     assert await EntityAssigner(entities).run(dry, assigned, None) == {"a": 5}
-    for key in ("a", "gone"):
-        raw = {"serviceInvocationSetting": {"serviceEntity": key}, "payload": [{"name": "x"}]}
-        parameters = msgspec.convert(raw, ServiceInvocationParameters)
-        if key == "gone":
-            with pytest.raises(NodeFailed, match="gone"):
-                await ServiceInvocation(entities).run(dry, parameters, None)
-        else:
-            assert await ServiceInvocation(entities).run(dry, parameters, None) == {"x": None}
-    assert entities.asked == []
+    outputs = [{"name": "x", "type": "LONG"}, {"name": "y", "type": "STRING"}]
+    raw = {"serviceInvocationSetting": {"serviceEntity": "a"}, "payload": outputs}
+    parameters = msgspec.convert(raw, ServiceInvocationParameters)
+    found = await ServiceInvocation(entities).run(dry, parameters, None)
+    assert found == Supposed({"x": 0, "y": ""})
+    assert (entities.asked, entities.judged) == ([], [("t", {"a": 5}, 4), ("t", {"a": {}}, 4)])
+
+
+async def test_a_dry_run_does_not_judge_what_it_supposed():
+    """What nobody has answered is neither right nor wrong; an entity is there or not."""
+    dry = context(dry_run=True, supposed={"ask"}, ask={"statusCode": 200})
+    entities = Entities(a=1, b=2)
+    payload = {"a": "#{properties.ask['statusCode']}", "b": 7}
+    assigned = EntityAssignerParameters(exchange_payload=payload)
+    assert await EntityAssigner(entities).run(dry, assigned, None) == {"b": 7}
+    assert entities.judged == [("t", {"b": 7}, 4)]
+    gone = EntityAssignerParameters(exchange_payload={"gone": payload["a"]})
+    with pytest.raises(NodeFailed, match="gone"):
+        await EntityAssigner(entities).run(dry, gone, None)
+    deeper = EntityAssignerParameters(exchange_payload={"a": "#{properties.ask['x']}"})
+    with pytest.raises(NotKnown):
+        await EntityAssigner(entities).run(dry, deeper, None)
 
 
 async def test_an_answer_of_another_type_than_declared_is_an_error():

@@ -223,6 +223,18 @@ async def test_a_device_speaks_only_for_itself(world: World, device: Device):
     assert (answer.status_code, answer.json()["errCode"]) == (401, "authentication_failed")
 
 
+async def test_a_poll_of_before_hears_nothing_of_another_owner(world: World, device: Device):
+    """It was let in by a key that has ended; the commands of its new application are not for it."""
+    async with device.polling(1) as (poll,):
+        other = {"$set": {"application": {"applicationId": 2}}}
+        await world.database["devices"].update_one({"_id": 7}, other)
+        world.first.things.forget(7)
+        one = command(5, application_id=2)
+        await world.write([one], created(one))
+        assert await poll == []
+    assert await device.commands() == [5]
+
+
 async def test_commands_are_fetched_once_in_a_while(world: World, device: Device):
     """Oldest first; what was taken is hidden for some time and then comes again."""
     assert await device.commands() == []

@@ -1,0 +1,127 @@
+"""Events of the platform over NATS."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.errors import TimeoutError as NothingCame
+from nats.js.api import AckPolicy, ConsumerConfig
+from nats.js.errors import NotFoundError
+
+STREAM = "EVENTS"
+BATCH, WAIT = 100, 30.0
+"""Events that are asked for at a time, and how long one request stays open, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: `device.1000000.reported` with its `body`."""
+
+    subject: str
+    """Without `event.{tenant}.`."""
+    body: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its object and what happened to it: `device.reported`."""
+        first, *_, last = self.subject.split(".")
+        return f"{first}.{last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Where events are, and as whom they are asked for."""
+
+    nats_url: str
+    client_id: str
+    client_secret: str
+    tenant: str
+
+    async def connect(self) -> Client:
+        """Connect; answers come to inboxes of the application."""
+        return await nats.connect(
+            self.nats_url,
+            user=self.client_id,
+            password=self.client_secret,
+            inbox_prefix=f"_INBOX.app.{self.client_id}".encode(),
+            max_reconnect_attempts=-1,
+        )
+
+    def event(self, subject: str, data: bytes) -> Event:
+        """An event of its message."""
+        return Event(subject.removeprefix(f"event.{self.tenant}."), json.loads(data))
+
+
+async def listen(login: Login, pattern: str, *, durable: bool) -> AsyncGenerator[Event, None]:
+    """Events whose subject, without `event.{tenant}.`, is like `pattern`."""
+    client = await login.connect()
+    subject = f"event.{login.tenant}.{pattern}"
+    try:
+        source = _kept(client, login, subject) if durable else _live(client, login, subject)
+        async for event in source:
+            yield event
+    finally:
+        await client.close()
+
+
+async def _live(client: Client, login: Login, subject: str) -> AsyncGenerator[Event, None]:
+    subscription = await client.subscribe(subject)
+    async for message in subscription.messages:
+        yield login.event(message.subject, message.data)
+
+
+async def _kept(client: Client, login: Login, subject: str) -> AsyncGenerator[Event, None]:
+    """All that the durable consumer of the application has not confirmed yet, then what comes.
+
+    An event is confirmed when the next one is asked for: what fails in between comes again.
+    """
+    stream = client.jetstream()
+    try:
+        await stream.consumer_info(STREAM, login.client_id)
+    except NotFoundError:
+        config = ConsumerConfig(
+            name=login.client_id,
+            durable_name=login.client_id,
+            filter_subject=f"event.{login.tenant}.>",
+            ack_policy=AckPolicy.EXPLICIT,
+        )
+        await stream.add_consumer(STREAM, config)
+    reader = await stream.pull_subscribe_bind(login.client_id, STREAM)
+    while True:
+        with contextlib.suppress(NothingCame):
+            for message in await reader.fetch(BATCH, timeout=WAIT):
+                if _like(message.subject, subject):
+                    yield login.event(message.subject, message.data)
+                await message.ack()
+
+
+def _like(subject: str, pattern: str) -> bool:
+    """Whether a NATS pattern covers a subject."""
+    tokens, wanted = subject.split("."), pattern.split(".")
+    if wanted[-1] == ">":
+        tokens, wanted = tokens[: len(wanted) - 1], wanted[:-1]
+    return len(tokens) == len(wanted) and all(
+        one in ("*", token) for token, one in zip(tokens, wanted, strict=True)
+    )
+
+
+def listen_blocking(login: Login, pattern: str, *, durable: bool) -> Generator[Event, None, None]:
+    """The same, for code that is not asynchronous."""
+    with asyncio.Runner() as runner:
+        events = listen(login, pattern, durable=durable)
+        following: Callable[[], Any] = events.__anext__
+        try:
+            while True:
+                yield runner.run(_await(following))
+        finally:
+            runner.run(events.aclose())
+
+
+async def _await(following: Callable[[], Any]) -> Event:
+    found: Event = await following()
+    return found

@@ -1,0 +1,56 @@
+"""What ends when a device leaves its application or the platform (docs/ownership.md).
+
+Its key and the connections that it opened end, and the tasks that nobody will answer.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from libs.common.errors import ThingwayError
+from libs.common.store.mongo import StoreError
+from services.device.devices.keys import CredentialsOverRpc, Step
+from services.device.things.model import Device
+
+log = logging.getLogger(__name__)
+
+EndTasks = Callable[[Device, str, str], Awaitable[None]]
+"""Ends the open tasks of a device as FAILED, with a code and a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why tasks end, as they tell it."""
+
+    code: str
+    text: str
+
+
+DELETED = Reason("device_deleted", "the device was deleted")
+REMOVED = Reason("device_removed", "the device was removed from its application")
+ORPHANED = Reason("application_deleted", "the application of the device was deleted")
+
+
+class Leaving:
+    """Lets devices go."""
+
+    def __init__(self, keys: CredentialsOverRpc, end_tasks: EndTasks) -> None:
+        self._keys = keys
+        self._end_tasks = end_tasks
+
+    async def leave(self, device: Device, step: Step, reason: Reason) -> None:
+        """End the key, do the `step` by which the device leaves, and end its tasks.
+
+        The key ends before, so that a crash in between leaves no key without an owner; and once
+        more after, for one that was issued meanwhile. Raises what the first end and `step` raise.
+        """
+        await self._keys.revoke(device.sn, device.id, device.tenant)
+        await step()
+        try:
+            await self._keys.revoke(device.sn, device.id, device.tenant)
+        except ThingwayError as error:
+            log.warning("device %d: a second revocation failed: %s", device.id, error)
+        try:
+            await self._end_tasks(device, reason.code, reason.text)
+        except StoreError as error:
+            log.warning("device %d: its tasks end later: %s", device.id, error)

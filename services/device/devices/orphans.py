@@ -1,0 +1,108 @@
+"""Frees the devices and RPS records of applications that are gone (docs/ownership.md).
+
+A leader does it when it hears of the end of one, and looks from time to time for what it has
+missed; who wants to add such a device before that has it freed at once.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from nats.aio.msg import Msg
+
+from libs.common.bus import Bus, RpcClient
+from libs.common.bus.subjects import auth_event
+from libs.common.contracts.auth import Application, ApplicationRef
+from libs.common.errors import NotFound, ThingwayError
+from libs.common.jobs import happened
+from libs.common.store.mongo import StoreError
+from services.device.devices.leaving import ORPHANED, Leaving
+from services.device.products.rps.store import RpsStore
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+PERIOD = 300.0
+"""Seconds between two looks."""
+CHUNK = 100
+"""Devices that are read at a time."""
+
+
+class ApplicationsOverRpc:
+    """Applications, which `auth` keeps."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def exists(self, tenant: str, application_id: int) -> bool:
+        """Whether there is an application; raises what says that nobody knows."""
+        wanted = ApplicationRef(application_id, tenant)
+        try:
+            await self._rpc.call("rpc.auth.get_application", wanted, Application)
+        except NotFound:
+            return False
+        return True
+
+
+class Orphans:
+    """Devices and RPS records whose application is gone."""
+
+    def __init__(
+        self,
+        devices: DeviceStore,
+        records: RpsStore,
+        applications: ApplicationsOverRpc,
+        leaving: Leaving,
+    ) -> None:
+        self._devices = devices
+        self._records = records
+        self._applications = applications
+        self._leaving = leaving
+
+    async def freed(self, device: Device) -> bool:
+        """Make the device nobody's if its application is gone; whether it was."""
+        owner = device.application_id
+        if owner is None or await self._applications.exists(device.tenant, owner):
+            return False
+        await self._free(device, owner)
+        return True
+
+    async def _free(self, device: Device, owner: int) -> None:
+        detach = partial(self._devices.detach, device.tenant, device.id, owner)
+        await self._leaving.leave(device, detach, ORPHANED)
+
+    async def run(self, bus: Bus) -> None:
+        """Look for ever; run by the lease holder."""
+        ended = asyncio.Event()
+
+        async def heard(_: Msg) -> None:
+            ended.set()
+
+        subject = auth_event("*", "application.deleted")
+        subscription = await bus.client.subscribe(subject, cb=heard)
+        try:
+            while True:
+                ended.clear()
+                try:
+                    await self.once()
+                except (StoreError, ThingwayError) as error:
+                    log.warning("devices of applications that are gone wait: %s", error)
+                await happened(ended, PERIOD)
+        finally:
+            if bus.connected:
+                await subscription.unsubscribe()
+
+    async def once(self) -> None:
+        """Free all that there is."""
+        for tenant in await self._devices.tenants():
+            for application in await self._devices.applications(tenant):
+                if await self._applications.exists(tenant, application):
+                    continue
+                while some := await self._devices.of_application(tenant, application, CHUNK):
+                    for device in some:
+                        await self._free(device, application)
+        for owner in await self._records.owners():
+            if not await self._applications.exists(*owner):
+                for key in await self._records.keys(owner):
+                    await self._records.delete(owner, key)

@@ -1,0 +1,109 @@
+"""`docs/nodes.md`, made from the parameter structs of the node types.
+
+`python -m services.workflow.components.reference > docs/nodes.md`; a unit test fails when the file
+is not what the structs say.
+"""
+
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+import services.workflow.nodes
+from services.workflow.nodes.base import AnyNode, Group, Node, Step
+
+Schema = dict[str, Any]
+
+_BEGIN = """# Nodes and their parameters
+
+What stands in `data.parameters` of a node ([flows](flows.md) tells how they work together).
+`GET /workflow/components/{name}` has the same for editors. Texts may hold references,
+`#{properties.<node id>['<key>']}`.
+"""
+
+
+def render() -> str:
+    """The page."""
+    parts = [_BEGIN]
+    for node in sorted(_node_types(), key=lambda one: (list(Group).index(one.group), one.name)):
+        parts += _section(node)
+    return "\n".join(parts)
+
+
+def _node_types() -> Iterator[type[AnyNode]]:
+    package = services.workflow.nodes
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for one in vars(importlib.import_module(module.name)).values():
+            own = isinstance(one, type) and one.__module__ == module.name
+            if own and issubclass(one, Node) and "name" in vars(one):
+                yield one
+
+
+def _section(node: type[AnyNode]) -> Iterator[str]:
+    (root,), shapes = msgspec.json.schema_components([node.parameters])
+    name = _shape(root)
+    kind = "" if issubclass(node, Step) else " Flows begin with it."
+    yield f"\n## `{node.name}`\n\n{node.description}.{kind}\n"
+    yield from _table(shapes.pop(name)) or ["It has no parameters."]
+    for name, shape in shapes.items():
+        yield f"\n**{name}**: {shape.get('description', '')}\n"
+        yield from _table(shape)
+
+
+def _table(shape: Schema) -> list[str]:
+    fields = shape.get("properties", {})
+    if not fields:
+        return []
+    needed = shape.get("required", [])
+    rows = [_row(name, field, needed=name in needed) for name, field in fields.items()]
+    return ["| name | type | default | |", "|---|---|---|---|", *rows]
+
+
+def _row(name: str, field: Schema, *, needed: bool) -> str:
+    default = "required" if needed else f"`{json.dumps(field.get('default'))}`"
+    notes = [text for text in (field.get("description"), _bounds(field)) if text]
+    return f"| `{name}` | {_type(field)} | {default} | {'; '.join(notes)} |"
+
+
+def _type(field: Schema) -> str:
+    if "$ref" in field:
+        return f"**{_shape(field)}**"
+    if "anyOf" in field:
+        return " or ".join(_type(one) for one in field["anyOf"] if one.get("type") != "null")
+    if "enum" in field:
+        return ", ".join(f"`{one}`" for one in field["enum"])
+    if "items" in field:
+        return f"list of {_type(field['items'])}"
+    if field.get("type") == "object":
+        return f"map of {_type(field.get('additionalProperties') or {})}"
+    return str(field.get("type", "any value"))
+
+
+def _bounds(field: Schema) -> str:
+    """In words, also those of the one type beside null."""
+    given = {key: value for one in field.get("anyOf", ()) for key, value in one.items()} | field
+    least, most = (
+        next((given[key] for key in keys if key in given), None)
+        for keys in (
+            ("minimum", "minLength", "minItems", "minProperties"),
+            ("maximum", "maxLength", "maxItems", "maxProperties"),
+        )
+    )
+    unit = " characters" if "maxLength" in given or "minLength" in given else ""
+    if least is None and most is None:
+        return ""
+    if most is None:
+        return f"at least {least}{unit}"
+    return f"at most {most}{unit}" if least is None else f"{least} to {most}{unit}"
+
+
+def _shape(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
