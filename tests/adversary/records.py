@@ -52,7 +52,7 @@ async def read_streams(admin: NatsClient, homes: tuple[Home, ...]) -> Streams:
         name = stream["config"]["name"]
         configs[name] = stream["config"]
         if name in MEASURED:
-            first[name] = stream["state"]["first_seq"]
+            first[name] = max(stream["state"]["first_seq"], 1)  # 0 before its first message
         for consumer in await _pages(admin, f"$JS.API.CONSUMER.LIST.{name}", "consumers"):
             kept = _kept(consumer, homes)
             if kept is not None:
