@@ -175,7 +175,6 @@ async def test_a_page_has_a_thousand_entries_at_most(auth):
         ({"actor_id": -1}, "actor_id"),
         ({"actor_id": True}, "actor_id"),
         ({"page_size": 0}, "page_size"),
-        ({"page_size": 100_001}, "page_size"),
         ({"page_number": "first"}, "page_number"),
         ({"sorts": [{"property": "before", "direction": "ASC"}]}, "sorts[0].property"),
         ({"sorts": [{"property": "action", "direction": ""}]}, "sorts[0].direction"),

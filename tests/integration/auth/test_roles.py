@@ -142,7 +142,6 @@ async def test_a_role_needs_a_body_with_a_name(auth):
 
 BAD_SEARCHES = [
     ({"page_size": 0}, "page_size"),
-    ({"page_size": 100_001}, "page_size"),
     ({"page_number": 0}, "page_number"),
     ({"page_number": "x"}, "page_number"),
     ({"keyword": 5}, "keyword"),

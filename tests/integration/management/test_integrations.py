@@ -234,4 +234,4 @@ async def test_icons_need_no_login(management: Management):
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("image/svg+xml")
     assert answer.content.startswith(b"<svg")
-    assert (await management.http.get("/public/passwd")).status_code == 401
+    assert (await management.http.get("/public/passwd")).status_code == 404

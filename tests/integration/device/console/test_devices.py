@@ -255,7 +255,6 @@ async def test_operations_need_their_function(world: World, method, path, needed
     ("method", "path", "body", "field"),
     [
         ("POST", "/device/search", {"page_size": 0}, "page_size"),
-        ("POST", "/device/search", {"page_size": 100_001}, "page_size"),
         ("POST", "/device/search", {"page_number": 0}, "page_number"),
         ("POST", "/device/search", {"name": 5}, "name"),
         ("POST", "/device/search", {"name": "x" * 256}, "name"),

@@ -28,13 +28,13 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.devices.leaving import Leaving
-from services.device.devices.open_api import ROUTES as DEVICE_ROUTES
+from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.devices.orphans import Orphans
 from services.device.devices.service import DeviceService
 from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
-from services.device.products.open_api import ROUTES as PRODUCT_ROUTES
-from services.device.products.rps.open_api import ROUTES as RPS_ROUTES
+from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
+from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
@@ -220,7 +220,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
         Service(
             name="device",
             title="Device",
-            routes=[*PRODUCT_ROUTES, *DEVICE_ROUTES, *RPS_ROUTES],
+            routes=[PRODUCT_ROUTES, DEVICE_ROUTES, RPS_ROUTES],
             verifier=HeaderVerifier(public),
             telemetry=Telemetry(None, MeterProvider()),
             dependencies={

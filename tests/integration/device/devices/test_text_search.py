@@ -13,7 +13,7 @@ from services.device.devices.schemas import SearchDevices
 from services.device.devices.search import query_of
 from services.device.products.service import generic_product
 from services.device.things import store as stores
-from services.device.things.fields import Sort
+from services.device.things.fields import SortBy
 from services.device.things.grams import grams_of
 from services.device.things.latest import LatestValues
 from services.device.things.model import ApplicationRef, document_of
@@ -111,7 +111,7 @@ async def test_pages_of_a_text_are_in_order(
     for way, direction in (("asc", 1), ("desc", -1)):
         found: list[int] = []
         for number in range(1, 12):
-            asked = {"page_size": 3, "page_number": number, "sorts": [Sort(column, way)]}
+            asked = {"page_size": 3, "page_number": number, "sorts": [SortBy(column, way)]}
             page, total = await ids(store, keyword="abc", **asked)
             assert total == len(NAMES)
             found += page
