@@ -6,6 +6,7 @@ subscription and consumer anew whenever a request ends in an error or stays unan
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -75,12 +76,12 @@ class _Inbox:
         self._wanted, self._status = int(request["batch"]), ""
         self._done.clear()
         await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply)
-        try:
-            async with asyncio.timeout(IDLE + GRACE):
-                await self._done.wait()
-        except TimeoutError as error:
-            if not self._messages:
-                raise RequestLostError("a request for messages was not answered") from error
+        for seconds in (IDLE + GRACE, BACKOFF):  # a process that was stopped has yet to read
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._done.wait()
+        if not self._messages and not self._done.is_set():
+            raise RequestLostError("a request for messages was not answered")
         if not self._messages and self._status not in ENDS:
             raise RequestLostError(f"a request for messages ended with {self._status or 'nothing'}")
         messages, self._messages = self._messages, []
