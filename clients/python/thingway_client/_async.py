@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -151,7 +152,12 @@ class AsyncThingway:
         self, *, page_size: int = PAGE, **filters: Any
     ) -> AsyncGenerator[DeviceRecord, None]:
         """Devices that match, for example `keyword="roof"`, `connect_status=["ONLINE"]`."""
-        async for device in self._pages(search_devices, SearchDevices, page_size, filters):
+        wanted = {"pageSize": page_size, **_wire(filters)}
+        async for device in self._pages(
+            lambda number: search_devices.asyncio_detailed(
+                client=self._client, body=SearchDevices.from_dict({**wanted, "pageNumber": number})
+            )
+        ):
             yield device
 
     async def update_device(self, device_id: int, name: str, **more: Any) -> None:
@@ -258,18 +264,12 @@ class AsyncThingway:
 
     async def products(self, *, page_size: int = PAGE) -> AsyncGenerator[Product, None]:
         """The products of the tenant."""
-        number = 1
-        while True:
-            page = await self._ask(
-                lambda number=number: list_products.asyncio_detailed(  # type: ignore[misc]
-                    client=self._client, page_size=page_size, page_number=number
-                )
+        async for product in self._pages(
+            lambda number: list_products.asyncio_detailed(
+                client=self._client, page_size=page_size, page_number=number
             )
-            for product in page.content:
-                yield product
-            if number * page.page_size >= page.total:
-                return
-            number += 1
+        ):
+            yield product
 
     async def product(self, model: str) -> ProductWithTsl:
         """A product with its TSL."""
@@ -293,7 +293,11 @@ class AsyncThingway:
 
     async def profiles(self, *, page_size: int = PAGE) -> AsyncGenerator[RpsRecord, None]:
         """All RPS records of the application."""
-        async for record in self._pages(search_rps_profiles, SearchProfiles, page_size, {}):
+        async for record in self._pages(
+            lambda number: search_rps_profiles.asyncio_detailed(
+                client=self._client, body=SearchProfiles(page_size=page_size, page_number=number)
+            )
+        ):
             yield record
 
     async def delete_profile(self, sn: str) -> None:
@@ -323,21 +327,14 @@ class AsyncThingway:
     # How it is asked.
 
     async def _pages(
-        self, operation: Any, kind: Any, page_size: int, filters: dict[str, Any]
+        self, fetch: Callable[[int], Awaitable[Response[Any]]]
     ) -> AsyncGenerator[Any, None]:
-        number = 1
-        while True:
-            wanted = {"pageSize": page_size, "pageNumber": number, **_wire(filters)}
-            body = kind.from_dict(wanted)
-            page = await self._ask(
-                lambda body=body: operation.asyncio_detailed(  # type: ignore[misc]
-                    client=self._client, body=body
-                )
-            )
+        number, seen = 1, False
+        while not seen:
+            page = await self._ask(partial(fetch, number))
             for one in page.content:
                 yield one
-            if number * page.page_size >= page.total:
-                return
+            seen = number * page.page_size >= page.total
             number += 1
 
     async def _ask(self, ask: Ask) -> Any:
