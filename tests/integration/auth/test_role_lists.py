@@ -352,7 +352,7 @@ async def no_credential(user: str) -> str | None:
 
 async def no_id() -> int:
     """Nothing is made here."""
-    raise NotImplementedError
+    raise AssertionError("nothing is to be made")
 
 
 async def test_a_sweep_removes_grants_of_what_is_gone(auth, owners, monkeypatch):
