@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import signal
@@ -79,7 +80,7 @@ class Crowd:
     """The devices of one run and their connections."""
 
     def __init__(self, mqtt_url: str, interval: float, counts: Counts) -> None:
-        self._address = urlsplit(mqtt_url)
+        self._addresses = itertools.cycle(urlsplit(one) for one in mqtt_url.split(","))
         self._interval = interval
         self._counts = counts
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
@@ -101,9 +102,10 @@ class Crowd:
 
     @contextlib.asynccontextmanager
     async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
+        address = next(self._addresses)
         client = aiomqtt.Client(
-            self._address.hostname or "",
-            self._address.port or 1883,
+            address.hostname or "",
+            address.port or 1883,
             username=sn,
             password=key,
             identifier=sn,

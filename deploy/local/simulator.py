@@ -6,6 +6,7 @@ environment (`environment`).
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -38,12 +39,15 @@ def environment(mqtt_url: str, sn: str, key: str) -> dict[str, str]:
 
 
 async def run(mqtt_url: str, key: str, device: DemoDevice) -> None:
-    """Stay connected and report until cancelled; reconnect with growing pauses."""
+    """Stay connected and report until cancelled; reconnect with growing pauses.
+
+    Of several addresses, separated by commas, the next one is tried after a loss.
+    """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
-    address = urlsplit(mqtt_url)
+    addresses = itertools.cycle(urlsplit(one) for one in mqtt_url.split(","))
     while True:
-        started = loop.time()
+        address, started = next(addresses), loop.time()
         try:
             async with aiomqtt.Client(
                 address.hostname or "",

@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 
@@ -44,15 +45,20 @@ class Options:
     workers: int
     simulator: bool
     admin_email: str
+    cluster: bool
 
     @property
-    def addresses(self) -> Addresses:
+    def doors(self) -> servers.NatsDoors:
+        """Where the (first) NATS server listens."""
+        return servers.NatsDoors(self.host, self.nats_port, self.mqtt_port)
+
+    def addresses(self, state: states.State) -> Addresses:
         """Where clients on this machine will find the platform."""
-        host = ports.reachable(self.host)
+        doors = self.doors.of_members(state)
         return Addresses(
-            base_url=f"http://{host}:{self.port}",
-            mqtt_url=f"mqtt://{host}:{self.mqtt_port}",
-            nats_url=f"nats://{host}:{self.nats_port}",
+            base_url=f"http://{ports.reachable(self.host)}:{self.port}",
+            mqtt_url=",".join(door.mqtt_url for door in doors),
+            nats_url=",".join(door.url for door in doors),
         )
 
 
@@ -82,11 +88,22 @@ def up(given: Namespace) -> Exit:
 class Launcher:
     """One run of the platform."""
 
-    def __init__(self, options: Options, found: servers.Programs, lock_handle: int) -> None:
+    def __init__(
+        self,
+        options: Options,
+        found: servers.Programs,
+        lock_handle: int,
+        places: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        """`places` are hosts for the members of a cluster, each with the command that runs
+        servers there; by default they are on loopback."""
         self._options = options
+        self._inside = tuple(places.values())
         self._found = found
         self._directory = options.data
         self._state = states.load(self._directory)
+        if options.cluster or self._state.is_cluster:
+            self._state.hosts = list(places) or [ports.LOOPBACK] * servers.CLUSTER
         console.adopt_client(self._state, os.environ)
         self._base = base_environment(os.environ)
         self._is_ready = False
@@ -117,23 +134,30 @@ class Launcher:
             await self._supervisor.stop()
 
     async def _serve_until(self, stop: asyncio.Task[bool]) -> None:
-        """Wait for `stop`; meanwhile nats-server is started again if a full disk stopped it."""
+        """Wait for `stop`; meanwhile a nats-server that a full disk stopped is started again."""
         password = self._state.secrets[f"nats.{SYSTEM_USER}"]
-        healing = asyncio.create_task(
-            storage.keep_writing(
-                partial(storage.is_stuck, self._options.addresses.nats_url, password),
-                partial(storage.free_bytes, self._directory),
-                self._restart_nats,
+        doors = self._options.doors.of_members(self._state)
+        healing = [
+            asyncio.create_task(
+                storage.keep_writing(
+                    partial(
+                        storage.is_stuck, door.url, password, servers.nats_name(self._state, number)
+                    ),
+                    partial(storage.free_bytes, self._directory / states.member("nats", number)),
+                    partial(self._restart_nats, states.member(servers.NATS, number)),
+                )
             )
-        )
+            for number, door in enumerate(doors, 1)
+        ]
         try:
             await stop
         finally:
-            healing.cancel()
+            for task in healing:
+                task.cancel()
 
-    def _restart_nats(self) -> None:
-        self._progress.say("nats could not write, and the disk has room: starting it again")
-        self._supervisor.restart(servers.NATS)
+    def _restart_nats(self, name: str) -> None:
+        self._progress.say(f"{name} could not write, and the disk has room: starting it again")
+        self._supervisor.restart(name)
 
     def _stop_on_signals(self) -> asyncio.Task[bool]:
         asked = asyncio.Event()
@@ -146,13 +170,11 @@ class Launcher:
         return asyncio.create_task(asked.wait())
 
     async def _start(self) -> None:
-        doors = servers.NatsDoors(
-            self._options.host, self._options.nats_port, self._options.mqtt_port
-        )
         self._claim_ports()
-        wanted = servers.embedded(self._found, self._directory, self._state, doors, self._base)
-        specs = self._service_specs()
-        self._state.addresses = self._options.addresses
+        self._state.addresses = addresses = self._options.addresses(self._state)
+        ground = servers.Ground(self._directory, self._state, self._base, self._inside)
+        wanted = servers.embedded(self._found, ground, self._options.doors)
+        specs = self._service_specs(addresses)
         self._save()
         async with self._progress.shown():
             await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
@@ -161,12 +183,10 @@ class Launcher:
             )
             await self._progress.follow(
                 "first data",
-                bootstrap(
-                    self._state, self._options.addresses, self._options.admin_email, self._save
-                ),
+                bootstrap(self._state, addresses, self._options.admin_email, self._save),
             )
         if self._options.simulator:
-            self._supervisor.start(self._simulator_spec())
+            self._supervisor.start(self._simulator_spec(addresses))
         self._is_ready = True
         self._write_ready()
         self._progress.say(summary(self._state, self._directory))
@@ -177,14 +197,15 @@ class Launcher:
 
     def _claim_ports(self) -> None:
         options = self._options
+        if self._state.is_cluster:
+            servers.remember_primary(self._directory, self._state)
         self._state.claim_ports(
-            [*servers.INTERNAL_PORTS, *services.internal_port_names()],
+            [*servers.internal_ports(self._state), *services.internal_port_names()],
             reserved={options.port, options.mqtt_port, options.nats_port},
         )
 
-    def _service_specs(self) -> list[tuple[Spec, str]]:
+    def _service_specs(self, addresses: Addresses) -> list[tuple[Spec, str]]:
         """Every service process with the address that tells when it is ready."""
-        addresses = self._options.addresses
         doors = Doors(
             self._options.host,
             self._options.port,
@@ -208,14 +229,14 @@ class Launcher:
 
     def _service_spec(self, service: Service, number: int, environment: dict[str, str]) -> Spec:
         return Spec(
-            name=service.name if number == 1 else f"{service.name}-{number}",
+            name=states.member(service.name, number),
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
             environment=self._base | environment,
         )
 
-    def _simulator_spec(self) -> Spec:
-        device, addresses = self._state.device, self._options.addresses
+    def _simulator_spec(self, addresses: Addresses) -> Spec:
+        device = self._state.device
         if device is None or device.key is None:
             raise AssertionError("the bootstrap ends with a device that has a key")
         return Spec(

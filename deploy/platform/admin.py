@@ -52,7 +52,7 @@ async def wait_ready(url: str, password: str) -> None:
 async def log_in(url: str, password: str, user: str = ADMIN) -> Client:
     """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
     return await nats.connect(
-        url,
+        url.split(","),
         user=user,
         password=password,
         name="thingway",

@@ -34,7 +34,8 @@ class Ready(msgspec.Struct, frozen=True):
     base_url: str
     mqtt_url: str
     nats_url: str
-    """With the application's id and secret: it may subscribe to events."""
+    """With the application's id and secret: it may subscribe to events. In a cluster one for each
+    server, separated by commas, as is `mqtt_url`."""
     application: ReadyClient
     user: User
     """The first user of the console, a super-admin, with the password it began with."""
@@ -47,7 +48,7 @@ class Ready(msgspec.Struct, frozen=True):
 def nats_url_of(addresses: Addresses, application: Application) -> str:
     """The NATS address with the application's credentials as user information."""
     login = f"{application.client_id}:{application.client_secret}"
-    return addresses.nats_url.replace("://", f"://{login}@", 1)
+    return addresses.nats_url.replace("://", f"://{login}@")
 
 
 def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> bytes | None:

@@ -8,6 +8,7 @@ import msgspec
 from deploy.platform import ports
 from deploy.platform.errors import CommandError, LauncherError
 from deploy.platform.files import write_private
+from deploy.platform.ports import LOOPBACK
 
 FILE_NAME = "state.json"
 
@@ -44,10 +45,19 @@ class Device(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+def member(name: str, number: int) -> str:
+    """What a process is called that is the `number`th of its kind."""
+    return name if number == 1 else f"{name}-{number}"
+
+
 class State(msgspec.Struct, kw_only=True):
     """Ports, secrets, and how far the bootstrap has come."""
 
     ports: dict[str, int] = {}
+    hosts: list[str] = msgspec.field(default_factory=lambda: [LOOPBACK])
+    """Where the members of the stores listen: one, or three that are a cluster."""
+    redis_primary: int = 1
+    """Which Redis of a cluster was the primary when it was last looked at."""
     secrets: dict[str, str] = {}
     addresses: Addresses | None = None
     application: Application | None = None
@@ -61,6 +71,16 @@ class State(msgspec.Struct, kw_only=True):
         if name not in self.secrets:
             self.secrets[name] = make()
         return self.secrets[name]
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the stores have several members."""
+        return len(self.hosts) > 1
+
+    def members(self, name: str, most: int | None = None) -> list[str]:
+        """The addresses (`host:port`) of the members of a store, e.g. of `mongod`."""
+        hosts = enumerate(self.hosts[:most], 1)
+        return [f"{host}:{self.ports[member(name, number)]}" for number, host in hosts]
 
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
         """Give every name a free internal port: last time's where it is still free."""

@@ -38,7 +38,7 @@ async def connected(
             user=settings.nats_user,
             password=settings.nats_password,
             name=process,
-            streams=True,
+            streams=settings.stream_replicas,
         )
         stack.push_async_callback(bus.drain)
         await migrate(mongo.database, migrations)

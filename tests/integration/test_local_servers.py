@@ -50,12 +50,12 @@ class Running:
 
     @contextlib.asynccontextmanager
     async def mongo(self, name: str) -> AsyncIterator[AsyncMongoClient]:
-        url = self.database_user(name).url(self.state.ports["mongod"])
+        url = self.database_user(name).url(*self.state.members("mongod"))
         async with AsyncMongoClient(url) as client:
             yield client
 
     def redis(self, name: str) -> Redis:
-        return Redis.from_url(self.key_user(name).url(self.state.ports["redis"]))
+        return Redis.from_url(self.key_user(name).url(*self.state.members("redis")))
 
     def nats(self, name: str):
         return nats.connect(
@@ -71,11 +71,12 @@ class Running:
 async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
     """Start the servers as `thingway up` does, and end them as it does."""
     state = states.load(directory)
-    state.claim_ports([*servers.INTERNAL_PORTS, *services.internal_port_names()], reserved=())
+    state.claim_ports([*servers.internal_ports(state), *services.internal_port_names()], reserved=())
     nats_port = ports.choose_free()
     mqtt_port = ports.choose_free()
     doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)
-    wanted = servers.embedded(found, directory, state, doors, base_environment(os.environ))
+    ground = servers.Ground(directory, state, base_environment(os.environ))
+    wanted = servers.embedded(found, ground, doors)
     states.save(directory, state)
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
@@ -178,7 +179,7 @@ async def test_a_killed_server_comes_back(platform: Running) -> None:
     with pidfds({"redis": first}) as handles:
         os.kill(first, 9)
         await ended(handles["redis"])
-    url = platform.key_user("device").url(platform.state.ports["redis"])
+    url = platform.key_user("device").url(*platform.state.members("redis"))
     async with asyncio.timeout(WAIT):
         await servers.redis_server.wait_ready(url)
     assert platform.supervisor.pids()["redis"] != first

@@ -12,7 +12,7 @@ import string
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiomqtt
 import msgspec
@@ -69,11 +69,11 @@ class Entries:
     def __init__(
         self, redis: Redis, devices: DeviceStore, bus: Bus, url: str, user: str, password: str
     ) -> None:
-        """`url` is the MQTT door, `user` and `password` open it for a service."""
+        """`url` are the MQTT doors, `user` and `password` open them for a service."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
-        self._door = urlsplit(url)
+        self._doors = [urlsplit(door) for door in url.split(",")]
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
@@ -120,20 +120,27 @@ class Entries:
         await self._deleting.stop()
 
     async def _delete(self, client_id: str) -> None:
+        """Delete a session at the first server that lets in."""
+        for door in self._doors:
+            try:
+                if await self._exists(client_id):
+                    await self._replace(client_id, door)
+            except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
+                log.warning("the MQTT session %r was not deleted: %r", client_id, error)
+            else:
+                return
+
+    async def _replace(self, client_id: str, door: SplitResult) -> None:
         """Delete a session as MQTT does it: by a clean one with the same id."""
-        try:
-            if await self._exists(client_id):
-                async with aiomqtt.Client(
-                    self._door.hostname or "",
-                    self._door.port or 1883,
-                    username=self._user,
-                    password=self._password,
-                    identifier=client_id,
-                    timeout=WAIT,
-                ):
-                    pass
-        except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
-            log.warning("the MQTT session %r was not deleted: %r", client_id, error)
+        async with aiomqtt.Client(
+            door.hostname or "",
+            door.port or 1883,
+            username=self._user,
+            password=self._password,
+            identifier=client_id,
+            timeout=WAIT,
+        ):
+            pass
 
     async def _exists(self, client_id: str) -> bool:
         subject = f"$MQTT.sess.{_hash(client_id)}"
