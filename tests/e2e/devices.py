@@ -99,7 +99,7 @@ class Device:
     async def nats(self, *, reconnect: bool = True) -> AsyncIterator[NatsClient]:
         """A plain NATS connection."""
         client = await nats.connect(
-            f"nats://127.0.0.1:{self.application.platform.nats_port}",
+            self.application.platform.nats_door(),
             user=self.sn,
             password=self.key,
             inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
@@ -145,8 +145,7 @@ class MqttDevice:
     def __init__(self, device: Device, identifier: str, *, clean: bool, key: str) -> None:
         self.device = device
         self.client = aiomqtt.Client(
-            "127.0.0.1",
-            device.application.platform.mqtt_port,
+            *device.application.platform.mqtt_door(),
             username=device.sn,
             password=key,
             identifier=identifier,

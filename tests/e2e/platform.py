@@ -1,6 +1,7 @@
 """The whole platform as a test meets it: `thingway up` in a process of its own."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import nats
@@ -30,14 +32,18 @@ THINGWAY = Path(sys.executable).with_name("thingway")
 ALLOWED_ORIGIN = "http://console.test"
 """Whose pages may call from a browser."""
 START_SECONDS = 60.0
+UP = (str(THINGWAY), "up")
 _RUNNING = pytest.StashKey["Platform"]()
 
 
 class Platform:
     """One `thingway up`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, command: Iterable[str] = UP) -> None:
+        """`command` starts it; a directory, ports and the rest are added."""
         self.directory = directory
+        self._command = tuple(command)
+        self._turns = itertools.count()
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -57,13 +63,33 @@ class Platform:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def addresses(self) -> states.Addresses:
+        """Where it serves."""
+        found = self.state.addresses
+        assert found is not None
+        return found
+
+    def nats_door(self) -> str:
+        """Where to connect to NATS: to the next server in turn."""
+        return self._in_turn(self.addresses.nats_url)
+
+    def mqtt_door(self) -> tuple[str, int]:
+        """Host and port of where to connect over MQTT: of the next server in turn."""
+        parts = urlsplit(self._in_turn(self.addresses.mqtt_url))
+        return parts.hostname or "", parts.port or 0
+
+    def _in_turn(self, urls: str) -> str:
+        found = urls.split(",")
+        return found[next(self._turns) % len(found)]
+
     def start(self) -> None:
         """Start it and wait until it is ready."""
         log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         with log:
             self._process = subprocess.Popen(
                 [
-                    *(THINGWAY, "up", "--no-simulator", "--data", self.directory),
+                    *(*self._command, "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                 ],
@@ -167,7 +193,7 @@ class Platform:
     async def admin(self) -> AsyncIterator[NatsClient]:
         """A NATS client that may read everything, `DEAD` too."""
         client = await nats.connect(
-            f"nats://127.0.0.1:{self.nats_port}",
+            self.addresses.nats_url.split(","),
             user="admin",
             password=self.state.secrets["nats.admin"],
         )
@@ -214,7 +240,8 @@ def shared(session: pytest.Session) -> Platform:
     found = config.stash.get(_RUNNING, None)
     if found is None:
         root = Path(tempfile.mkdtemp(prefix="thingway-e2e-"))
-        found = Platform(root / "data")
+        cluster = ("--cluster",) if config.getoption("--cluster") else ()
+        found = Platform(root / "data", (*UP, *cluster))
         config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.stop)
