@@ -29,7 +29,9 @@ def users(environ: dict[str, str]) -> list[DatabaseUser]:
 
 async def _run(environ: dict[str, str]) -> None:
     async with asyncio.timeout(START_SECONDS):
-        await mongo_server.set_up([f"{LOOPBACK}:{MONGO_PORT}"], environ["MONGO_ADMIN"], users(environ))
+        await mongo_server.set_up(
+            [f"{LOOPBACK}:{MONGO_PORT}"], environ["MONGO_ADMIN"], users(environ)
+        )
 
 
 def main() -> int:

@@ -105,7 +105,8 @@ class Launcher:
         if options.cluster or self._state.is_cluster:
             self._state.hosts = list(places) or [ports.LOOPBACK] * servers.CLUSTER
         console.adopt_client(self._state, os.environ)
-        self._base = base_environment(os.environ)
+        self.environment = base_environment(os.environ)
+        """What every process is given."""
         self._is_ready = False
         self._progress = Progress(Console(file=sys.stdout))
         self._supervisor = Supervisor(
@@ -172,7 +173,7 @@ class Launcher:
     async def _start(self) -> None:
         self._claim_ports()
         self._state.addresses = addresses = self._options.addresses(self._state)
-        ground = servers.Ground(self._directory, self._state, self._base, self._inside)
+        ground = servers.Ground(self._directory, self._state, self.environment, self._inside)
         wanted = servers.embedded(self._found, ground, self._options.doors)
         specs = self._service_specs(addresses)
         self._save()
@@ -232,7 +233,7 @@ class Launcher:
             name=states.member(service.name, number),
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
-            environment=self._base | environment,
+            environment=self.environment | environment,
         )
 
     def _simulator_spec(self, addresses: Addresses) -> Spec:
@@ -243,7 +244,7 @@ class Launcher:
             name="simulator",
             argv=[sys.executable, "-m", "deploy.local.simulator"],
             stage=_SERVICE_STAGE,
-            environment=self._base
+            environment=self.environment
             | simulator.environment(addresses.mqtt_url, device.sn, device.key),
         )
 

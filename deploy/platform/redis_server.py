@@ -23,7 +23,6 @@ QUORUM = 2
 DOWN_AFTER_MS = 3000
 """Silence after which a Sentinel takes a server for gone."""
 FAILOVER_MS = 10_000
-EMPTY: Mapping[str, str] = {}
 _NOBODY = "user default off resetkeys resetchannels -@all"
 _SENTINEL_MAY = (
     "allchannels +multi +slaveof +ping +exec +subscribe +config|rewrite +role +publish +info "
@@ -177,9 +176,11 @@ def _lines(settings: Mapping[str, str]) -> str:
     )
 
 
-def bare_command(program: Path, data: Path, port: int, more: Mapping[str, str] = EMPTY) -> list[str]:
+def bare_command(
+    program: Path, data: Path, port: int, options: Mapping[str, str] | None = None
+) -> list[str]:
     """The command line without logins and without a file, for tests."""
-    return _command(program, _settings(data, LOOPBACK, str(port), more))
+    return _command(program, _settings(data, LOOPBACK, str(port), options or {}))
 
 
 async def wait_ready(url: str) -> None:

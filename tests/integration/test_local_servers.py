@@ -71,7 +71,9 @@ class Running:
 async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
     """Start the servers as `thingway up` does, and end them as it does."""
     state = states.load(directory)
-    state.claim_ports([*servers.internal_ports(state), *services.internal_port_names()], reserved=())
+    state.claim_ports(
+        [*servers.internal_ports(state), *services.internal_port_names()], reserved=()
+    )
     nats_port = ports.choose_free()
     mqtt_port = ports.choose_free()
     doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)

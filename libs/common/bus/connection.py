@@ -143,8 +143,8 @@ class Bus:
         A connection that is closed all the same, for example because the server took offence at
         what came on it, ends the process: whoever watches over it starts it again.
 
-        With `streams`, create the streams that are missing on so many servers each. Replies come to an inbox that only
-        this user may read.
+        With `streams`, create the streams that are missing, on so many servers each. Replies
+        come to an inbox that only this user may read.
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:

@@ -72,7 +72,9 @@ def _primary(url: str, options: dict[str, Any]) -> Redis:
     if not hosts or not name:
         raise ValueError(f"{_SCHEME}:// needs hosts and the name of the primary")
     user, _, password = (unquote(part) for part in login.partition(":"))
-    more = {key: values[-1] for key, values in parse_qs(parts.query, True).items()}
+    more = {
+        key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()
+    }
     sentinels = Sentinel(  # type: ignore[no-untyped-call]
         [_address(host) for host in hosts.split(",")],
         sentinel_kwargs={
