@@ -212,6 +212,7 @@ def _route(ground: Ground, number: int) -> NatsCluster | None:
         routes=tuple(routes),
         password=ground.secret("nats.route"),
         replicas=CLUSTER,
+        tag=nats_name(ground.state, number),
     )
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from rich.console import Console
 
-from deploy.local import lock, servers, simulator, starting, storage
+from deploy.local import growing, lock, servers, simulator, starting, storage
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
 from deploy.local.summary import summary
@@ -23,7 +23,7 @@ from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import make_private_directory
-from deploy.platform.nats import SYSTEM_USER
+from deploy.platform.nats import ADMIN, SYSTEM_USER
 from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Doors, Service
 from deploy.platform.serving import until_serving
 from deploy.platform.state import Addresses
@@ -179,6 +179,8 @@ class Launcher:
         self._save()
         async with self._progress.shown():
             await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
+            if self._state.is_cluster:
+                await self._grow()
             await starting.together(
                 [self._bring_up(spec, partial(until_serving, url)) for spec, url in specs]
             )
@@ -191,6 +193,16 @@ class Launcher:
         self._is_ready = True
         self._write_ready()
         self._progress.say(summary(self._state, self._directory))
+
+    async def _grow(self) -> None:
+        """Let the cluster have the streams of a server that was alone until now."""
+        await growing.adopt(
+            self._directory / servers.NATS,
+            self._options.doors.of_members(self._state)[0].url,
+            self._state.secrets[f"nats.{ADMIN}"],
+            servers.nats_name(self._state, 1),
+            servers.CLUSTER,
+        )
 
     async def _bring_up(self, spec: Spec, is_ready: Callable[[], Awaitable[None]]) -> None:
         child = self._supervisor.start(spec)

@@ -211,6 +211,8 @@ class NatsCluster:
     """What members show each other; it stands in addresses, so it is no reference."""
     replicas: int = 3
     """Members that keep what nats-server itself makes for MQTT."""
+    tag: str = ""
+    """By which a stream can be asked to be on this server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +323,8 @@ def _cluster(cluster: NatsCluster | None) -> str:
     if cluster is None:
         return ""
     login = f"{ROUTE}:{cluster.password}@"
-    return f"""
+    tags = f"\nserver_tags: {_list([cluster.tag])}\n" if cluster.tag else ""
+    return f"""{tags}
 cluster {{
   name: thingway
   listen: {_value(f"{cluster.host}:{cluster.port}")}

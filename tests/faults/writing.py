@@ -74,7 +74,7 @@ class Writers:
     async def start(self) -> None:
         """Make what is written to."""
         self.device: Device = await self._application.add_device()
-        made = await self._console.data("POST", "/dashboard", {"name": "0"})
+        made = await self._console.data("POST", "/dashboard", {"name": f"{self.prefix} 0"})
         self._dashboard = made["dashboard_id"]
 
     @property
@@ -175,7 +175,7 @@ class Writers:
         return await send(self._application, "PUT", "/devices", body)
 
     async def _rename_dashboard(self, number: int) -> Any:
-        body = {"name": str(number), "widgets": []}
+        body = {"name": f"{self.prefix} {number}", "widgets": []}
         return await send(self._console, "PUT", f"/dashboard/{self._dashboard}", body)
 
 
