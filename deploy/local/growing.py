@@ -40,8 +40,8 @@ async def adopt(store: Path, url: str, password: str, server: str, replicas: int
     streams = store / "jetstream" / ACCOUNT / "streams"
     client = await admin.log_in(url, password)
     try:
-        for stream in sorted(streams.glob(f"*/{_META}")):
-            await _adopt_stream(client, stream.parent, server, replicas)
+        for stream in _below(streams):
+            await _adopt_stream(client, stream, server, replicas)
     finally:
         await client.close()
 
@@ -55,10 +55,15 @@ async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int
         raise _refused(name, known.error)
     config = _kept(stream)
     await _do(client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}})
-    for consumer in stream.glob(f"obs/*/{_META}"):
-        body = {"stream_name": name, "config": _kept(consumer.parent)}
-        await _do(client, f"CONSUMER.CREATE.{name}.{consumer.parent.name}", body)
+    for consumer in _below(stream / "obs"):
+        body = {"stream_name": name, "config": _kept(consumer)}
+        await _do(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
     await _do(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
+
+
+def _below(directory: Path) -> list[Path]:
+    """The directories of streams, or of consumers."""
+    return sorted(found.parent for found in directory.glob(f"*/{_META}"))
 
 
 def _kept(directory: Path) -> dict[str, Any]:

@@ -90,7 +90,9 @@ class Trial:
     async def run(self, fault: Fault, seconds: float) -> Row:
         """Do harm under load, and compare what was promised with what there is."""
         await self._writers.start()
-        await self._writers.device.http("POST", "report", {"properties": {"counter": 0}}, wait="stored")
+        await self._writers.device.http(
+            "POST", "report", {"properties": {"counter": 0}}, wait="stored"
+        )
         before = await settled(self._cluster)
         row = Row(fault.name)
         async with self._writers.running(), self._load.running(1):
