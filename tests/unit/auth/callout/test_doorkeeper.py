@@ -97,6 +97,7 @@ def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> D
             FakeConnections(),
             FakeLimits(),
             refused,
+            PASSES,
         )
     )
 
