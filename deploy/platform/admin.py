@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 from nats.aio.client import Client
@@ -14,6 +15,9 @@ from libs.common.bus import Bus, NobodyAnswers, RpcClient, SecureClient
 from libs.common.tls import trusting_for
 
 _CONNECT_SECONDS = 2
+_NO_NEWS = "returning true from eof_received() has no effect when using ssl"
+"""What asyncio says at the end of every TLS connection of nats-py, which knows nothing of it."""
+logging.getLogger("asyncio").addFilter(lambda record: record.msg != _NO_NEWS)
 _PAUSE_SECONDS = 0.05
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
@@ -129,7 +130,7 @@ def is_good_for(certificate: str, names: Sequence[str], authority: Authority) ->
             x509.load_pem_x509_certificate(authority.certificate.encode())
         )
         shown = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, x509.ExtensionNotFound):
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     fresh = found.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
     return fresh and {_general(name) for name in names} <= set(shown)

@@ -172,10 +172,10 @@ def _host(service: Service, _: State, doors: Doors) -> str:
     return doors.host if service.name == PUBLIC_SERVICE else LOOPBACK
 
 
-def _file(service: Service, doors: Doors, name: str) -> str | None:
+def _file(service: Service, doors: Doors, name: str) -> str:
     """A file of the public listener; those on loopback are plain."""
     if service.name != PUBLIC_SERVICE or doors.tls is None:
-        return None
+        return ""
     return str(getattr(doors.tls, name))
 
 
@@ -226,8 +226,8 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "internal_private_key": lambda _, state, __: _internal_key(state),
     "tls_certificate": lambda service, _, doors: _file(service, doors, "certificate"),
     "tls_key": lambda service, _, doors: _file(service, doors, "key"),
-    "ca_file": lambda _, __, doors: doors.ca_file or None,
-    "device_ca_file": lambda _, __, doors: doors.device_ca_file or None,
+    "ca_file": lambda _, __, doors: doors.ca_file,
+    "device_ca_file": lambda _, __, doors: doors.device_ca_file,
     "certificate_port": lambda _, __, doors: str(doors.certificate_port),
     "mongo_url": _mongo_url,
     "mongo_database": lambda service, _, __: service.database,
