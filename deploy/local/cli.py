@@ -194,8 +194,9 @@ COMMANDS = (
             option(
                 "--out",
                 type=Path,
+                default=Path(),
                 metavar="DIR",
-                help="folder for SN.pem and SN.key (default: the current one)",
+                help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
             ),
             *_SHARED,
         ),

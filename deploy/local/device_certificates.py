@@ -10,10 +10,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Column, Table
 
-from deploy.local.tls import device_authority
 from deploy.platform import admin
 from deploy.platform import state as states
-from deploy.platform.certificates import Issued
+from deploy.platform.certificates import Issued, device_authority
 from deploy.platform.errors import CommandError
 from deploy.platform.files import write_private
 from libs.common.clock import from_ms
@@ -42,7 +41,10 @@ async def issue(given: Namespace) -> None:
     certificate = DeviceCertificate(given.sn, issued.serial, issued.expires)
     async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
         await auth.call("rpc.auth.add_device_certificate", certificate, Done)
-    written = _write(given.out or Path.cwd(), given.sn, issued)
+    if str(given.out) == "-":
+        print(issued.certificate + (issued.key or ""), end="")
+        return
+    written = _write(given.out, given.sn, issued)
     if given.json:
         print(msgspec.json.encode(written).decode())
         return

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.platform.certificates import Authority, is_good_for, new_authority
+from deploy.platform.certificates import Authority, device_authority, is_good_for, new_authority
 from deploy.platform.files import make_private_directory, write_private
 from deploy.platform.nats import ServerFiles
 from deploy.platform.state import State
 
 SERVERS = "servers_authority"
-DEVICES = "devices_authority"
 LOOK_EVERY = 1.0
 """Seconds between two looks at the certificate."""
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -95,8 +94,3 @@ class Certificates:
 
     def _stamp(self) -> list[int]:
         return [file.stat().st_mtime_ns for file in (self.certificate, self.key)]
-
-
-def device_authority(state: State) -> Authority:
-    """The authority of device certificates; made when it is first asked for."""
-    return Authority(state.secret(DEVICES, lambda: new_authority("Thingway devices")))

@@ -17,7 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPub
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from deploy.platform.errors import CommandError
+from deploy.platform.state import State
 
+DEVICES = "devices_authority"
+"""The secret of an installation that `device_authority` is."""
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
 RENEW_DAYS = 30
@@ -120,6 +123,11 @@ class Authority:
         for extension in more:
             builder = builder.add_extension(extension, critical=False)
         return builder.sign(self._key, hashes.SHA256())
+
+
+def device_authority(state: State) -> Authority:
+    """The authority of device certificates; made when it is first asked for."""
+    return Authority(state.secret(DEVICES, lambda: new_authority("Thingway devices")))
 
 
 def is_good_for(certificate: str, names: Sequence[str], authority: Authority) -> bool:

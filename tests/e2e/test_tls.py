@@ -135,7 +135,7 @@ async def test_every_way_in_is_encrypted_and_told(
             await client.request(
                 f"thing.{device.sn}.up.report", b'{"properties": {"temperature": 1.5}}', 5
             )
-        assert (await device.http("POST", "report", {"properties": {"temperature": 2.5}}))[0] == 200
+        assert (await device.http("POST", "report", {"properties": {"temperature": 2.5}}))[0] == 202
         async with over_websocket(platform, device) as client:
             await report(client, device.sn, 3.5)
         for value in (1.5, 2.5, 3.5):
@@ -234,7 +234,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
             for value in itertools.count():
                 body = {"properties": {"temperature": value}}
                 async with session.post(f"/ingest/v1/{device.sn}/report", json=body) as answer:
-                    assert answer.status == 200
+                    assert answer.status == 202
                 sent[device.sn].append(value)
                 if enough.is_set():
                     break
@@ -281,7 +281,7 @@ async def test_a_device_logs_in_with_its_certificate(
         async with certificate.mqtt(user) as client:
             await report(client, device.sn, value)
         await device.stored({"temperature": value})
-    assert await certificate.http(device.sn, 3.5) == 200
+    assert await certificate.http(device.sn, 3.5) == 202
     await device.stored({"temperature": 3.5})
     mode = await asyncio.to_thread(lambda: Path(certificate.key).stat().st_mode)
     assert mode & 0o777 == 0o600
@@ -363,7 +363,7 @@ async def test_a_revoked_certificate_logs_nobody_in(
                 pass
         assert await certificate.http(device.sn, 3.5) == 401
         await by_key.report({"temperature": 4.5})
-        assert await other.http(device.sn, 5.5) == 200
+        assert await other.http(device.sn, 5.5) == 202
     await device.stored({"temperature": 5.5})
 
 
@@ -372,7 +372,7 @@ async def test_certificates_end_with_the_credentials_of_their_device(
 ) -> None:
     """A device that is registered anew under the SN is another one."""
     certificate = Certificate(platform, tmp_path, device.sn)
-    assert await certificate.http(device.sn, 1.5) == 200
+    assert await certificate.http(device.sn, 1.5) == 202
     await application.data("DELETE", f"/devices/{device.id}")
     assert await certificate.http(device.sn, 2.5) == 401
     again = await application.add_device(snDevEUI=device.sn)
