@@ -57,6 +57,7 @@ IN_THE_YAML = (
     "THINGWAY_CA_FILE",
     "THINGWAY_DEVICE_CA_FILE",
     "THINGWAY_CERTIFICATE_PORT",
+    "THINGWAY_CERTIFICATE_NATS_PORT",
 )
 """Settings that are no secrets stand in docker-compose.yml."""
 

@@ -80,6 +80,7 @@ _PLAIN: Mapping[str, int | None] = {
     "nats_port": 4222,
     "websocket_port": None,
     "certificate_port": None,
+    "certificate_nats_port": None,
 }
 _TLS: Mapping[str, int | None] = {
     "port": 8443,
@@ -87,6 +88,7 @@ _TLS: Mapping[str, int | None] = {
     "nats_port": 4222,
     "websocket_port": 8084,
     "certificate_port": 8884,
+    "certificate_nats_port": 4223,
 }
 
 
@@ -96,8 +98,8 @@ def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
     Raises `LauncherError` for certificates without TLS.
     """
     defaults = _TLS if given.tls else _PLAIN
-    if given.certificate_port and not given.tls:
-        raise LauncherError("--certificate-port needs --tls")
+    if (given.certificate_port or given.certificate_nats_port) and not given.tls:
+        raise LauncherError("devices show certificates with --tls only")
     return {name: getattr(given, name) or port for name, port in defaults.items()}
 
 
@@ -112,6 +114,7 @@ DOORS = (
     _door("--nats-port", "NATS", "4222"),
     _door("--websocket-port", "MQTT over WebSocket, at /mqtt", "not open; with --tls 8084"),
     _door("--certificate-port", "MQTT for devices with a certificate", "not open; with --tls 8884"),
+    _door("--certificate-nats-port", "NATS for them", "not open; with --tls 4223"),
     option(
         "--tls",
         action="store_true",

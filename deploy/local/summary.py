@@ -20,7 +20,7 @@ def summary(state: State, directory: Path) -> str:
         "documentation": f"{addresses.base_url}/docs",
         "MQTT": addresses.mqtt_url,
         "over WebSocket": addresses.websocket_url,
-        "by certificate": addresses.certificate_url,
+        "by certificate": f"{addresses.certificate_url} {addresses.certificate_nats_url}".strip(),
         "NATS": addresses.nats_url,
         "authority": addresses.ca_file,
         "application": application.client_id,

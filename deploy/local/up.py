@@ -47,6 +47,7 @@ class Options:
     nats_port: int
     websocket_port: int | None
     certificate_port: int | None
+    certificate_nats_port: int | None
     tls: bool
     tls_name: list[str]
     workers: int
@@ -59,6 +60,7 @@ class Options:
         host = ports.reachable(self.host)
         http, mqtt, nats, websocket = _SCHEMES[self.tls]
         mqtt_ws, certificates = self.websocket_port, self.certificate_port
+        nats_certificates = self.certificate_nats_port
         return Addresses(
             base_url=f"{http}://{host}:{self.port}",
             mqtt_url=f"{mqtt}://{host}:{self.mqtt_port}",
@@ -66,6 +68,7 @@ class Options:
             ca_file=str(self.data / "tls" / "ca.pem") if self.tls else "",
             websocket_url=f"{websocket}://{host}:{mqtt_ws}/mqtt" if mqtt_ws else "",
             certificate_url=f"mqtts://{host}:{certificates}" if certificates else "",
+            certificate_nats_url=f"tls://{host}:{nats_certificates}" if nats_certificates else "",
         )
 
 
@@ -219,6 +222,7 @@ class Launcher:
                     options.nats_port,
                     options.websocket_port,
                     options.certificate_port,
+                    options.certificate_nats_port,
                 )
                 if port
             },
@@ -234,6 +238,7 @@ class Launcher:
             addresses.nats_url,
             addresses.mqtt_url,
             certificate_port=self._options.certificate_port or 0,
+            certificate_nats_port=self._options.certificate_nats_port or 0,
             ca_file=addresses.ca_file,
             tls=self._certificates.server if self._certificates else None,
             device_ca_file=str(self._certificates.device_ca_file) if self._certificates else "",

@@ -41,6 +41,8 @@ class Ready(msgspec.Struct, frozen=True):
     """MQTT over WebSocket; empty when it is not open."""
     certificate_url: str
     """MQTT with a device certificate; empty when it is not open."""
+    certificate_nats_url: str
+    """NATS with one."""
     application: ReadyClient
     user: User
     """The first user of the console, a super-admin, with the password it began with."""
@@ -70,6 +72,7 @@ def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> byte
         ca_file=addresses.ca_file,
         websocket_url=addresses.websocket_url,
         certificate_url=addresses.certificate_url,
+        certificate_nats_url=addresses.certificate_nats_url,
         application=ReadyClient(application.client_id, application.client_secret),
         user=user,
         console_client=ReadyClient(*console.client(state)),

@@ -127,6 +127,8 @@ class Doors:
     mqtt_url: str
     certificate_port: int = 0
     """Of MQTT for devices with a certificate; 0: none."""
+    certificate_nats_port: int = 0
+    """Of NATS for them."""
     tls: ServerFiles | None = None
     """What the gateway's doors show; None: they are plain."""
     ca_file: str = ""
@@ -229,6 +231,7 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "ca_file": lambda _, __, doors: doors.ca_file,
     "device_ca_file": lambda _, __, doors: doors.device_ca_file,
     "certificate_port": lambda _, __, doors: str(doors.certificate_port),
+    "certificate_nats_port": lambda _, __, doors: str(doors.certificate_nats_port),
     "mongo_url": _mongo_url,
     "mongo_database": lambda service, _, __: service.database,
     "redis_url": _redis_url,

@@ -25,6 +25,8 @@ class Addresses(msgspec.Struct, frozen=True):
     """MQTT over WebSocket; empty: there is none."""
     certificate_url: str = ""
     """MQTT for devices with a certificate; empty: there is none."""
+    certificate_nats_url: str = ""
+    """NATS for them."""
 
 
 class Application(msgspec.Struct, frozen=True):

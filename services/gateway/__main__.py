@@ -13,9 +13,11 @@ async def main() -> None:
     settings = load(GatewaySettings)
     telemetry = start_telemetry("gateway")
     tls = ServerTls.of(settings, settings.device_ca_file)
-    if settings.certificate_port and not (tls and settings.device_ca_file):
+    wanted = settings.certificate_port or settings.certificate_nats_port
+    if wanted and not (tls and settings.device_ca_file):
         raise SettingsInvalid(
-            "THINGWAY_CERTIFICATE_PORT needs THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"
+            "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT need "
+            "THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"
         )
     door = await create_gateway(settings, telemetry, tls)
     await serve(

@@ -23,6 +23,7 @@ from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
 from services.gateway.certificates.listener import CertificateDoor
+from services.gateway.certificates.nats import NatsDoor
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.door import Door
@@ -87,9 +88,9 @@ async def create_gateway(
                 stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
-            if settings.certificate_port and tls is not None:
-                door = certificates.opened(settings.host, settings.certificate_port, tls)
-                await stack.enter_async_context(door)
+            if tls is not None:
+                for port, door in doors:
+                    await stack.enter_async_context(door.opened(settings.host, port, tls))
             yield
 
     checks = {"redis": partial(check_redis, redis)} | {
@@ -103,12 +104,7 @@ async def create_gateway(
     )
     signer = HeaderSigner(settings.internal_private_key)
     connections = Connections(proxies, min(settings.address_connections, max(1, open_files() // 4)))
-    certificates = CertificateDoor(
-        connections,
-        PassSigner(settings.internal_private_key),
-        mqtt_door(settings.mqtt_url, settings.ca_file),
-        settings.connect_timeout,
-    )
+    doors = _certificate_doors(settings, connections)
     return Door(
         routes=routes,
         gatekeeper=gatekeeper,
@@ -139,6 +135,22 @@ async def create_gateway(
         max_body=settings.max_body,
         max_header=settings.max_header,
     )
+
+
+def _certificate_doors(
+    settings: GatewaySettings, connections: Connections
+) -> list[tuple[int, CertificateDoor | NatsDoor]]:
+    """The doors for devices with a certificate that are wanted, with their ports."""
+    passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
+    mqtt, nats = mqtt_door(settings.mqtt_url, settings.ca_file), settings.nats_url
+    doors: list[tuple[int, CertificateDoor | NatsDoor]] = [
+        (settings.certificate_port, CertificateDoor(connections, passes, mqtt, wait)),
+        (
+            settings.certificate_nats_port,
+            NatsDoor(connections, passes, nats, settings.ca_file, wait),
+        ),
+    ]
+    return [(port, door) for port, door in doors if port]
 
 
 def _limits(redis: Redis, settings: GatewaySettings) -> Limits:

@@ -63,6 +63,8 @@ class GatewaySettings(ServiceSettings):
     certificate_port: Port = 0
     """Port of MQTT over TLS for devices with a certificate; those with a key come in there, too.
     0: there is none."""
+    certificate_nats_port: Port = 0
+    """The same for plain NATS."""
     mqtt_url: str = "mqtt://127.0.0.1:1883"
     """Where nats-server takes MQTT connections, for those of `THINGWAY_CERTIFICATE_PORT`."""
     trusted_proxies: str = ""

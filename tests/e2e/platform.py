@@ -42,6 +42,7 @@ class Platform:
         self.tls = tls
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
+        self.certificate_nats_port = ports.choose_free()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -104,7 +105,8 @@ class Platform:
 
     def _tls_options(self) -> list[str]:
         doors = ["--websocket-port", str(self.websocket_port)]
-        return ["--tls", *doors, "--certificate-port", str(self.certificate_port)]
+        doors += ["--certificate-port", str(self.certificate_port)]
+        return ["--tls", *doors, "--certificate-nats-port", str(self.certificate_nats_port)]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""

@@ -18,6 +18,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from nats.aio.client import Client as NatsClient
+from nats.errors import Error as NatsError
 
 from deploy.platform.certificates import Authority, new_authority
 from tests.e2e.callers import Application
@@ -77,6 +79,20 @@ class Certificate:
         options["tls_context"] = options["tls_context"] or self.context()
         door = ("127.0.0.1", self.platform.certificate_port)
         return aiomqtt.Client(*door, username=user, identifier=self.sn, timeout=5, **options)
+
+    @contextlib.asynccontextmanager
+    async def nats(self) -> AsyncIterator[NatsClient]:
+        """A connection over plain NATS."""
+        client = await nats.connect(
+            f"tls://127.0.0.1:{self.platform.certificate_nats_port}",
+            tls=self.context(),
+            inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
+            allow_reconnect=False,
+        )
+        try:
+            yield client
+        finally:
+            await client.close()
 
     async def http(self, sn: str, temperature: float) -> int:
         """The status of a report over HTTPS."""
@@ -199,6 +215,7 @@ async def all_shown(platform: Platform) -> list[str]:
         await shown(platform.websocket_port, platform.trust),
         await shown(platform.certificate_port, platform.trust),
         await shown(platform.nats_port, platform.trust, nats_first=True),
+        await shown(platform.certificate_nats_port, platform.trust, nats_first=True),
     ]
 
 
@@ -275,7 +292,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
 async def test_a_device_logs_in_with_its_certificate(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
-    """Over MQTT without a user name or with its SN, and over HTTPS."""
+    """Over MQTT without a user name or with its SN, over HTTPS, and over NATS."""
     certificate = Certificate(platform, tmp_path, device.sn)
     for value, user in ((1.5, None), (2.5, device.sn)):
         async with certificate.mqtt(user) as client:
@@ -283,6 +300,11 @@ async def test_a_device_logs_in_with_its_certificate(
         await device.stored({"temperature": value})
     assert await certificate.http(device.sn, 3.5) == 202
     await device.stored({"temperature": 3.5})
+    async with certificate.nats() as client:
+        await client.request(
+            f"thing.{device.sn}.up.report", b'{"properties": {"temperature": 4.5}}', 5
+        )
+    await device.stored({"temperature": 4.5})
     mode = await asyncio.to_thread(lambda: Path(certificate.key).stat().st_mode)
     assert mode & 0o777 == 0o600
 
@@ -360,6 +382,9 @@ async def test_a_revoked_certificate_logs_nobody_in(
             await client.__aexit__(None, None, None)
         with pytest.raises(aiomqtt.MqttError):
             async with certificate.mqtt():
+                pass
+        with pytest.raises(NatsError):
+            async with certificate.nats():
                 pass
         assert await certificate.http(device.sn, 3.5) == 401
         await by_key.report({"temperature": 4.5})

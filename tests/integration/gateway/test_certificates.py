@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import json
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from nats.errors import Error as NatsError
 
+from deploy.local import programs
 from deploy.platform import ports
 from libs.common.identity import make_keys
 from libs.common.identity.certificate_pass import PassSigner, PassVerifier
@@ -18,10 +22,12 @@ from services.gateway.access.addresses import TrustedProxies
 from services.gateway.certificates import listener
 from services.gateway.certificates.connect import Connect, read_connect
 from services.gateway.certificates.listener import CertificateDoor
+from services.gateway.certificates.nats import NatsDoor, with_pass
 from services.gateway.connections import Connections
 from tests.certificates import Files
 
 PRIVATE, PUBLIC = make_keys()
+SIGNER = PassSigner(PRIVATE)
 PUBLISH = b"\x30\x05\x00\x01ahi"
 
 
@@ -91,7 +97,7 @@ def opened(tmp_path: Path) -> Open:
             there = server.sockets[0].getsockname()[1]
             door = CertificateDoor(
                 Connections(TrustedProxies(), most),
-                PassSigner(PRIVATE),
+                SIGNER,
                 mqtt_door(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
@@ -200,8 +206,93 @@ async def test_a_foreign_certificate_does_not_come_in(opened: Open, tmp_path: Pa
         assert world.nats.heard == []
 
 
+CERTIFICATE = PeerCertificate("SN1", "0A")
+
+
+@pytest.mark.parametrize("user", ["", "SN1", None])
+def test_over_nats_a_certificate_becomes_the_login(user: str | None):
+    """All other options stay as the client said them."""
+    said = {"verbose": False, "lang": "python3", **({} if user is None else {"user": user})}
+    line = with_pass(b"CONNECT " + json.dumps(said).encode() + b"\r\n", CERTIFICATE, SIGNER)
+    found = json.loads(line.removeprefix(b"CONNECT "))
+
+    assert PassVerifier(PUBLIC).verify(found.pop("pass")) == CERTIFICATE
+    assert found == said | {"user": "SN1"}
+
+
+@pytest.mark.parametrize(
+    ("certificate", "said"),
+    [
+        (None, {"user": "SN1", "pass": "key"}),
+        (None, {}),
+        (CERTIFICATE, {"user": "SN1", "pass": "key"}),
+        (CERTIFICATE, {"user": "SN2"}),
+        (CERTIFICATE, {"auth_token": "x"}),
+        (CERTIFICATE, {"jwt": "x"}),
+    ],
+)
+def test_over_nats_all_else_is_passed_on_as_it_is(certificate: PeerCertificate | None, said: Any):
+    """nats-server and `auth` judge it."""
+    line = b"CONNECT " + json.dumps(said).encode() + b"\r\n"
+
+    assert with_pass(line, certificate, SIGNER) == line
+
+
+@pytest.mark.parametrize("line", [b"PING\r\n", b"CONNECT nothing\r\n", b"CONNECT []\r\n"])
+def test_what_is_no_connect_is_refused(line: bytes):
+    """It does not get to nats-server."""
+    with pytest.raises(ValueError, match=r"CONNECT|JSON|object"):
+        with_pass(line, CERTIFICATE, SIGNER)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
+    tmp_path: Path, encrypted: bool
+):
+    """It sees TLS at the door, and a server that proves itself to the gateway."""
+    files, port, there = Files(tmp_path), ports.choose_free(), ports.choose_free()
+    block = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}\n'
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f'listen: "127.0.0.1:{there}"\nauthorization {{ user: u, password: p }}\n'
+        + (block if encrypted else "")
+    )
+    url = f"{'tls' if encrypted else 'nats'}://127.0.0.1:{there}"
+    door = NatsDoor(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca), 5)
+    trust = ssl.create_default_context(cafile=files.ca)
+    login = {"tls": trust, "user": "u", "allow_reconnect": False}
+    tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))
+    async with door.opened("127.0.0.1", port, tls), process("-c", str(config)):
+        while True:
+            try:
+                client = await nats.connect(f"tls://127.0.0.1:{port}", password="p", **login)
+            except (NatsError, OSError, TimeoutError):
+                await asyncio.sleep(0.02)
+            else:
+                break
+        heard = await client.subscribe("a")
+        await client.publish("a", b"x" * 500_000)
+        assert len((await heard.next_msg(5)).data) == 500_000
+        await client.close()
+        with pytest.raises(NatsError):
+            await nats.connect(f"tls://127.0.0.1:{port}", password="no", **login)
+
+
+@contextlib.asynccontextmanager
+async def process(*words: str) -> AsyncIterator[None]:
+    """A nats-server, for as long as it is needed."""
+    silent = asyncio.subprocess.DEVNULL
+    program = str(programs.find(programs.NATS).path)
+    running = await asyncio.create_subprocess_exec(program, *words, stdout=silent, stderr=silent)
+    try:
+        yield
+    finally:
+        running.terminate()
+        await running.wait()
+
+
 def test_a_pass_holds_for_a_certificate():
     """It is read as it was signed."""
     certificate = PeerCertificate("SN1", "0A")
 
-    assert PassVerifier(PUBLIC).verify(PassSigner(PRIVATE).sign(certificate)) == certificate
+    assert PassVerifier(PUBLIC).verify(SIGNER.sign(certificate)) == certificate

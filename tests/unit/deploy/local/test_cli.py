@@ -30,6 +30,7 @@ def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "nats_port": 4222,
         "websocket_port": None,
         "certificate_port": None,
+        "certificate_nats_port": None,
     }
     assert (given.host, given.workers, given.data) == ("127.0.0.1", 1, tmp_path / ".data")
     assert given.admin_email == "admin@thingway.local"
