@@ -17,7 +17,7 @@ from libs.common.contracts.auth import (
     FirstDeviceKey,
     ListDeviceCertificates,
 )
-from libs.common.errors import InvalidInput, NotFound, Unauthenticated
+from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
 from libs.common.tls import PeerCertificate
 from services.auth.devices.store import DeviceStore, revocation_of
@@ -27,6 +27,8 @@ from services.auth.tokens.device_keys import DeviceCopies
 
 MAX_SN = 128
 """Most characters of an SN."""
+MOST_CERTIFICATES = 16
+"""Certificates of one device that have not expired."""
 WRONG_LOGIN = "the SN or the device key is wrong"
 """One answer for an unknown device and for a wrong key."""
 
@@ -85,8 +87,14 @@ class DeviceService:
         return copy if copy is not None and copy.opens(key) else None
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
-        """Let a certificate log its device in; raise `NotFound` for an SN without credentials."""
-        if not await self._store.add_certificate(certificate, now_ms()):
+        """Let a certificate log its device in.
+
+        Raises `NotFound` for an SN without credentials, `Conflict` beyond `MOST_CERTIFICATES`.
+        """
+        now, known = now_ms(), await self._store.certificates(certificate.sn)
+        if sum(one.expires > now for one in known) >= MOST_CERTIFICATES:
+            raise Conflict(f"{certificate.sn} has {MOST_CERTIFICATES} certificates: revoke one")
+        if not await self._store.add_certificate(certificate, now):
             raise NotFound(f"no device with credentials has this very SN: {certificate.sn}")
         await self._revoker.apply(revocation_of(certificate.sn, None))
         return Done()
