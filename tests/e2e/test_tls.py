@@ -109,9 +109,9 @@ class Certificate:
         self.platform.command("device", "revoke-certificate", self.sn, self.serial)
 
 
-async def report(client: aiomqtt.Client, sn: str, temperature: float) -> None:
+async def report(client: aiomqtt.Client, sn: str, value: float, what: str = "temperature") -> None:
     """Report; return when it is acknowledged."""
-    body = json.dumps({"properties": {"temperature": temperature}})
+    body = json.dumps({"properties": {what: value}})
     await client.publish(f"thing/{sn}/up/report", body, qos=1)
 
 
@@ -157,7 +157,7 @@ async def test_every_way_in_is_encrypted_and_told(
         for value in (1.5, 2.5, 3.5):
             await device.stored({"temperature": value})
             await events.wait(
-                f"event.default.thing.{device.id}.reported",
+                f"event.default.device.{device.id}.reported",
                 lambda body, wanted=value: body["properties"] == {"temperature": wanted},
             )
 
@@ -225,13 +225,13 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
     """No connection ends, and every report that was acknowledged is stored."""
     devices = [await application.add_device() for _ in range(4)]
     certificate = Certificate(platform, tmp_path, devices[3].sn)
-    sent: dict[str, list[float]] = {device.sn: [] for device in devices}
+    sent: dict[str, list[int]] = {device.sn: [] for device in devices}
     enough = asyncio.Event()
 
     async def keep(device: Device, client: aiomqtt.Client) -> None:
         async with client:
             for value in itertools.count():
-                await report(client, device.sn, value)
+                await report(client, device.sn, value, "counter")
                 sent[device.sn].append(value)
                 if enough.is_set():
                     return
@@ -249,7 +249,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
         headers = {"Authorization": auth}
         async with platform.session(headers=headers, trace_configs=[tracing]) as session:
             for value in itertools.count():
-                body = {"properties": {"temperature": value}}
+                body = {"properties": {"counter": value}}
                 async with session.post(f"/ingest/v1/{device.sn}/report", json=body) as answer:
                     assert answer.status == 202
                 sent[device.sn].append(value)
@@ -284,8 +284,8 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
         enough.set()
     for device in devices:
         acknowledged = sent[device.sn]
-        await device.stored({"temperature": acknowledged[-1]})
-        history = [one["properties"]["temperature"] for one in await device.history()]
+        await device.stored({"counter": acknowledged[-1]})
+        history = [one["properties"]["counter"] for one in await device.history()]
         assert sorted(history) == acknowledged
 
 
