@@ -29,6 +29,8 @@ from tests.e2e.listening import listening
 from tests.e2e.platform import MODEL, PRODUCT, Platform
 from tests.e2e.waiting import PATIENCE, until
 
+PACE = 0.02
+"""Seconds between two reports: a device may send a thousand messages per second."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tls")]
 
 
@@ -233,6 +235,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
             for value in itertools.count():
                 await report(client, device.sn, value, "counter")
                 sent[device.sn].append(value)
+                await asyncio.sleep(PACE)
                 if enough.is_set():
                     return
 
@@ -253,6 +256,7 @@ async def test_a_certificate_is_exchanged_while_reports_flow(
                 async with session.post(f"/ingest/v1/{device.sn}/report", json=body) as answer:
                     assert answer.status == 202
                 sent[device.sn].append(value)
+                await asyncio.sleep(PACE)
                 if enough.is_set():
                     break
         assert connected == 1
