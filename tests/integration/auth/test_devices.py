@@ -61,11 +61,9 @@ async def test_check_device_answers_and_refuses(auth):
         await auth.call("check_device", DeviceLogin("ab12", "wrong"), DeviceIdentity)
 
 
-LATER = now_ms() + 60_000
-
-
-async def certify(auth, serial: str, sn: str = "Ab12", expires: int = LATER) -> None:
-    await auth.call("add_device_certificate", DeviceCertificate(sn, serial, expires), Done)
+async def certify(auth, serial: str, sn: str = "Ab12", *, lasts: int = 60_000) -> None:
+    certificate = DeviceCertificate(sn, serial, now_ms() + lasts)
+    await auth.call("add_device_certificate", certificate, Done)
 
 
 async def serials(auth) -> list[str]:
@@ -129,7 +127,7 @@ async def test_certificates_are_bounded_and_need_a_device(auth):
         with pytest.raises(NotFound):
             await certify(auth, "0A", sn)
     for number in range(3):
-        await certify(auth, f"E{number}", expires=now_ms() - 1)
+        await certify(auth, f"E{number}", lasts=-1)
     for number in range(MOST_CERTIFICATES):
         await certify(auth, f"{number:02X}")
     with pytest.raises(Conflict, match="revoke one"):
