@@ -15,6 +15,7 @@ from nats.aio.client import Client
 
 from deploy.platform import admin
 from deploy.platform.errors import Exit, LauncherError
+from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 
 _ANSWER_SECONDS = 10.0
@@ -32,13 +33,15 @@ class _Answer(msgspec.Struct):
     error: _Fault | None = None
 
 
-async def adopt(store: Path, url: str, password: str, server: str, replicas: int) -> None:
+async def adopt(
+    store: Path, addresses: Addresses, password: str, server: str, replicas: int
+) -> None:
     """Take over the streams in `store`, the directory of the server with the tag `server`.
 
     Raises `LauncherError` (exit code 1) when the cluster refuses one.
     """
     streams = store / "jetstream" / ACCOUNT / "streams"
-    client = await admin.log_in(url, password)
+    client = await admin.log_in(addresses, password)
     try:
         for stream in _below(streams):
             await _adopt_stream(client, stream, server, replicas)

@@ -6,7 +6,7 @@ three Sentinels. The first of each keeps the names and the data of one alone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +16,17 @@ from deploy.local.programs import Program
 from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
 from deploy.platform.files import make_private_directory, write_private
-from deploy.platform.nats import ADMIN, USERS, NatsCluster, NatsConfig, render_nats_config
+from deploy.platform.nats import (
+    ADMIN,
+    USERS,
+    NatsCluster,
+    NatsConfig,
+    ServerFiles,
+    render_nats_config,
+)
 from deploy.platform.ports import LOOPBACK, reachable
 from deploy.platform.redis_server import ClusterLogins
-from deploy.platform.state import State, member
+from deploy.platform.state import Addresses, State, member
 from libs.common.store.redis import RedisError, check_redis, connect_redis
 
 MONGOD, NATS, MQTT, ROUTE, REDIS, SENTINEL = (
@@ -84,25 +91,29 @@ class NatsDoors:
     host: str
     port: int
     mqtt_port: int
+    websocket_port: int | None = None
+    tls: ServerFiles | None = None
 
     @property
     def url(self) -> str:
         """The address for clients on this machine, without credentials."""
-        return f"nats://{reachable(self.host)}:{self.port}"
+        return f"{'tls' if self.tls else 'nats'}://{reachable(self.host)}:{self.port}"
 
     @property
     def mqtt_url(self) -> str:
         """The address for devices on this machine."""
-        return f"mqtt://{reachable(self.host)}:{self.mqtt_port}"
+        return f"{'mqtts' if self.tls else 'mqtt'}://{reachable(self.host)}:{self.mqtt_port}"
 
     def of_members(self, state: State) -> list["NatsDoors"]:
-        """These, and those of the other members of a cluster."""
+        """These, and those of the other members of a cluster, which have no WebSocket."""
         doors = []
         for number, place in enumerate(state.hosts, 1):
             host = self.host if place == LOOPBACK else place
-            port = state.ports[member(NATS, number)] if number > 1 else self.port
-            mqtt_port = state.ports[member(MQTT, number)] if number > 1 else self.mqtt_port
-            doors.append(NatsDoors(host, port, mqtt_port))
+            if number == 1:
+                doors.append(replace(self, host=host))
+                continue
+            port, mqtt_port = (state.ports[member(kind, number)] for kind in (NATS, MQTT))
+            doors.append(NatsDoors(host, port, mqtt_port, tls=self.tls))
         return doors
 
 
@@ -145,12 +156,17 @@ class Ground:
         return self.state.secret(name, keys.new_password)
 
 
-def embedded(found: Programs, ground: Ground, doors: NatsDoors) -> list[Server]:
-    """Write the servers' configurations and describe how to start them."""
+def embedded(
+    found: Programs, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
+) -> list[Server]:
+    """Write the servers' configurations and describe how to start them.
+
+    `doors` are those of each NATS server, and `addresses` where they are found.
+    """
     redis = _redis_cluster if ground.state.is_cluster else _redis
     return [
         *_mongods(found.mongod.path, ground),
-        *_nats(found.nats.path, ground, doors.of_members(ground.state)),
+        *_nats(found.nats.path, ground, doors, addresses),
         *redis(found.redis.path, ground),
     ]
 
@@ -174,12 +190,14 @@ def _mongods(program: Path, ground: Ground) -> list[Server]:
     return servers
 
 
-def _nats(program: Path, ground: Ground, doors: Sequence[NatsDoors]) -> list[Server]:
+def _nats(
+    program: Path, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
+) -> list[Server]:
     state = ground.state
     passwords = {user: ground.secret(f"nats.{user}") for user in USERS}
     seed = state.secret("callout_seed", keys.new_account_seed)
     servers = []
-    for number, door in enumerate(doors, 1):
+    for number, (door, own) in enumerate(zip(doors, addresses.apart(), strict=True), 1):
         config = NatsConfig(
             passwords=passwords,
             callout_issuer=keys.account_public_key(seed),
@@ -189,10 +207,12 @@ def _nats(program: Path, ground: Ground, doors: Sequence[NatsDoors]) -> list[Ser
             host=door.host,
             port=door.port,
             mqtt_port=door.mqtt_port,
+            websocket_port=door.websocket_port,
+            tls=door.tls,
         )
         file = ground.write(f"{member(NATS, number)}.conf", render_nats_config(config))
         spec = ground.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)
-        servers.append(Server(spec, partial(wait_ready, door.url, passwords[ADMIN])))
+        servers.append(Server(spec, partial(wait_ready, own, passwords[ADMIN])))
     return servers
 
 

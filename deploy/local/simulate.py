@@ -8,9 +8,9 @@ import random
 import signal
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
 
 import aiomqtt
 from rich.console import Console
@@ -23,6 +23,7 @@ from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
 from libs.common.jobs import happened
+from libs.common.tls import mqtt_doors
 
 _QOS = 1
 _ACK_SECONDS = 30.0
@@ -56,7 +57,8 @@ async def simulate(given: Namespace) -> None:
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()
-    crowd = Crowd(addresses.mqtt_url, given.devices / given.rate, counts)
+    doors = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
+    crowd = Crowd(doors, given.devices / given.rate, counts)
     tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
     try:
         async with _display(console, counts):
@@ -77,10 +79,10 @@ async def _until_stopped(duration: float | None) -> None:
 
 
 class Crowd:
-    """The devices of one run and their connections."""
+    """The devices of one run and their connections, to each of `doors` (`mqtt_doors`) in turn."""
 
-    def __init__(self, mqtt_url: str, interval: float, counts: Counts) -> None:
-        self._addresses = itertools.cycle(urlsplit(one) for one in mqtt_url.split(","))
+    def __init__(self, doors: Iterable[Mapping[str, Any]], interval: float, counts: Counts) -> None:
+        self._doors = itertools.cycle(doors)
         self._interval = interval
         self._counts = counts
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
@@ -102,10 +104,9 @@ class Crowd:
 
     @contextlib.asynccontextmanager
     async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
-        address = next(self._addresses)
+        door = next(self._doors)
         client = aiomqtt.Client(
-            address.hostname or "",
-            address.port or 1883,
+            **door,
             username=sn,
             password=key,
             identifier=sn,

@@ -13,14 +13,15 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiomqtt
 
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
+from libs.common.tls import mqtt_doors
 
 log = logging.getLogger("simulator")
 
@@ -29,29 +30,29 @@ _KEEPALIVE_SECONDS = 20
 _QOS = 1
 
 
-def environment(mqtt_url: str, sn: str, key: str) -> dict[str, str]:
+def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str]:
     """The settings of the simulator's process."""
     return {
         "THINGWAY_MQTT_URL": mqtt_url,
+        "THINGWAY_CA_FILE": ca_file,
         "THINGWAY_DEVICE_SN": sn,
         "THINGWAY_DEVICE_KEY": key,
     }
 
 
-async def run(mqtt_url: str, key: str, device: DemoDevice) -> None:
+async def run(doors: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses.
 
-    Of several addresses, separated by commas, the next one is tried after a loss.
+    `doors` are where MQTT is (`mqtt_doors`): after a loss the next one is tried.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
-    addresses = itertools.cycle(urlsplit(one) for one in mqtt_url.split(","))
+    turns = itertools.cycle(doors)
     while True:
-        address, started = next(addresses), loop.time()
+        door, started = next(turns), loop.time()
         try:
             async with aiomqtt.Client(
-                address.hostname or "",
-                address.port or 1883,
+                **door,
                 username=device.sn,
                 password=key,
                 identifier=device.sn,
@@ -112,7 +113,8 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    task = asyncio.create_task(run(os.environ["THINGWAY_MQTT_URL"], key, device))
+    doors = mqtt_doors(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
+    task = asyncio.create_task(run(doors, key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)

@@ -5,19 +5,22 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 
 from deploy.local import growing, lock, servers, simulator, starting, storage
+from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
 from deploy.local.summary import summary
 from deploy.local.supervisor import Supervisor
+from deploy.local.tls import Certificates
 from deploy.platform import console, ports, ready, services
 from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
@@ -42,23 +45,30 @@ class Options:
     port: int
     mqtt_port: int
     nats_port: int
+    websocket_port: int | None
+    certificate_port: int | None
+    certificate_nats_port: int | None
+    tls: bool
+    tls_name: list[str]
     workers: int
     simulator: bool
     admin_email: str
     cluster: bool
 
-    @property
-    def doors(self) -> servers.NatsDoors:
-        """Where the (first) NATS server listens."""
-        return servers.NatsDoors(self.host, self.nats_port, self.mqtt_port)
-
-    def addresses(self, state: states.State) -> Addresses:
-        """Where clients on this machine will find the platform."""
-        doors = self.doors.of_members(state)
+    def addresses(self, doors: Sequence[servers.NatsDoors]) -> Addresses:
+        """Where clients on this machine will find the platform; `doors` are NATS's."""
+        http, websocket = ("https", "wss") if self.tls else ("http", "ws")
+        host = ports.reachable(self.host)
+        mqtt_ws, certificates = self.websocket_port, self.certificate_port
+        nats_certificates = self.certificate_nats_port
         return Addresses(
-            base_url=f"http://{ports.reachable(self.host)}:{self.port}",
+            base_url=f"{http}://{host}:{self.port}",
             mqtt_url=",".join(door.mqtt_url for door in doors),
             nats_url=",".join(door.url for door in doors),
+            ca_file=str(self.data / "tls" / "ca.pem") if self.tls else "",
+            websocket_url=f"{websocket}://{host}:{mqtt_ws}/mqtt" if mqtt_ws else "",
+            certificate_url=f"mqtts://{host}:{certificates}" if certificates else "",
+            certificate_nats_url=f"tls://{host}:{nats_certificates}" if nats_certificates else "",
         )
 
 
@@ -68,19 +78,14 @@ def up(given: Namespace) -> Exit:
     Raises `LauncherError` with exit code 2 when a program, the data directory or a port
     does not allow a start, with exit code 1 when something does not become ready.
     """
-    options = Options(**{one.name: getattr(given, one.name) for one in fields(Options)})
+    doors = given_ports(given)
+    asked = {one.name: getattr(given, one.name) for one in fields(Options)}
+    options = Options(**(asked | doors))
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
     found = servers.Programs.find()
     handle = lock.acquire(options.data)
-    ports.require_free(
-        options.host,
-        {
-            "--port": options.port,
-            "--mqtt-port": options.mqtt_port,
-            "--nats-port": options.nats_port,
-        },
-    )
+    ports.require_free(options.host, port_options(doors))
     asyncio.run(Launcher(options, found, handle).run())
     return Exit.OK
 
@@ -107,6 +112,11 @@ class Launcher:
         console.adopt_client(self._state, os.environ)
         self.environment = base_environment(os.environ)
         """What every process is given."""
+        self._certificates = (
+            Certificates.prepared(options.data, self._state, options.host, options.tls_name)
+            if options.tls
+            else None
+        )
         self._is_ready = False
         self._progress = Progress(Console(file=sys.stdout))
         self._supervisor = Supervisor(
@@ -135,26 +145,33 @@ class Launcher:
             await self._supervisor.stop()
 
     async def _serve_until(self, stop: asyncio.Task[bool]) -> None:
-        """Wait for `stop`; meanwhile a nats-server that a full disk stopped is started again."""
-        password = self._state.secrets[f"nats.{SYSTEM_USER}"]
-        doors = self._options.doors.of_members(self._state)
-        healing = [
-            asyncio.create_task(
-                storage.keep_writing(
-                    partial(
-                        storage.is_stuck, door.url, password, servers.nats_name(self._state, number)
-                    ),
-                    partial(storage.free_bytes, self._directory / states.member("nats", number)),
-                    partial(self._restart_nats, states.member(servers.NATS, number)),
-                )
-            )
-            for number, door in enumerate(doors, 1)
+        """Wait for `stop`; meanwhile tend nats-server when the disk was full, and certificates."""
+        tending = [
+            self._keep_writing(number, address)
+            for number, address in enumerate(self._addresses().apart(), 1)
         ]
+        if self._certificates is not None:
+            tending.append(self._certificates.follow(self._show_certificate))
+        tasks = [asyncio.create_task(one) for one in tending]
         try:
             await stop
         finally:
-            for task in healing:
+            for task in tasks:
                 task.cancel()
+
+    def _keep_writing(self, number: int, address: Addresses) -> Coroutine[Any, Any, None]:
+        password = self._state.secrets[f"nats.{SYSTEM_USER}"]
+        name = states.member(servers.NATS, number)
+        return storage.keep_writing(
+            partial(storage.is_stuck, address, password, servers.nats_name(self._state, number)),
+            partial(storage.free_bytes, self._directory / name),
+            partial(self._restart_nats, name),
+        )
+
+    def _show_certificate(self) -> None:
+        """The gateway looks for itself; nats-server reads its files again when it is told to."""
+        for number in range(1, len(self._state.hosts) + 1):
+            self._supervisor.signal(states.member(servers.NATS, number), signal.SIGHUP)
 
     def _restart_nats(self, name: str) -> None:
         self._progress.say(f"{name} could not write, and the disk has room: starting it again")
@@ -172,9 +189,9 @@ class Launcher:
 
     async def _start(self) -> None:
         self._claim_ports()
-        self._state.addresses = addresses = self._options.addresses(self._state)
+        self._state.addresses = addresses = self._addresses()
         ground = servers.Ground(self._directory, self._state, self.environment, self._inside)
-        wanted = servers.embedded(self._found, ground, self._options.doors)
+        wanted = servers.embedded(self._found, ground, self._doors(), addresses)
         specs = self._service_specs(addresses)
         self._save()
         async with self._progress.shown():
@@ -182,7 +199,10 @@ class Launcher:
             if self._state.is_cluster:
                 await self._grow()
             await starting.together(
-                [self._bring_up(spec, partial(until_serving, url)) for spec, url in specs]
+                [
+                    self._bring_up(spec, partial(until_serving, url, addresses.ca_file))
+                    for spec, url in specs
+                ]
             )
             await self._progress.follow(
                 "first data",
@@ -194,11 +214,23 @@ class Launcher:
         self._write_ready()
         self._progress.say(summary(self._state, self._directory))
 
+    def _doors(self) -> list[servers.NatsDoors]:
+        """Where the NATS servers listen."""
+        options = self._options
+        tls = self._certificates.server if self._certificates else None
+        first = servers.NatsDoors(
+            options.host, options.nats_port, options.mqtt_port, options.websocket_port, tls
+        )
+        return first.of_members(self._state)
+
+    def _addresses(self) -> Addresses:
+        return self._options.addresses(self._doors())
+
     async def _grow(self) -> None:
         """Let the cluster have the streams of a server that was alone until now."""
         await growing.adopt(
             self._directory / servers.NATS,
-            self._options.doors.of_members(self._state)[0].url,
+            self._addresses().apart()[0],
             self._state.secrets[f"nats.{ADMIN}"],
             servers.nats_name(self._state, 1),
             servers.CLUSTER,
@@ -214,7 +246,18 @@ class Launcher:
             servers.remember_primary(self._directory, self._state)
         self._state.claim_ports(
             [*servers.internal_ports(self._state), *services.internal_port_names()],
-            reserved={options.port, options.mqtt_port, options.nats_port},
+            reserved={
+                port
+                for port in (
+                    options.port,
+                    options.mqtt_port,
+                    options.nats_port,
+                    options.websocket_port,
+                    options.certificate_port,
+                    options.certificate_nats_port,
+                )
+                if port
+            },
         )
 
     def _service_specs(self, addresses: Addresses) -> list[tuple[Spec, str]]:
@@ -225,6 +268,11 @@ class Launcher:
             addresses.base_url,
             addresses.nats_url,
             addresses.mqtt_url,
+            certificate_port=self._options.certificate_port or 0,
+            certificate_nats_port=self._options.certificate_nats_port or 0,
+            ca_file=addresses.ca_file,
+            tls=self._certificates.server if self._certificates else None,
+            device_ca_file=str(self._certificates.device_ca_file) if self._certificates else "",
         )
         specs = []
         for service in SERVICES:
@@ -257,7 +305,7 @@ class Launcher:
             argv=[sys.executable, "-m", "deploy.local.simulator"],
             stage=_SERVICE_STAGE,
             environment=self.environment
-            | simulator.environment(addresses.mqtt_url, device.sn, device.key),
+            | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
         )
 
     def _save(self) -> None:

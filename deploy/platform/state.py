@@ -19,7 +19,20 @@ class Addresses(msgspec.Struct, frozen=True):
     base_url: str
     mqtt_url: str
     nats_url: str
-    """Without credentials; whoever connects brings their own."""
+    """Without credentials; whoever connects brings their own. Of a cluster there are several, and
+    several for MQTT, separated by commas."""
+    ca_file: str = ""
+    """PEM file of the authority that these prove themselves to; empty: the system's."""
+    websocket_url: str = ""
+    """MQTT over WebSocket; empty: there is none."""
+    certificate_url: str = ""
+    """MQTT for devices with a certificate; empty: there is none."""
+    certificate_nats_url: str = ""
+    """NATS for them."""
+
+    def apart(self) -> list["Addresses"]:
+        """These with one NATS server each: those of a cluster are separated by commas."""
+        return [msgspec.structs.replace(self, nats_url=url) for url in self.nats_url.split(",")]
 
 
 class Application(msgspec.Struct, frozen=True):

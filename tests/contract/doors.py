@@ -2,12 +2,18 @@
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import schemathesis
+from schemathesis.auths import AuthContext, apply_basic_auth
 from schemathesis.checks import not_a_server_error
+from schemathesis.engine import from_schema
+from schemathesis.engine.core import EventStream
+from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+from schemathesis.hooks import HookContext
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -32,6 +38,23 @@ CHECKS = [
 ]
 GATEWAY = "gateway"
 VALUE_TYPES = ("LONG", "DOUBLE", "STRING", "BOOLEAN", "BINARY")
+JOURNEYS = 50
+LINKS = (
+    ("addDevice", "/data/deviceId", "/devices/{device_id}"),
+    ("addDevice", "/data/deviceId", "/devices/remove/{device_id}"),
+    ("searchDevices", "/data/content/0/deviceId", "/devices/{device_id}"),
+    ("searchDevices", "/data/content/0/sn", "/ingest/v1/{sn}"),
+    ("createTasks", "/data/deviceTaskRelations/0/taskId", "/tasks/{task_id}"),
+    ("listProducts", "/data/content/0/model", "/products/{model}"),
+    ("findDevices", "/data/content/0/id", "/device/{device_id}"),
+    ("createEntity", "/data/id", "/entity/{entity_id}"),
+    ("createRole", "/data/role_id", "/user/roles/{role_id}"),
+    ("createMenu", "/data/menu_id", "/user/menus/{menu_id}"),
+    ("createApplication", "/data/application_id", "/application/{application_id}"),
+    ("createDashboard", "/data/dashboard_id", "/dashboard/{dashboard_id}"),
+    ("saveDesign", "/data/flow_id", "/workflow/flows/{flow_id}"),
+)
+"""Operations, where in their answers an id is, and which paths it leads to."""
 LONG_POLLS = range(1, LONGEST_POLL + 1)
 """Values of `wait` that are right, and that nobody has the time to try."""
 
@@ -47,6 +70,27 @@ class Person:
     """Ids of what there is in the tenant, by the names that paths have for them."""
     keys: list[str]
     """Keys of custom entities, one of each value type."""
+
+
+def link(document: dict[str, Any]) -> None:
+    """Write `LINKS` into a document, as OpenAPI's link objects."""
+    operations = {
+        operation["operationId"]: (path, operation)
+        for path, item in document["paths"].items()
+        for operation in item.values()
+    }
+    for source, pointer, start in LINKS:
+        links = operations[source][1]["responses"]["200"].setdefault("links", {})
+        parameters = {start.partition("{")[2].rstrip("}"): f"$response.body#{pointer}"}
+        for name in (name for name, (path, _) in operations.items() if start in path):
+            links[f"{name}{pointer}"] = {"operationId": name, "parameters": parameters}
+
+
+def map_query(_: HookContext, query: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Ask for no long poll."""
+    if query and query.get("wait") in LONG_POLLS:
+        query["wait"] = 0
+    return query
 
 
 def _is_id(value: Any) -> bool:
@@ -133,6 +177,47 @@ class Door:
         schema = schemathesis.openapi.from_dict(httpx.get(address + path).raise_for_status().json())
         schema.config.update(base_url=address)
         return schema
+
+    def travel(self, rounds: int) -> tuple[list[Any], set[str]]:
+        """Let Schemathesis go along `LINKS`; return the faults, and the links it followed.
+
+        It ends a round early when a repeated call answers differently, as what is kept makes it.
+        """
+        schema = self.schema
+        link(schema.raw_schema)
+        schema.auth(refresh_interval=None)(self._authentication())
+        schema.hook(map_query)
+        schema.config.phases.update(phases=["stateful"])
+        schema.config.checks.update(included_check_names=[check.__name__ for check in CHECKS])
+        schema.config.generation.update(modes=["positive"], max_examples=JOURNEYS, no_shrink=True)
+        faults, followed = [], set()
+        for event in chain.from_iterable(self._round(schema, seed) for seed in range(rounds)):
+            if isinstance(event, NonFatalError | FatalError):
+                faults.append(event.info.full_message)
+            elif isinstance(event, ScenarioFinished):
+                checks = [check for made in event.recorder.checks.values() for check in made]
+                faults += [check.failure_info.failure for check in checks if check.failure_info]
+                steps = event.recorder.cases.values()
+                followed |= {step.transition.id for step in steps if step.transition}
+        return faults, followed
+
+    def _round(self, schema: schemathesis.BaseSchema, seed: int) -> EventStream:
+        schema.config.seed = seed
+        return from_schema(schema).execute()
+
+    def _authentication(self) -> type:
+        door = self
+
+        class Authentication:
+            def get(self, case: schemathesis.Case, _: AuthContext) -> dict[str, Any]:
+                return door._credentials(case)
+
+            def set(self, case: schemathesis.Case, found: dict[str, Any], _: AuthContext) -> None:
+                if "auth" in found:
+                    apply_basic_auth(case, *found["auth"])
+                case.headers.update(found.get("headers", {}))
+
+        return Authentication
 
     def call(self, case: schemathesis.Case) -> None:
         """Call as one who may; raise where the answer is not as documented."""

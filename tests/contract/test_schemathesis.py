@@ -15,6 +15,8 @@ pytestmark = pytest.mark.xdist_group("contract")
 ONE, FEW, MANY = 1, 6, 150
 OPERATIONS = {GATEWAY: 40, "auth": 20, "device": 20, "management": 5, "workflow": 14}
 """Who is probed, and how many operations it has at the least."""
+LINKS_FOLLOWED = 10
+"""At the least, so that journeys are not single calls."""
 
 
 @pytest.fixture(scope="session")
@@ -86,3 +88,13 @@ def test_a_service_refuses_strangers_as_documented(
     """No operation answers without the gateway's signature, or for the wrong kind of caller."""
     door = Door(name, platform, target)
     _probe_all(door, door.call_as_stranger, ONE, subtests)
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(40, marks=pytest.mark.slow)])
+def test_calls_with_what_others_answered_are_as_documented(
+    rounds: int, platform: Platform, target: Target
+) -> None:
+    """Journeys over the gateway: ids from answers go into the calls that follow."""
+    faults, followed = Door(GATEWAY, platform, target).travel(rounds)
+    assert not faults
+    assert len(followed) >= LINKS_FOLLOWED, followed

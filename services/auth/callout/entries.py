@@ -9,10 +9,10 @@ a few ids; with a further one it loses the oldest, whose session is deleted.
 import hashlib
 import logging
 import string
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit
 
 import aiomqtt
 import msgspec
@@ -67,13 +67,19 @@ class Entries:
     """Takes note of who comes in, and gives MQTT client ids to devices."""
 
     def __init__(
-        self, redis: Redis, devices: DeviceStore, bus: Bus, url: str, user: str, password: str
+        self,
+        redis: Redis,
+        devices: DeviceStore,
+        bus: Bus,
+        doors: Sequence[Mapping[str, Any]],
+        user: str,
+        password: str,
     ) -> None:
-        """`url` are the MQTT doors, `user` and `password` open them for a service."""
+        """`doors` are where MQTT is (`mqtt_doors`), `user` and `password` open them."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
-        self._doors = [urlsplit(door) for door in url.split(",")]
+        self._doors = doors
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
@@ -130,11 +136,10 @@ class Entries:
             else:
                 return
 
-    async def _replace(self, client_id: str, door: SplitResult) -> None:
+    async def _replace(self, client_id: str, door: Mapping[str, Any]) -> None:
         """Delete a session as MQTT does it: by a clean one with the same id."""
         async with aiomqtt.Client(
-            door.hostname or "",
-            door.port or 1883,
+            **door,
             username=self._user,
             password=self._password,
             identifier=client_id,

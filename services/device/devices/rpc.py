@@ -17,7 +17,8 @@ from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
 from services.device.members.models import Models
-from services.device.things.store import Condition, DeviceStore, Query
+from services.device.things.pages import Condition, Query
+from services.device.things.store import DeviceStore
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""

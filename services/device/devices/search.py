@@ -7,9 +7,9 @@ from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import FindDevices, SearchDevices
 from services.device.things.fields import order_of
+from services.device.things.pages import Condition, Order, Query
 from services.device.things.seen import hint, seen, seen_in_parts
 from services.device.things.serials import key_of
-from services.device.things.store import Condition, Order, Query
 
 COLUMNS = {
     "sn": "snKey",

@@ -9,7 +9,8 @@ from services.device.members.entity import Entity, EntityThing, of_device, of_th
 from services.device.members.models import Models
 from services.device.things import Thing, ThingDirectory
 from services.device.things.model import ListedDevice
-from services.device.things.store import Condition, DeviceStore
+from services.device.things.pages import Condition
+from services.device.things.store import DeviceStore
 
 Things = dict[tuple[str, str], EntityThing]
 """By integration and identifier."""

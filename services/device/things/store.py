@@ -6,8 +6,6 @@ What people change is one transaction with the event that tells of it; what devi
 themselves (facts, presence, shapes) says nothing here.
 """
 
-import asyncio
-import sys
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
@@ -18,22 +16,21 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from bson.regex import Regex
 from pymongo import ReturnDocument, UpdateOne, WriteConcern
 
 from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, pattern_of
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
 from libs.common.things import DIRECT, GENERIC
 from services.device.things.errors import unknown_model
-from services.device.things.grams import INDEX, LENGTH, grams_of, wanted_grams
+from services.device.things.grams import grams_of
 from services.device.things.latest import LatestValues
 from services.device.things.messages import Change, changed
 from services.device.things.model import (
@@ -49,46 +46,21 @@ from services.device.things.model import (
     model_key,
     stored_fields,
 )
+from services.device.things.pages import WHOLE, Condition, DevicePages, Order, Query
 from services.device.things.removed import RemovedThings
 from services.device.things.serials import Holder, Serials, SerialTaken
-from services.device.things.totals import Totals
 from services.device.things.usage import ProductUsage
 
-Condition = dict[str, Any]
-"""A MongoDB condition on devices."""
-Order = list[tuple[str, int]]
-"""Stored fields, each with 1 or -1."""
-
-FEW, MANY = 1_000, 10_000
-"""Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
-it does not lead to a page, unless its index has the order: to walk that takes no longer."""
 LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""
 LOCKED_MS = 250
 """How long a report over HTTP waits for the device's record, and a connection with it."""
-_WHOLE = {"grams": 0}
 _LISTED = stored_fields(ListedDevice)
 _PRESENT = stored_fields(PresentDevice)
 _STANDING = stored_fields(Standing)
 _STORAGE = stored_fields(StorageOf)
 _LISTED_FORM = list[ListedDevice]
 _PRESENT_FORM = list[PresentDevice]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A page of the devices that match `filter`, in `order`."""
-
-    filter: Condition
-    order: Order
-    skip: int
-    limit: int
-    hint: str | None = None
-    """The index to use, when MongoDB would not choose it."""
-    texts: Sequence[str] = ()
-    """Each is in the name or the SN of all devices that match, in upper or lower case."""
-    scope: Condition = field(default_factory=dict)
-    """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +86,7 @@ class DeviceStore:
         self._heard = self._hot.with_options(write_concern=WriteConcern(1))
         """No thread waits for a record that is locked; a note that is lost comes again."""
         self._quota = Quota(self._devices, limits, "devices")
-        self._totals = Totals(self._devices)
+        self.search = DevicePages(self._devices).find
         self._serials = Serials(mongo.database)
         self._removed = RemovedThings(mongo.database)
         self._usage = ProductUsage(mongo.database)
@@ -134,7 +106,7 @@ class DeviceStore:
     ) -> list[Device]:
         """Devices of the tenant, or of an application, in the order of ids."""
         query = owned(tenant, {"$in": list(ids)}, application_id)
-        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)]))
+        return await self._read(self._devices.find(query, WHOLE, sort=[("_id", 1)]))
 
     async def find_deletable(
         self, tenant: str, device_id: int, application_id: int
@@ -150,7 +122,7 @@ class DeviceStore:
     async def of_application(self, tenant: str, application_id: int, limit: int) -> list[Device]:
         """Some devices of an application."""
         query = {"tenant": tenant, "application.applicationId": application_id}
-        return await self._read(self._devices.find(query, _WHOLE, limit=limit))
+        return await self._read(self._devices.find(query, WHOLE, limit=limit))
 
     async def with_id(self, device_id: int) -> Device | None:
         """The device, whoever it belongs to."""
@@ -158,7 +130,7 @@ class DeviceStore:
 
     async def with_serials(self, keys: Collection[str]) -> list[Device]:
         """Devices by SN in upper case."""
-        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, _WHOLE))
+        return await self._read(self._devices.find({"snKey": {"$in": list(keys)}}, WHOLE))
 
     async def with_serial(self, key: str) -> tuple[Holder | None, Device | None]:
         """What holds the SN, and the device when it is one."""
@@ -184,73 +156,10 @@ class DeviceStore:
     async def of_integration(self, integration: str, after: int, limit: int) -> list[Device]:
         """Devices of an integration in all tenants, by id, behind `after`."""
         query = {"integration": integration, "_id": {"$gt": after}}
-        return await self._read(self._devices.find(query, _WHOLE, sort=[("_id", 1)], limit=limit))
-
-    async def search(
-        self, query: Query, counted: Sequence[Condition] | None = None
-    ) -> tuple[list[Device], int]:
-        """The page that `query` describes, and how many devices match in all.
-
-        `counted` are conditions of which every device of the whole list meets exactly one.
-        """
-        conditions = counted or [query.filter]
-        hint = None
-        if grams := wanted_grams(query.texts):
-            gram, number = await self._rarest(query.scope, grams)
-            conditions, hint = [_having(gram, one) for one in conditions], INDEX
-            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
-            if ordered or number < MANY:
-                query = replace(query, filter=_having(gram, query.filter), hint=INDEX)
-        found, totals = await asyncio.gather(
-            self._page(query),
-            asyncio.gather(*(self._totals.of(condition, hint) for condition in conditions)),
-        )
-        return found, sum(totals)
-
-    async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
-        """The gram that the fewest devices have, and how many, or that `MANY` have it."""
-        for most in (FEW, MANY):
-            counts = await asyncio.gather(
-                *(
-                    self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
-                    for gram in grams
-                )
-            )
-            number, gram = min(zip(counts, grams, strict=True))
-            if number < most:
-                return gram, number
-        if len(grams) == 1:
-            return grams[0], MANY
-        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
-        return max(zip(reached, grams, strict=True))[1], MANY
-
-    async def _reached(self, query: Condition) -> tuple[int, int]:
-        """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""
-        order = [("application.applicationId", 1), ("_id", 1)]
-        row = await self._devices.find_one(
-            query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
-        )
-        if row is None:
-            return sys.maxsize, 0
-        return (row.get("application") or {}).get("applicationId", 0), row["_id"]
-
-    async def _page(self, query: Query) -> list[Device]:
-        """The devices of a page; of what is skipped only the ids, which an index has in order."""
-        page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
-        if query.hint:
-            page["hint"] = query.hint
-        if not query.skip:
-            return await self._read(self._devices.find(query.filter, _WHOLE, **page))
-        keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
-        ids = [key["_id"] for key in keys]
-        found = {
-            device.id: device
-            for device in await self._read(self._devices.find({"_id": {"$in": ids}}, _WHOLE))
-        }
-        return [found[device_id] for device_id in ids if device_id in found]
+        return await self._read(self._devices.find(query, WHOLE, sort=[("_id", 1)], limit=limit))
 
     async def _find(self, query: Condition) -> Device | None:
-        document = await self._devices.find_one(query, _WHOLE)
+        document = await self._devices.find_one(query, WHOLE)
         return None if document is None else device_of(document)
 
     async def _read(self, cursor: Any) -> list[Device]:
@@ -335,7 +244,7 @@ class DeviceStore:
         query = deletable(tenant, device_id, application_id)
 
         async def work(session: Session) -> Device | None:
-            document = await self._devices.find_one_and_delete(query, _WHOLE, session=session)
+            document = await self._devices.find_one_and_delete(query, WHOLE, session=session)
             if document is None:
                 return None
             device = device_of(document)
@@ -364,7 +273,7 @@ class DeviceStore:
             document = await self._devices.find_one_and_update(
                 query,
                 update,
-                _WHOLE,
+                WHOLE,
                 return_document=ReturnDocument.AFTER,
                 session=session,
             )
@@ -643,16 +552,6 @@ def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
     """One condition of many; the plain one that indexes know best comes first."""
     given = [condition for condition in conditions if condition]
     return {"tenant": tenant, **({"$and": given} if given else {})}
-
-
-def _having(gram: str, condition: Condition) -> Condition:
-    """The condition with a gram; a device that has none yet may have it."""
-    return {"$and": [{"grams": {"$in": [None, _with(gram)["grams"]]}}, condition]}
-
-
-def _with(gram: str) -> Condition:
-    """The condition that a device has a gram, or one that begins with this."""
-    return {"grams": gram if len(gram) == LENGTH else Regex("^" + pattern_of(gram))}
 
 
 def _grouped(*fields: str) -> Condition:

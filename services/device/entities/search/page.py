@@ -11,8 +11,9 @@ from services.device.entities.search.order import Group, Order
 from services.device.members.entity import Entity, EntityThing, of_device
 from services.device.members.member import Member, MemberSet
 from services.device.things.model import ListedDevice, ModelKey
+from services.device.things.pages import Condition
 from services.device.things.seen import hint
-from services.device.things.store import Condition, DeviceStore
+from services.device.things.store import DeviceStore
 
 FEW = 50
 """Most models that a query for devices names."""

@@ -20,8 +20,9 @@ from services.device.members.entity import Entity
 from services.device.members.models import Models
 from services.device.things.integrations import Integrations
 from services.device.things.model import ModelKey
+from services.device.things.pages import Condition
 from services.device.things.seen import seen, seen_in_parts
-from services.device.things.store import Condition, DeviceStore
+from services.device.things.store import DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""

@@ -12,7 +12,7 @@ from services.device.devices.records import begin
 from services.device.devices.schemas import SearchDevices
 from services.device.devices.search import query_of
 from services.device.products.service import generic_product
-from services.device.things import store as stores
+from services.device.things import pages
 from services.device.things.fields import SortBy
 from services.device.things.grams import grams_of
 from services.device.things.latest import LatestValues
@@ -84,8 +84,8 @@ async def test_names_and_keywords_are_found_as_they_are_written(
     platform: Platform, store: DeviceStore, monkeypatch: pytest.MonkeyPatch, bounds: tuple[int, int]
 ) -> None:
     """Whatever the alphabet and the case; of an SN as of a name."""
-    monkeypatch.setattr(stores, "FEW", bounds[0])
-    monkeypatch.setattr(stores, "MANY", bounds[1])
+    monkeypatch.setattr(pages, "FEW", bounds[0])
+    monkeypatch.setattr(pages, "MANY", bounds[1])
     for text in TEXTS:
         named = {"name": containing(text)}
         expected = await plain(platform, named)
@@ -105,8 +105,8 @@ async def test_pages_of_a_text_are_in_order(
     column: str,
 ) -> None:
     """Each device on one page, for whatever order, however many devices there are."""
-    monkeypatch.setattr(stores, "FEW", bounds[0])
-    monkeypatch.setattr(stores, "MANY", bounds[1])
+    monkeypatch.setattr(pages, "FEW", bounds[0])
+    monkeypatch.setattr(pages, "MANY", bounds[1])
     stored = {"deviceId": "_id", "name": "name", "sn": "snKey"}[column]
     for way, direction in (("asc", 1), ("desc", -1)):
         found: list[int] = []

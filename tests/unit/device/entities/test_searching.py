@@ -15,7 +15,7 @@ from services.device.members.entity import Entity, EntityThing
 from services.device.members.member import Member, MemberSet
 from services.device.things.integrations import BUILT_IN, ShownIntegration
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.store import Condition
+from services.device.things.pages import Condition
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,127 @@
+"""Pages of the list of devices, and how many a list has, by text too (`grams`)."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+from bson.regex import Regex
+
+from libs.common.store.mongo import Collection, pattern_of
+from services.device.things.grams import INDEX, LENGTH, wanted_grams
+from services.device.things.model import Device
+from services.device.things.totals import Totals
+
+Condition = dict[str, Any]
+"""A MongoDB condition on devices."""
+Order = list[tuple[str, int]]
+"""Stored fields, each with 1 or -1."""
+
+FEW, MANY = 1_000, 10_000
+"""Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
+it does not lead to a page, unless its index has the order: to walk that takes no longer."""
+WHOLE = {"grams": 0}
+"""What of a document is read as a `Device`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A page of the devices that match `filter`, in `order`."""
+
+    filter: Condition
+    order: Order
+    skip: int
+    limit: int
+    hint: str | None = None
+    """The index to use, when MongoDB would not choose it."""
+    texts: Sequence[str] = ()
+    """Each is in the name or the SN of all devices that match, in upper or lower case."""
+    scope: Condition = field(default_factory=dict)
+    """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
+
+
+class DevicePages:
+    """Finds pages of devices."""
+
+    def __init__(self, devices: Collection) -> None:
+        self._devices = devices
+        self._totals = Totals(devices)
+
+    async def find(
+        self, query: Query, counted: Sequence[Condition] | None = None
+    ) -> tuple[list[Device], int]:
+        """The page that `query` describes, and how many devices match in all.
+
+        `counted` are conditions of which every device of the whole list meets exactly one.
+        """
+        conditions = counted or [query.filter]
+        hint = None
+        if grams := wanted_grams(query.texts):
+            gram, number = await self._rarest(query.scope, grams)
+            conditions, hint = [_having(gram, one) for one in conditions], INDEX
+            ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
+            if ordered or number < MANY:
+                query = replace(query, filter=_having(gram, query.filter), hint=INDEX)
+        found, totals = await asyncio.gather(
+            self._page(query),
+            asyncio.gather(*(self._totals.of(condition, hint) for condition in conditions)),
+        )
+        return found, sum(totals)
+
+    async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
+        """The gram that the fewest devices have, and how many, or that `MANY` have it."""
+        for most in (FEW, MANY):
+            counts = await asyncio.gather(
+                *(
+                    self._devices.count_documents({**_with(gram), **scope}, limit=most, hint=INDEX)
+                    for gram in grams
+                )
+            )
+            number, gram = min(zip(counts, grams, strict=True))
+            if number < most:
+                return gram, number
+        if len(grams) == 1:
+            return grams[0], MANY
+        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
+        return max(zip(reached, grams, strict=True))[1], MANY
+
+    async def _reached(self, query: Condition) -> tuple[int, int]:
+        """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""
+        order = [("application.applicationId", 1), ("_id", 1)]
+        row = await self._devices.find_one(
+            query, {"application.applicationId": 1}, sort=order, skip=MANY - 1, hint=INDEX
+        )
+        if row is None:
+            return sys.maxsize, 0
+        return (row.get("application") or {}).get("applicationId", 0), row["_id"]
+
+    async def _page(self, query: Query) -> list[Device]:
+        """The devices of a page; of what is skipped only the ids, which an index has in order."""
+        page: dict[str, Any] = {"sort": query.order, "skip": query.skip, "limit": query.limit}
+        if query.hint:
+            page["hint"] = query.hint
+        if not query.skip:
+            return await _read(self._devices.find(query.filter, WHOLE, **page))
+        keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
+        ids = [key["_id"] for key in keys]
+        found = {
+            device.id: device
+            for device in await _read(self._devices.find({"_id": {"$in": ids}}, WHOLE))
+        }
+        return [found[device_id] for device_id in ids if device_id in found]
+
+
+async def _read(cursor: Any) -> list[Device]:
+    return msgspec.convert(await cursor.to_list(None), list[Device])
+
+
+def _having(gram: str, condition: Condition) -> Condition:
+    """The condition with a gram; a device that has none yet may have it."""
+    return {"$and": [{"grams": {"$in": [None, _with(gram)["grams"]]}}, condition]}
+
+
+def _with(gram: str) -> Condition:
+    """The condition that a device has a gram, or one that begins with this."""
+    return {"grams": gram if len(gram) == LENGTH else Regex("^" + pattern_of(gram))}
