@@ -16,7 +16,14 @@ from deploy.platform import state as states
 from deploy.platform.certificates import DEVICES, device_authority
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, ServerFiles, render_nats_config
+from deploy.platform.nats import (
+    ADMIN,
+    USERS,
+    NatsConfig,
+    ServerFiles,
+    chosen_partitions,
+    render_nats_config,
+)
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Doors, Service
 from deploy.platform.state import Addresses, State
@@ -125,6 +132,7 @@ def _nats(state: State, addresses: Addresses) -> str:
             websocket_port=WEBSOCKET_PORT,
             tls=SERVER if addresses is ENCRYPTED else None,
             monitor_port=8222,
+            partitions=chosen_partitions(),
         )
     )
 

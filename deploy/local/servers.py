@@ -22,6 +22,7 @@ from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     ServerFiles,
+    chosen_partitions,
     render_nats_config,
 )
 from deploy.platform.ports import LOOPBACK, reachable
@@ -209,6 +210,7 @@ def _nats(
             mqtt_port=door.mqtt_port,
             websocket_port=door.websocket_port,
             tls=door.tls,
+            partitions=chosen_partitions(),
         )
         file = ground.write(f"{member(NATS, number)}.conf", render_nats_config(config))
         spec = ground.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)

@@ -20,7 +20,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.streams import ensure_streams
+from libs.common.bus.streams import STREAMS, ensure_streams
 from libs.common.bus.wire import write_frames
 
 log = logging.getLogger(__name__)
@@ -224,7 +224,7 @@ class BatchConsumer:
         try:
             await self.bus.js.add_consumer(self.stream, config)
         except NotFoundError:
-            await ensure_streams(self.bus.js, self.bus.replicas)
+            await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, self.stream})
             await self.bus.js.add_consumer(self.stream, config)
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the

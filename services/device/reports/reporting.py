@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus import Bus, Outgoing
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
@@ -62,8 +62,7 @@ class Reporter:
         trace: dict[str, str] = {}
         inject_context(trace)
         async with StoredWaiter(self._bus, len(reports)) as waiter:
-            await publish_all(
-                self._bus,
+            await self._bus.publish(
                 [
                     Outgoing(
                         up(report.thing.sn, "report"),
