@@ -8,10 +8,10 @@ import asyncio
 import os
 import sys
 
-from deploy.docker.setup import MONGO_PORT
 from deploy.platform import mongo_server
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.services import SERVICES
+from deploy.platform.shares import MONGO_PORT
 
 START_SECONDS = 180.0
 

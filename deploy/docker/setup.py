@@ -7,17 +7,23 @@ nothing else.
 
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path, PurePath
-from urllib.parse import urlsplit
+from pathlib import Path
 
-from deploy.platform import console, keys, services
+from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
-from deploy.platform.redis_server import render_acl
-from deploy.platform.services import SERVICES, Doors, Service
+from deploy.platform.shares import (
+    MONGO_PORT,
+    MQTT_PORT,
+    NATS_PORT,
+    REDIS_PORT,
+    SERVICE_PORT,
+    Places,
+    Share,
+    bootstrap_state,
+    prepare,
+)
 from deploy.platform.state import Addresses, State
 
 STATE = Path("/state")
@@ -25,117 +31,29 @@ OUT = Path("/out")
 
 OURS = 10001
 """The user of our image."""
-SERVERS = 999
-"""The user that the official images of MongoDB and Redis run as."""
-ROOT = 0
-
-MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
-NATS_URL = f"nats://nats:{NATS_PORT}"
-GATEWAY_URL = f"http://gateway:{SERVICE_PORT}"
-MQTT_URL = f"mqtt://nats:{MQTT_PORT}"
-IN_THE_YAML = (
-    "THINGWAY_HOST",
-    "THINGWAY_PORT",
-    "THINGWAY_UPSTREAMS",
-    "THINGWAY_WATCHED",
+OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
+"""The users that the official images of the servers run as."""
+PLACES = Places(
+    mongo=f"mongo:{MONGO_PORT}",
+    mongo_direct=True,
+    redis=f"redis:{REDIS_PORT}",
+    addresses=Addresses(
+        f"http://gateway:{SERVICE_PORT}", f"mqtt://nats:{MQTT_PORT}", f"nats://nats:{NATS_PORT}"
+    ),
 )
-"""Settings that are no secrets stand in docker-compose.yml."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """One file for one container, readable by its user only."""
-
-    volume: str
-    name: str
-    content: str
-    owner: int
-
-
-def prepare(state: State) -> list[Share]:
-    """Complete the secrets in `state` and say who gets what."""
-    state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
-    state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
-    shares = [Share(one.name, "env", _environment(one, state), OURS) for one in SERVICES]
-    shares.append(Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file), SERVERS))
-    shares.append(Share("redis", "users.acl", render_acl(services.redis_users(state)), SERVERS))
-    shares.append(Share("nats", "nats.conf", _nats(state), ROOT))
-    shares.append(Share("mongo-setup", "env", _mongo_users(state), OURS))
-    return shares
-
-
-def _environment(service: Service, state: State) -> str:
-    """The launcher's settings of a service, with compose's host names in its addresses."""
-    doors = Doors("0.0.0.0", SERVICE_PORT, "", NATS_URL, MQTT_URL)  # noqa: S104 - it is in a container
-    given = services.environment(service, state, doors)
-    for name in IN_THE_YAML:
-        given.pop(name, None)
-    if url := given.get("THINGWAY_MONGO_URL"):
-        # The member of the replica set calls itself 127.0.0.1, hence the direct connection.
-        given["THINGWAY_MONGO_URL"] = _at("mongo", url) + "&directConnection=true"
-    if url := given.get("THINGWAY_REDIS_URL"):
-        given["THINGWAY_REDIS_URL"] = _at("redis", url)
-    return _lines(given)
-
-
-def _at(host: str, url: str) -> str:
-    """The same address on another host."""
-    parts = urlsplit(url)
-    login = parts.netloc.rpartition("@")[0]
-    return parts._replace(netloc=f"{login}@{host}:{parts.port}").geturl()
-
-
-def _nats(state: State) -> str:
-    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
-    seed = state.secret("callout_seed", keys.new_account_seed)
-    return render_nats_config(
-        NatsConfig(
-            passwords=passwords,
-            callout_issuer=keys.account_public_key(seed),
-            store_dir=PurePath("/data"),
-            host="0.0.0.0",  # noqa: S104 - docker-compose.yml decides what is published
-            port=NATS_PORT,
-            mqtt_port=MQTT_PORT,
-            monitor_port=8222,
-        )
-    )
-
-
-def _mongo_users(state: State) -> str:
-    passwords = {f"MONGO_{user.name}": user.password for user in services.database_users(state)}
-    passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
-    return _lines(passwords)
-
-
-def _lines(variables: dict[str, str]) -> str:
-    return "".join(f"{name}={value}\n" for name, value in variables.items())
-
-
-def bootstrap_state(state: State, found: State) -> State:
-    """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
-
-    These are the administrator's login, and the console client, which it shows.
-    """
-    identity, secret = console.client(state)
-    found.secrets = {
-        f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
-        console.CLIENT_ID: identity,
-        console.CLIENT_SECRET: secret,
-    }
-    found.addresses = Addresses(GATEWAY_URL, MQTT_URL, NATS_URL)
-    return found
+"""The names of the containers in docker-compose.yml."""
 
 
 def hand_out(out: Path, share: Share) -> None:
-    """Write a share into its volume; one that is there already is left alone."""
-    directory = out / share.volume
+    """Write a share into its volume, readable by its user only; what is there is left alone."""
+    directory, owner = out / share.part, OWNERS.get(share.part, OURS)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
     path = directory / share.name
-    if path.exists() and path.read_text() == share.content and path.stat().st_uid == share.owner:
+    if path.exists() and path.read_text() == share.content and path.stat().st_uid == owner:
         return
     write_private(path, share.content.encode())
-    os.chown(path, share.owner, share.owner)
+    os.chown(path, owner, owner)
 
 
 def _hand_out_bootstrap_state(out: Path, state: State) -> None:
@@ -143,7 +61,7 @@ def _hand_out_bootstrap_state(out: Path, state: State) -> None:
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
         os.chown(volume, OURS, OURS)
-    states.save(directory, bootstrap_state(state, states.load(directory)))
+    states.save(directory, bootstrap_state(state, states.load(directory), PLACES))
     os.chown(directory / states.FILE_NAME, OURS, OURS)
 
 
@@ -152,7 +70,7 @@ def main() -> int:
     try:
         state = states.load(STATE)
         console.adopt_client(state, os.environ)
-        shares = prepare(state)
+        shares = prepare(state, PLACES)
         states.save(STATE, state)
         for share in shares:
             hand_out(OUT, share)

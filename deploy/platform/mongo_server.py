@@ -1,7 +1,7 @@
 """The embedded MongoDB: a replica set of one, with a user per service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ _USER_NOT_FOUND = 11
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
 """While the server looks for itself at its old address, up to 30 s."""
+_NODE_NOT_FOUND = 74
+_ALREADY_INITIALIZED = 23
 _PAUSE_SECONDS = 0.05
 
 Client = AsyncMongoClient[dict[str, Any]]
@@ -118,6 +120,72 @@ async def _set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> 
             await _put_user(client, user)
 
 
+async def set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    """Make a replica set of servers that each call themselves as `members` says; repeatable.
+
+    `members` are `host:port`. Later calls add those that are new, and remove none. `key` is the
+    key file's content: with it this logs in as members do to each other, because the localhost
+    exception serves whoever is on the same host only. The caller bounds the time.
+    """
+    await _patiently(lambda: _set_up_members(members, key, admin_password, users))
+
+
+async def _set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    async with _connect_member(members[0], key) as client:
+        if "setName" not in await client.admin.command("hello"):
+            listed = [{"_id": number, "host": host} for number, host in enumerate(members)]
+            await _initiate_members(client, listed)
+    async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
+        await _wait_for_primary(client)
+        for host in members:
+            await _add_member(client, host)
+        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
+        for user in users:
+            await _put_user(client, user)
+
+
+def _connect_member(hosts: str, key: str, **options: Any) -> Client:
+    options = options or {"directConnection": True}
+    return AsyncMongoClient(
+        f"mongodb://{hosts}/",
+        username="__system",
+        password="".join(key.split()),
+        authSource="local",
+        serverSelectionTimeoutMS=2000,
+        **options,
+    )
+
+
+async def _initiate_members(client: Client, members: list[dict[str, Any]]) -> None:
+    """Initiate as soon as every member answers."""
+    while True:
+        try:
+            await client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members})
+        except OperationFailure as error:
+            if error.code == _ALREADY_INITIALIZED:
+                return
+            if error.code != _NODE_NOT_FOUND:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+async def _add_member(client: Client, host: str) -> None:
+    """Add a member, unless it is one; MongoDB takes one in at a time."""
+    config = await _read_config(client)
+    if any(member["host"] == host for member in config["members"]):
+        return
+    number = 1 + max(int(member["_id"]) for member in config["members"])
+    config["members"].append({"_id": number, "host": host})
+    config["version"] = int(config["version"]) + 1
+    await client.admin.command("replSetReconfig", config)
+
+
 async def initiate(port: int) -> None:
     """Make the server the only member of its replica set and wait until it takes writes.
 
@@ -184,9 +252,9 @@ async def _wait_for_primary(client: Client) -> None:
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _put_user(client: Client, user: DatabaseUser) -> None:
+async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:
     database = client[user.database]
-    roles = [{"role": "readWrite", "db": user.database}]
+    roles = [{"role": role, "db": user.database}]
     try:
         await database.command("updateUser", user.name, pwd=user.password, roles=roles)
     except OperationFailure as error:

@@ -1,0 +1,124 @@
+"""What each part of an installation in containers may know, as files: made from the state.
+
+Compose keeps each part's files in a volume of its own, Kubernetes in a Secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from urllib.parse import urlsplit
+
+from deploy.platform import console, keys, services
+from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.platform.redis_server import render_acl
+from deploy.platform.services import SERVICES, Doors, Service
+from deploy.platform.state import Addresses, State
+
+MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
+NOT_SECRET = (
+    "THINGWAY_HOST",
+    "THINGWAY_PORT",
+    "THINGWAY_UPSTREAMS",
+    "THINGWAY_WATCHED",
+)
+"""Settings that stand where the containers are described."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where the parts of an installation find each other."""
+
+    mongo: str
+    """Members of the replica set, `host:port` separated by commas."""
+    mongo_direct: bool
+    """Whether the only member calls itself by an address that clients cannot use."""
+    redis: str
+    """`host:port`."""
+    addresses: Addresses
+    nats_server_name: str = "thingway"
+
+
+@dataclass(frozen=True)
+class Share:
+    """One file for one part."""
+
+    part: str
+    name: str
+    content: str
+
+
+def prepare(state: State, places: Places) -> list[Share]:
+    """Complete the secrets in `state` and say who gets what."""
+    state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
+    state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
+    return [
+        *(Share(one.name, "env", _environment(one, state, places)) for one in SERVICES),
+        Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
+        Share("redis", "users.acl", render_acl(services.redis_users(state))),
+        Share("nats", "nats.conf", _nats(state, places)),
+        Share("mongo-setup", "env", _mongo_users(state)),
+    ]
+
+
+def bootstrap_state(state: State, found: State, places: Places) -> State:
+    """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
+
+    These are the administrator's login, and the console client, which it shows.
+    """
+    identity, secret = console.client(state)
+    found.secrets = {
+        f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
+        console.CLIENT_ID: identity,
+        console.CLIENT_SECRET: secret,
+    }
+    found.addresses = places.addresses
+    return found
+
+
+def _environment(service: Service, state: State, places: Places) -> str:
+    """The launcher's settings of a service, with the host names of `places` in its addresses."""
+    addresses = places.addresses
+    doors = Doors("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
+    given = services.environment(service, state, doors)
+    for name in NOT_SECRET:
+        given.pop(name, None)
+    if url := given.get("THINGWAY_MONGO_URL"):
+        direct = "&directConnection=true" if places.mongo_direct else ""
+        given["THINGWAY_MONGO_URL"] = _at(places.mongo, url) + direct
+    if url := given.get("THINGWAY_REDIS_URL"):
+        given["THINGWAY_REDIS_URL"] = _at(places.redis, url)
+    return _lines(given)
+
+
+def _at(hosts: str, url: str) -> str:
+    """The same address on other hosts."""
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
+    return parts._replace(netloc=f"{login}@{hosts}").geturl()
+
+
+def _nats(state: State, places: Places) -> str:
+    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
+    seed = state.secret("callout_seed", keys.new_account_seed)
+    return render_nats_config(
+        NatsConfig(
+            passwords=passwords,
+            callout_issuer=keys.account_public_key(seed),
+            store_dir=PurePath("/data"),
+            server_name=places.nats_server_name,
+            host="0.0.0.0",  # noqa: S104 - the containers' network decides what is published
+            port=NATS_PORT,
+            mqtt_port=MQTT_PORT,
+            monitor_port=8222,
+        )
+    )
+
+
+def _mongo_users(state: State) -> str:
+    passwords = {f"MONGO_{user.name}": user.password for user in services.database_users(state)}
+    passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
+    return _lines(passwords)
+
+
+def _lines(variables: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
