@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all lint bench compose clean
+.PHONY: help up test test-all test-kubernetes lint bench compose clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -31,6 +31,9 @@ test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for py
 
 test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
+
+test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
+	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/ruff check

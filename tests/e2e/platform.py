@@ -153,15 +153,7 @@ class Platform:
         """What `device-ingest` counts: accepted, stored, rejected, waiting."""
         address = f"http://127.0.0.1:{self.state.ports['device-ingest']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(address) as answer:
-            lines = (await answer.text()).splitlines()
-        found = {}
-        for line in lines:
-            name, _, value = line.rpartition(" ")
-            name = name.partition("{")[0]
-            if name.startswith("thingway_uplink_"):
-                short = name.removeprefix("thingway_uplink_").removesuffix("_total")
-                found[short] = int(float(value))
-        return found
+            return uplink_counts(await answer.text())
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[NatsClient]:
@@ -192,6 +184,18 @@ class Platform:
         """A client of the management API; of the first user, a super-admin, unless told."""
         first = self.ready.user
         return Console(self, email or first.email, password or first.password, tenant)
+
+
+def uplink_counts(exposition: str) -> dict[str, int]:
+    """What `/metrics` of `device-ingest` counts: accepted, stored, rejected, waiting."""
+    found = {}
+    for line in exposition.splitlines():
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name.startswith("thingway_uplink_"):
+            short = name.removeprefix("thingway_uplink_").removesuffix("_total")
+            found[short] = int(float(value))
+    return found
 
 
 async def _answers(address: str) -> bool:
