@@ -1,1 +1,1 @@
-"""What the chart's jobs run (deploy/helm/thingway); the rest is `deploy.docker` and `deploy.platform`."""
+"""What the jobs of the chart run (deploy/helm/thingway)."""

@@ -1,4 +1,4 @@
-"""The chart's last job: the first application, user, product and device, as the launcher makes them.
+"""The chart's last job: the first data, as the launcher makes them.
 
 It keeps how far it has come in the Secret `NAME-bootstrap`, ends with `ready.json` there, and with
 the simulator's settings in `NAME-simulator`. Its one argument is NAME; `THINGWAY_PUBLIC_*` name the

@@ -16,16 +16,16 @@ from deploy.platform.mongo_server import set_up_members
 KEY = Path("/keys/key")
 
 
-async def _run(members: list[str]) -> None:
+async def _run(members: list[str], key: str) -> None:
     environ = dict(os.environ)
     async with asyncio.timeout(START_SECONDS):
-        await set_up_members(members, KEY.read_text(), environ["MONGO_ADMIN"], users(environ))
+        await set_up_members(members, key, environ["MONGO_ADMIN"], users(environ))
 
 
 def main() -> int:
     """Set MongoDB up; exit code 1 when it is not there in time."""
     try:
-        asyncio.run(_run(sys.argv[1:]))
+        asyncio.run(_run(sys.argv[1:], KEY.read_text()))
     except TimeoutError:
         sys.stderr.write(f"mongo-setup: MongoDB was not ready within {START_SECONDS:.0f} s\n")
         return 1

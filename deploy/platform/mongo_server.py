@@ -25,6 +25,8 @@ _NOT_YET_INITIALIZED = 94
 """While the server looks for itself at its old address, up to 30 s."""
 _NODE_NOT_FOUND = 74
 _ALREADY_INITIALIZED = 23
+_RECONFIGURED_MEANWHILE = (103, 109, 308)
+"""Another change of the members is under way: one that MongoDB makes itself for a new one."""
 _PAUSE_SECONDS = 0.05
 
 Client = AsyncMongoClient[dict[str, Any]]
@@ -176,14 +178,21 @@ async def _initiate_members(client: Client, members: list[dict[str, Any]]) -> No
 
 
 async def _add_member(client: Client, host: str) -> None:
-    """Add a member, unless it is one; MongoDB takes one in at a time."""
-    config = await _read_config(client)
-    if any(member["host"] == host for member in config["members"]):
-        return
-    number = 1 + max(int(member["_id"]) for member in config["members"])
-    config["members"].append({"_id": number, "host": host})
-    config["version"] = int(config["version"]) + 1
-    await client.admin.command("replSetReconfig", config)
+    """Add a member, unless it is one; MongoDB takes one in at a time, and lets it catch up."""
+    while True:
+        config = await _read_config(client)
+        members = config["members"]
+        if any(member["host"] == host for member in members):
+            return
+        number = 1 + max(int(member["_id"]) for member in members)
+        members.append({"_id": number, "host": host})
+        config["version"] = int(config["version"]) + 1
+        try:
+            await client.admin.command("replSetReconfig", config)
+        except OperationFailure as error:
+            if error.code not in _RECONFIGURED_MEANWHILE:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def initiate(port: int) -> None:

@@ -50,6 +50,8 @@ class Installed(Platform):
     def install(self) -> None:
         """Install it as documented, and wait for all of it."""
         self._helm_with_values("install", "--create-namespace", tag="first")
+        there = "until [ -e /data/ready.json ]; do sleep 1; done"
+        self.kubectl("exec", f"deploy/{RELEASE}-toolbox", "--", "sh", "-c", there)
 
     def upgrade(self, tag: str, *options: str) -> None:
         """Go to another image, or to other values, and wait until every pod has."""

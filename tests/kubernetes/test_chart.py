@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 THREES = "--set=mongo.members=3,nats.members=3"
+EVERYTHING = "all,ingress,pdb,hpa,networkpolicy,configmap,serviceaccount,role,rolebinding"
 STORES = ("mongo", "nats", "redis")
 
 
@@ -92,9 +93,10 @@ async def test_code_of_people_runs(installed: Installed, language: str, code: st
     assert (traced["status"], traced["output"]) == ("SUCCESS", "3")
 
 
-def test_the_account_of_a_job_reads_no_other_secret(installed: Installed):
-    """What its role names is all there is for it, and the jobs are gone."""
-    assert installed.objects("serviceaccounts,roles,rolebindings", "-l", "app.kubernetes.io/name=thingway") == []
+def test_no_account_with_rights_is_left(installed: Installed):
+    """Those of the jobs go with the jobs."""
+    ours = ("-l", "app.kubernetes.io/name=thingway")
+    assert installed.objects("serviceaccounts,roles,rolebindings", *ours) == []
 
 
 async def test_deleted_pods_lose_nothing(installed: Installed, application: Application, before):
@@ -130,8 +132,10 @@ def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
     """And an installation of the same name goes on with them."""
     device = installed.ready.device
     installed.helm("uninstall", RELEASE, "--wait")
-    left = installed.kubectl("get", "all,ingress,pdb,hpa,networkpolicy,configmap,sa,role", "-o", "name")
-    assert {one for one in left.split() if "kube-root-ca" not in one and "/default" not in one} == set()
+    left = installed.kubectl(
+        "get", EVERYTHING, "-l", "app.kubernetes.io/name=thingway", "-o", "name"
+    )
+    assert left == ""
     installed.install()
     assert installed.ready.device == device
     assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")

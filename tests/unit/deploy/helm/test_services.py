@@ -10,7 +10,7 @@ from deploy.platform.services import SERVICES
 
 CHART = Path(__file__).parents[4] / "deploy/helm/thingway"
 LIST = CHART / "files/services.yaml"
-HEAD = "# Made from deploy/platform/services.py by `python tests/unit/deploy/helm/test_services.py`.\n"
+HEAD = "# Made from deploy/platform/services.py by tests/unit/deploy/helm/test_services.py.\n"
 
 
 def listed() -> str:
