@@ -29,7 +29,7 @@ up: $(RUN) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thin
 test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
 
-test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
+test-all: $(DEV) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)

@@ -34,13 +34,14 @@ labels:
   {{- include "thingway.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* The members of a StatefulSet as host names, a list as JSON; takes (list $ "mongo"). */}}
+{{/* The members of a StatefulSet as host names, a list as JSON; takes (list $ "mongo"). These are the
+names in a pod's /etc/hosts, by which a member finds itself before DNS has its new address. */}}
 {{- define "thingway.members" -}}
 {{- $root := index . 0 -}}{{- $part := index . 1 -}}
 {{- $set := printf "%s-%s" (include "thingway.name" $root) $part -}}
 {{- $hosts := list -}}
 {{- range until (int (index $root.Values $part).members) -}}
-{{- $hosts = append $hosts (printf "%s-%d.%s-members.%s.svc" $set . $set $root.Release.Namespace) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s-members.%s.svc.%s" $set . $set $root.Release.Namespace $root.Values.clusterDomain) -}}
 {{- end -}}
 {{- toJson $hosts -}}
 {{- end -}}
