@@ -1,5 +1,6 @@
 """A release of the chart, as tests meet it: by kubectl, helm, and forwarded ports."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -14,8 +15,10 @@ import msgspec
 
 from deploy.platform import ready
 from deploy.platform import state as states
+from deploy.platform.serving import until_serving
 from deploy.platform.state import Addresses
 from tests.e2e.platform import Platform, uplink_counts
+from tests.e2e.waiting import until
 
 CHART = Path(__file__).parents[2] / "deploy/helm/thingway"
 RELEASE = "thingway"
@@ -88,11 +91,20 @@ class Installed(Platform):
             if one["status"]["phase"] == "Running" and "deletionTimestamp" not in one["metadata"]
         ]
 
-    def settled(self) -> None:
-        """Wait until every part has all of its pods, of the newest kind."""
+    async def settled(self) -> None:
+        """Wait until every part has its pods, of the newest kind, and the doors lead to them."""
         for one in self.objects("deployments,statefulsets"):
             name = f"{one['kind'].lower()}/{one['metadata']['name']}"
-            self.kubectl("rollout", "status", name, f"--timeout={MINUTES}")
+            await asyncio.to_thread(self.kubectl, "rollout", "status", name, f"--timeout={MINUTES}")
+
+        async def nobody_leaves() -> bool:
+            return not any("deletionTimestamp" in one["metadata"] for one in self.objects("pods"))
+
+        await until(nobody_leaves, 120)
+        for process in self._forwards.values():
+            process.kill()
+        async with asyncio.timeout(120):
+            await until_serving(self.base_url)
 
     def secret(self, part: str, key: str) -> bytes:
         """What a Secret of the release holds."""

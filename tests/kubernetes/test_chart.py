@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.xdist_group("kubernetes"),
 ]
 
-THREES = "--set=mongo.members=3,nats.members=3"
+THREES = "--set=mongo.members=3"
 EVERYTHING = "all,ingress,pdb,hpa,networkpolicy,configmap,serviceaccount,role,rolebinding"
 STORES = ("mongo", "nats", "redis")
 
@@ -109,7 +109,7 @@ async def test_deleted_pods_lose_nothing(installed: Installed, application: Appl
         for part in (*(service.name for service in SERVICES), *STORES):
             installed.kubectl("delete", "pod", installed.pods(part)[0], "--wait=false")
             await load.goes_on(180)
-        await asyncio.to_thread(installed.settled)
+    await installed.settled()
     await load.check(before)
 
 
@@ -124,6 +124,7 @@ async def test_an_upgrade_and_the_way_back_lose_nothing(
         await load.goes_on(180)
         await asyncio.to_thread(installed.helm, "rollback", RELEASE, "--wait", "--timeout=10m")
         await load.goes_on(180)
+    await installed.settled()
     await load.check(before)
     assert secrets == {part: installed.secret(part, "env") for part in ("auth", "device")}
 
