@@ -132,11 +132,10 @@ async def test_an_upgrade_and_the_way_back_lose_nothing(
 def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
     """And an installation of the same name goes on with them."""
     device = installed.ready.device
-    installed.helm("uninstall", RELEASE, "--wait")
-    left = installed.kubectl(
-        "get", EVERYTHING, "-l", "app.kubernetes.io/name=thingway", "-o", "name"
-    )
-    assert left == ""
+    ours = ("-l", "app.kubernetes.io/name=thingway")
+    installed.helm("uninstall", RELEASE, "--wait", "--cascade=foreground")
+    installed.kubectl("wait", "--for=delete", "pods", *ours, "--timeout=2m")
+    assert installed.kubectl("get", EVERYTHING, *ours, "-o", "name") == ""
     installed.install()
     assert installed.ready.device == device
     assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")
