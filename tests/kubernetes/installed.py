@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.e2e.platform import Platform, uplink_counts
 from tests.e2e.waiting import until
 
 CHART = Path(__file__).parents[2] / "deploy/helm/thingway"
+RELAY = Path(__file__).with_name("relay.py")
 RELEASE = "thingway"
 MINUTES = "10m"
 
@@ -41,8 +41,6 @@ class Installed(Platform):
         self.namespace = namespace
         self._image = image
         self._values = values
-        self._closing = threading.Event()
-        self._forwards: dict[int, subprocess.Popen[bytes]] = {}
 
     def kubectl(self, *words: str, check: bool = True) -> str:
         return run("kubectl", "-n", self.namespace, *words, check=check)
@@ -92,7 +90,7 @@ class Installed(Platform):
         ]
 
     async def settled(self) -> None:
-        """Wait until every part has its pods, of the newest kind, and the doors lead to them."""
+        """Wait until every part has its pods, of the newest kind, and all is ready."""
         for one in self.objects("deployments,statefulsets"):
             name = f"{one['kind'].lower()}/{one['metadata']['name']}"
             await asyncio.to_thread(self.kubectl, "rollout", "status", name, f"--timeout={MINUTES}")
@@ -101,8 +99,6 @@ class Installed(Platform):
             return not any("deletionTimestamp" in one["metadata"] for one in self.objects("pods"))
 
         await until(nobody_leaves, 120)
-        for process in self._forwards.values():
-            process.kill()
         async with asyncio.timeout(120):
             await until_serving(self.base_url)
 
@@ -138,31 +134,22 @@ class Installed(Platform):
 
     @contextlib.contextmanager
     def forwarded(self) -> Iterator[None]:
-        """Forward its three doors to this machine, again and again: pods come and go."""
-        doors = (
-            ("gateway", self.port, 80),
-            ("nats", self.mqtt_port, 1883),
-            ("nats", self.nats_port, 4222),
-        )
-        threads = [threading.Thread(target=self._forward, args=door) for door in doors]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._closing.set()
-            for process in self._forwards.values():
+        """Forward its three doors to this machine, by way of a pod that stays."""
+        doors = {
+            8080: f"{RELEASE}-gateway:80",
+            1883: f"{RELEASE}-nats:1883",
+            4222: f"{RELEASE}-nats:4222",
+        }
+        here = {8080: self.port, 1883: self.mqtt_port, 4222: self.nats_port}
+        relay = ("python", "-c", RELAY.read_text())
+        words = [f"{port}:{service}" for port, service in doors.items()]
+        image = f"--image={self._image}:first"
+        self.kubectl("run", "relay", image, "--restart=Never", "--command", "--", *relay, *words)
+        self.kubectl("wait", "--for=condition=Ready", "pod/relay", "--timeout=2m")
+        ports = [f"{here[port]}:{port}" for port in doors]
+        forward = ("kubectl", "-n", self.namespace, "port-forward", "pod/relay", *ports)
+        with subprocess.Popen(forward, stdout=subprocess.DEVNULL) as process:
+            try:
+                yield
+            finally:
                 process.kill()
-            for thread in threads:
-                thread.join()
-
-    def _forward(self, part: str, port: int, inside: int) -> None:
-        """kubectl ends when the pod that it has chosen is gone."""
-        words = ("kubectl", "-n", self.namespace, "port-forward", f"service/{RELEASE}-{part}")
-        while not self._closing.wait(0.1):
-            with subprocess.Popen(
-                [*words, f"{port}:{inside}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            ) as process:
-                self._forwards[port] = process
-                if self._closing.is_set():
-                    process.kill()
