@@ -63,7 +63,7 @@ async def first_data(state: State, save: Callable[[], None]) -> None:
     if addresses is None:
         raise LauncherError("no addresses: the job `setup` has not run")
     async with asyncio.timeout(START_SECONDS):
-        await until_serving(addresses.base_url)
+        await until_serving(addresses.base_url, addresses.ca_file)
     await bootstrap(state, addresses, console.admin_email(), save)
 
 

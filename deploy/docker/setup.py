@@ -7,12 +7,14 @@ nothing else.
 
 import os
 import sys
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePath
 
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
+from deploy.platform.nats import ServerFiles
 from deploy.platform.shares import (
     MONGO_PORT,
     MQTT_PORT,
@@ -33,7 +35,7 @@ OURS = 10001
 """The user of our image."""
 OWNERS = {"mongo": 999, "redis": 999, "nats": 0}
 """The users that the official images of the servers run as."""
-PLACES = Places(
+PLAIN = Places(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
     redis=f"redis:{REDIS_PORT}",
@@ -42,6 +44,19 @@ PLACES = Places(
     ),
 )
 """The names of the containers in docker-compose.yml."""
+ENCRYPTED = replace(
+    PLAIN,
+    addresses=Addresses(
+        base_url=f"https://gateway:{SERVICE_PORT}",
+        mqtt_url=f"mqtts://nats:{MQTT_PORT}",
+        nats_url=f"tls://nats:{NATS_PORT}",
+        ca_file="/tls/ca.pem",
+    ),
+    tls=ServerFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
+)
+"""With docker-compose.tls.yml."""
+TLS = "THINGWAY_TLS"
+"""Set by docker-compose.tls.yml."""
 
 
 def hand_out(out: Path, share: Share) -> None:
@@ -56,12 +71,12 @@ def hand_out(out: Path, share: Share) -> None:
     os.chown(path, owner, owner)
 
 
-def _hand_out_bootstrap_state(out: Path, state: State) -> None:
+def _hand_out_bootstrap_state(out: Path, state: State, places: Places) -> None:
     """Give the bootstrap job its state, and two volumes that it may write to."""
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
         os.chown(volume, OURS, OURS)
-    states.save(directory, bootstrap_state(state, states.load(directory), PLACES))
+    states.save(directory, bootstrap_state(state, states.load(directory), places))
     os.chown(directory / states.FILE_NAME, OURS, OURS)
 
 
@@ -70,11 +85,12 @@ def main() -> int:
     try:
         state = states.load(STATE)
         console.adopt_client(state, os.environ)
-        shares = prepare(state, PLACES)
+        places = ENCRYPTED if os.environ.get(TLS) else PLAIN
+        shares = prepare(state, places)
         states.save(STATE, state)
         for share in shares:
             hand_out(OUT, share)
-        _hand_out_bootstrap_state(OUT, state)
+        _hand_out_bootstrap_state(OUT, state, places)
     except (LauncherError, OSError) as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1

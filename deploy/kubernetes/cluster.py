@@ -39,7 +39,7 @@ class Secrets:
         return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
 
     def write(self, part: str, content: Mapping[str, bytes]) -> None:
-        """Make a part's Secret, or change these keys of it."""
+        """Make a part's Secret, or change it; these are all the keys that this manager gives it."""
         labels = {
             "app.kubernetes.io/instance": os.environ.get("RELEASE", self._name),
             "app.kubernetes.io/name": "thingway",

@@ -7,17 +7,22 @@
 import argparse
 import os
 import sys
+from pathlib import PurePath
 
 import msgspec
 
 from deploy.kubernetes.cluster import Secrets
 from deploy.platform import console
 from deploy.platform.errors import LauncherError
+from deploy.platform.nats import ServerFiles
 from deploy.platform.shares import Places, bootstrap_state, prepare
 from deploy.platform.state import FILE_NAME, Addresses, State
 
 ALL = "setup"
 BOOTSTRAP = "bootstrap"
+TLS = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
+CA_FILE = "/tls/ca.crt"
+"""Where the chart mounts them."""
 
 
 def read_state(secrets: Secrets, part: str) -> State:
@@ -45,8 +50,9 @@ def hand_out(secrets: Secrets, places: Places) -> None:
     begun = bootstrap_state(state, read_state(secrets, BOOTSTRAP), places)
     write_state(secrets, ALL, state)
     write_state(secrets, BOOTSTRAP, begun)
-    for share in shares:
-        secrets.write(share.part, {share.name: share.content.encode()})
+    for part in dict.fromkeys(share.part for share in shares):
+        files = {one.name: one.content.encode() for one in shares if one.part == part}
+        secrets.write(part, files)
 
 
 def _arguments() -> argparse.Namespace:
@@ -57,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--url", required=True, help="where the gateway is in the cluster")
     parser.add_argument("--mqtt-url", required=True)
     parser.add_argument("--nats-url", required=True)
+    parser.add_argument("--tls", action="store_true", help=f"nats-server shows {TLS.certificate}")
     return parser.parse_args()
 
 
@@ -67,7 +74,10 @@ def main() -> int:
         mongo=given.mongo,
         mongo_direct=False,
         redis=given.redis,
-        addresses=Addresses(given.url, given.mqtt_url, given.nats_url),
+        addresses=Addresses(
+            given.url, given.mqtt_url, given.nats_url, ca_file=CA_FILE if given.tls else ""
+        ),
+        tls=TLS if given.tls else None,
         nats_server_name="$NATS_SERVER_NAME",
     )
     try:

@@ -9,17 +9,25 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from deploy.platform import console, keys, services
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
+from deploy.platform.certificates import DEVICES, device_authority
+from deploy.platform.nats import ADMIN, USERS, NatsConfig, ServerFiles, render_nats_config
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Doors, Service
 from deploy.platform.state import Addresses, State
 
 MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
+WEBSOCKET_PORT = 8083
 NOT_SECRET = (
     "THINGWAY_HOST",
     "THINGWAY_PORT",
     "THINGWAY_UPSTREAMS",
     "THINGWAY_WATCHED",
+    "THINGWAY_TLS_CERTIFICATE",
+    "THINGWAY_TLS_KEY",
+    "THINGWAY_CA_FILE",
+    "THINGWAY_DEVICE_CA_FILE",
+    "THINGWAY_CERTIFICATE_PORT",
+    "THINGWAY_CERTIFICATE_NATS_PORT",
 )
 """Settings that stand where the containers are described."""
 
@@ -35,6 +43,8 @@ class Places:
     redis: str
     """`host:port`."""
     addresses: Addresses
+    tls: ServerFiles | None = None
+    """What nats-server shows, where it finds them; None: its doors are plain."""
     nats_server_name: str = "thingway"
 
 
@@ -56,6 +66,7 @@ def prepare(state: State, places: Places) -> list[Share]:
         Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
         Share("redis", "users.acl", render_acl(services.redis_users(state))),
         Share("nats", "nats.conf", _nats(state, places)),
+        Share("gateway", "device-ca.pem", device_authority(state).certificate),
         Share("mongo-setup", "env", _mongo_users(state)),
     ]
 
@@ -63,13 +74,16 @@ def prepare(state: State, places: Places) -> list[Share]:
 def bootstrap_state(state: State, found: State, places: Places) -> State:
     """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
 
-    These are the administrator's login, and the console client, which it shows.
+    These are the administrator's login, the console client, which it shows, and the authority of
+    device certificates, which `thingway device certificate` issues there.
     """
     identity, secret = console.client(state)
+    device_authority(state)
     found.secrets = {
         f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
         console.CLIENT_ID: identity,
         console.CLIENT_SECRET: secret,
+        DEVICES: state.secrets[DEVICES],
     }
     found.addresses = places.addresses
     return found
@@ -109,6 +123,8 @@ def _nats(state: State, places: Places) -> str:
             host="0.0.0.0",  # noqa: S104 - the containers' network decides what is published
             port=NATS_PORT,
             mqtt_port=MQTT_PORT,
+            websocket_port=WEBSOCKET_PORT,
+            tls=places.tls,
             monitor_port=8222,
         )
     )

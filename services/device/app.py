@@ -318,6 +318,7 @@ async def connect_system(settings: DeviceSettings) -> Bus:
         user=settings.sys_nats_user,
         password=settings.sys_nats_password,
         name="device-presence",
+        ca_file=settings.ca_file,
     )
 
 

@@ -17,7 +17,7 @@ from libs.common.http.request import REQUEST_ID, new_request_id
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
 from services.gateway.access.cross_origin import CrossOrigin, preflight
-from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
+from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
 from services.gateway.connections import Connections
 from services.gateway.limits.in_hand import Held, InHand, key_of
 from services.gateway.limits.patience import Patience
@@ -137,6 +137,7 @@ class Door:
             exchange.origin,
             exchange.headers.get(b"authorization"),
             token,
+            scope["state"].get(CERTIFICATE),
         )
 
     def _take(self, exchange: Exchange) -> Held:

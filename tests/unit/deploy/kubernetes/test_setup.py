@@ -31,7 +31,7 @@ class Cluster:
         return dict(self.content.get(part, {}))
 
     def write(self, part: str, content: Mapping[str, bytes]) -> None:
-        self.content.setdefault(part, {}).update(content)
+        self.content[part] = dict(content)  # as server-side apply by the same manager does
 
 
 @pytest.fixture
