@@ -6,10 +6,12 @@ Arguments: `URL MQTT_URL` as pods reach them. Takes the first application from
 
 import asyncio
 import json
+import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import aiomqtt
 
@@ -17,6 +19,7 @@ from deploy.platform import ready
 from deploy.platform.bootstrap import demo_product
 from deploy.platform.errors import CommandError
 from deploy.platform.openapi import OpenApi
+from libs.common.tls import mqtt_door
 
 SECRETS = Path("/secrets")
 SECONDS = 60.0
@@ -24,25 +27,22 @@ _PAUSE_SECONDS = 0.2
 _DEVICES = "/device/openapi/v1/devices"
 
 
-async def check(api: OpenApi, mqtt_url: str) -> None:
+async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
     """Raise what fails; `TimeoutError` when the report is not in history within a minute."""
     sn = f"DEMO{secrets.token_hex(6).upper()}"
     device = await api.add_device(sn, "helm test", demo_product()["model"])
     try:
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(SECONDS):
-            await _report(mqtt_url, sn, key, {"temperature": 21.5})
+            await _report(mqtt_door(mqtt_url, ca_file), sn, key, {"temperature": 21.5})
             await _is_stored(api, device, {"temperature": 21.5})
     finally:
         await api.request("DELETE", f"{_DEVICES}/{device}")
 
 
-async def _report(mqtt_url: str, sn: str, key: str, properties: dict[str, float]) -> None:
+async def _report(door: Mapping[str, Any], sn: str, key: str, properties: dict[str, float]) -> None:
     """Return when the report is acknowledged."""
-    at = urlsplit(mqtt_url)
-    async with aiomqtt.Client(
-        at.hostname or "", at.port or 1883, username=sn, password=key, identifier=sn
-    ) as client:
+    async with aiomqtt.Client(**door, username=sn, password=key, identifier=sn) as client:
         body = json.dumps({"properties": properties})
         await client.publish(f"thing/{sn}/up/report", body, qos=1)
 
@@ -61,8 +61,10 @@ async def _run(base_url: str, mqtt_url: str) -> None:
     if found is None:
         raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap has not ended")
     application = found.application
-    async with OpenApi(base_url, application.client_id, application.client_secret) as api:
-        await check(api, mqtt_url)
+    ca_file = os.environ.get("THINGWAY_CA_FILE", "")
+    login = (application.client_id, application.client_secret)
+    async with OpenApi(base_url, *login, ca_file) as api:
+        await check(api, mqtt_url, ca_file)
 
 
 def main() -> int:

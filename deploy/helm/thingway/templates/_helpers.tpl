@@ -52,18 +52,27 @@ names in a pod's /etc/hosts, by which a member finds itself before DNS has its n
 {{- join "," $hosts -}}
 {{- end -}}
 
+{{/* "true" when the gateway's doors speak TLS themselves, otherwise empty. */}}
+{{- define "thingway.gatewayTls" -}}
+{{- if and .Values.tls.enabled .Values.tls.gateway }}true{{ end -}}
+{{- end -}}
+
+{{- define "thingway.gatewayPort" -}}
+{{ .Values.service.port | default (eq (include "thingway.gatewayTls" .) "true" | ternary 443 80) }}
+{{- end -}}
+
 {{- define "thingway.natsUrl" -}}
-{{- if .Values.nats.embedded -}}nats://{{ include "thingway.name" . }}-nats:4222
+{{- if .Values.nats.embedded -}}{{ .Values.tls.enabled | ternary "tls" "nats" }}://{{ include "thingway.name" . }}-nats:4222
 {{- else -}}{{ required "nats.external.url" .Values.nats.external.url }}{{- end -}}
 {{- end -}}
 
 {{- define "thingway.mqttUrl" -}}
-{{- if .Values.nats.embedded -}}mqtt://{{ include "thingway.name" . }}-nats:1883
+{{- if .Values.nats.embedded -}}{{ .Values.tls.enabled | ternary "mqtts" "mqtt" }}://{{ include "thingway.name" . }}-nats:{{ .Values.tls.enabled | ternary 8883 1883 }}
 {{- else -}}{{ required "nats.external.mqttUrl" .Values.nats.external.mqttUrl }}{{- end -}}
 {{- end -}}
 
 {{- define "thingway.gatewayUrl" -}}
-http://{{ include "thingway.name" . }}-gateway:{{ .Values.service.port }}
+{{ eq (include "thingway.gatewayTls" .) "true" | ternary "https" "http" }}://{{ include "thingway.name" . }}-gateway:{{ include "thingway.gatewayPort" . }}
 {{- end -}}
 
 {{/* A pod of ours: no rights, and no way to the API server. */}}
@@ -88,6 +97,13 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* Whom a container of ours trusts. */}}
+{{- define "thingway.trust" -}}
+{{- if .Values.tls.enabled }}
+- {name: THINGWAY_CA_FILE, value: /tls/ca.crt}
+{{- end }}
+{{- end -}}
+
 {{- define "thingway.ours" -}}
 image: {{ include "thingway.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -97,15 +113,43 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{/* `/secrets` and `/tmp`, which every container of ours has. */}}
 {{- define "thingway.mounts" -}}
 - {name: secrets, mountPath: /secrets, readOnly: true}
+{{ include "thingway.commonMounts" . }}
+{{- end -}}
+
+{{/* What containers have that are given no Secret of their own. */}}
+{{- define "thingway.commonMounts" -}}
 - {name: tmp, mountPath: /tmp}
+{{- if .Values.tls.enabled }}
+- {name: tls, mountPath: /tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ "door"), "true" where a door is that shows the certificate; others have `ca.crt`. */}}
+{{- define "thingway.commonVolumes" -}}
+{{- $tls := (index . 0).Values.tls -}}
+- {name: tmp, emptyDir: {}}
+{{- if $tls.enabled }}
+{{- $secret := required "tls.enabled needs tls.secret" $tls.secret }}
+- name: tls
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ $tls.ca.secret | default $secret }}
+          items: [{key: {{ $tls.ca.key }}, path: ca.crt}]
+      {{- if index . 1 }}
+      - secret:
+          name: {{ $secret }}
+          items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+      {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Takes (list $ "part"), where the part's Secret is mounted. */}}
 {{- define "thingway.volumes" -}}
 - name: secrets
   secret: {secretName: {{ include "thingway.name" (index . 0) }}-{{ index . 1 }}, defaultMode: 0440}
-- name: tmp
-  emptyDir: {}
+{{ include "thingway.commonVolumes" (list (index . 0) (or (eq (index . 1) "nats") (and (eq (index . 1) "gateway") (include "thingway.gatewayTls" (index . 0))))) }}
 {{- end -}}
 
 {{- define "thingway.smallResources" -}}

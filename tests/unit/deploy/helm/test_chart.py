@@ -24,6 +24,7 @@ OTHERS = "monitoring.coreos.com/v1", "gateway.networking.k8s.io/v1"
 VALUES: dict[str, tuple[str, ...]] = {
     "alone": (),
     "in threes": ("--set=mongo.members=3",),
+    "tls": ("--set=tls.enabled=true,tls.secret=doors,ingress.enabled=true,ingress.hosts={a.b}",),
     "production": (f"--values={CHART / PRODUCTION}",),
     "all": (
         "--set=ingress.enabled=true,ingress.hosts={a.example.com},volumePermissions=true",
