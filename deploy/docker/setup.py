@@ -102,7 +102,8 @@ def _nats(state: State) -> str:
 
 
 def _mongo_users(state: State) -> str:
-    passwords = {f"MONGO_{user.name}": user.password for user in services.database_users(state)}
+    users = [*services.database_users(state), services.backup_user(state)]
+    passwords = {f"MONGO_{user.name}": user.password for user in users}
     passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
     return _lines(passwords)
 

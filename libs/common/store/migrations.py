@@ -17,6 +17,11 @@ from libs.common.store.mongo import Database, StoreError
 
 log = logging.getLogger(__name__)
 
+MIGRATIONS = "migrations"
+RESTORING = "restoring"
+"""Id of the document in `migrations` that marks a database while a backup is restored into it."""
+_LOOK = 1.0
+"""Seconds between two looks for the end of that."""
 LIFE = 30.0
 """Seconds after which another process goes on with the migrations of one that died."""
 
@@ -32,7 +37,8 @@ class Migration:
 
 async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
     """Bring `database` to the newest version; return when it is, whoever did it."""
-    lease = Lease(database, "migrations", life=LIFE)
+    await _restored(database)
+    lease = Lease(database, MIGRATIONS, life=LIFE)
     while await _missing(database, migrations):
         if await lease.acquire():
             break
@@ -44,7 +50,7 @@ async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
         for migration in await _missing(database, migrations):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
-            await database["migrations"].update_one(
+            await database[MIGRATIONS].update_one(
                 {"_id": migration.number},
                 {"$set": {"title": migration.title, "at": datetime.now(UTC)}},
                 upsert=True,
@@ -54,8 +60,15 @@ async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
         await lease.release()
 
 
+async def _restored(database: Database) -> None:
+    """Wait while a backup is being restored: no service must sweep or serve half of it."""
+    while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
+        log.warning("%s is being restored, or was not to the end: waiting", database.name)
+        await asyncio.sleep(_LOOK)
+
+
 async def _missing(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
-    applied = {entry["_id"] async for entry in database["migrations"].find({}, {"_id": 1})}
+    applied = {entry["_id"] async for entry in database[MIGRATIONS].find({}, {"_id": 1})}
     return [migration for migration in migrations if migration.number not in applied]
 
 
