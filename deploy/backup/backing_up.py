@@ -52,7 +52,7 @@ async def back_up(stores: Stores, put: Put, say: Say) -> Moment:
             for database, name in sorted(snapshot.collections):
                 async for record in snapshot.read(database, name):
                     await put(record)
-                    if isinstance(record, CollectionEnd):
+                    if isinstance(record, CollectionEnd) and record.count:
                         say(f"{database}.{name}: {record.count} documents")
     await put(End(len(snapshot.collections)))
     return moment

@@ -10,7 +10,7 @@ from nats.errors import Error as NatsError
 from deploy.backup import databases
 from deploy.platform import admin, services
 from deploy.platform.errors import CommandError
-from deploy.platform.mongo_server import BACKUP, Client
+from deploy.platform.mongo_server import Client, DatabaseUser
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.services import SERVICES
 from deploy.platform.state import State
@@ -44,9 +44,18 @@ class Stores:
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[Client]:
         """MongoDB for who reads all databases at one time."""
-        password = services.backup_user(self.state).password
-        async with databases.connect(self._mongo(BACKUP, password, "admin")) as client:
+        url = self.mongo_of(services.backup_user(self.state))
+        async with databases.connect(url) as client:
             yield client
+
+    @property
+    def users(self) -> list[DatabaseUser]:
+        """Who writes which database."""
+        return services.database_users(self.state)
+
+    def mongo_of(self, user: DatabaseUser) -> str:
+        """MongoDB's URL for a user."""
+        return self._mongo(user.name, user.password, user.database)
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[dict[str, Client]]:
@@ -54,9 +63,9 @@ class Stores:
         async with contextlib.AsyncExitStack() as stack:
             yield {
                 user.database: await stack.enter_async_context(
-                    databases.connect(self._mongo(user.name, user.password, user.database))
+                    databases.connect(self.mongo_of(user))
                 )
-                for user in services.database_users(self.state)
+                for user in self.users
             }
 
     @contextlib.asynccontextmanager

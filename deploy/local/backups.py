@@ -43,15 +43,15 @@ RESTORING = "restoring"
 async def backup(given: Namespace) -> None:
     """Write a backup; a file gets its name when it is complete."""
     key = key_of(given)
-    with _named():
+    with named_errors():
         if given.to == STREAM:
-            await _write(_running(given), _terminal(sys.stdout.buffer), key, given.tenant)
+            await _write(stores_of(given), _terminal(sys.stdout.buffer), key, given.tenant)
             return
         directory = make_private_directory(Path(given.to))
         what = "" if given.tenant is None else f"-{given.tenant}"
         path = directory / f"thingway{what}-{from_ms(now_ms()):%Y%m%dT%H%M%SZ}.backup"
         with _whole(path) as (out, written):
-            await _write(_running(given), out, key, given.tenant)
+            await _write(stores_of(given), out, key, given.tenant)
             if given.verify:
                 with written.open("rb") as source:
                     await _read_through(source, key)
@@ -84,7 +84,7 @@ async def _read_through(source: BinaryIO, key: Key) -> Checked:
 async def restore(given: Namespace) -> None:
     """Restore a backup into an empty data directory, or into empty stores that URLs name."""
     key = key_of(given)
-    with _named(), _opened(given.file) as source:
+    with named_errors(), _opened(given.file) as source:
         if given.dry_run:
             _tell(await _read_through(source, key))
             return
@@ -96,7 +96,7 @@ async def restore(given: Namespace) -> None:
             if head.tenant is None:
                 await _restore_whole(given, secrets, checked)
             else:
-                stores = _running(given)
+                stores = stores_of(given)
                 await restore_tenant(
                     stores, head.tenant, secrets, checked, _say, compare=given.verify
                 )
@@ -119,7 +119,7 @@ async def _restore_whole(given: Namespace, secrets: Secrets, checked: Checked) -
     _tell(checked)
 
 
-def _running(given: Namespace) -> Stores:
+def stores_of(given: Namespace) -> Stores:
     """The stores of the platform of a data directory, or those that URLs name with its secrets."""
     state = states.load(given.data)
     if given.mongo_url:
@@ -224,7 +224,7 @@ def _whole(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
 
 
 @contextlib.contextmanager
-def _named() -> Iterator[None]:
+def named_errors() -> Iterator[None]:
     """What goes wrong in stores and files, as one line."""
     try:
         yield

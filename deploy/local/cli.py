@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deploy.backup.keys import PASSPHRASE
-from deploy.local import administration, backups, doctor, products, simulate, version
+from deploy.local import administration, backups, doctor, migrating, products, simulate, version
 from deploy.local import up as launcher
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, positive
 from deploy.platform import console
@@ -43,11 +43,14 @@ _SHARED = (DATA, _JSON)
 _APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
 _INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
 
-_BACKUPS = (
+_STORES = (
     DATA,
     option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
     option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
     option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
+)
+_BACKUPS = (
+    *_STORES,
     option(
         "--passphrase-file",
         type=Path,
@@ -242,6 +245,19 @@ COMMANDS = (
                 type=number(1, 5),
                 metavar="N",
                 help="replicas of each stream (default: as in the backup)",
+            ),
+        ),
+    ),
+    Command(
+        "migrate",
+        "bring the databases to this version, as services do when they start",
+        migrating.run,
+        (
+            *_STORES,
+            option(
+                "--contract",
+                action="store_true",
+                help="also take away what only older versions need: there is no way back then",
             ),
         ),
     ),

@@ -3,6 +3,12 @@
 A migration has a number and a function. The lease in `migrations` lets one replica run
 them; the others wait. A migration must be safe to run again, because the process may
 die between its last write and its being recorded.
+
+While a new version is rolled out, processes of the old one go on beside it, and whoever rolls it
+back starts them again. So what runs at start only *expands*: it adds what the new version needs
+and takes nothing that the old one reads or writes. What takes something away, or completes what
+old processes have written meanwhile, is a step that *contracts* (`contract=True`), and runs when
+the operator says that the old version is gone (`thingway migrate --contract`; decision 0026).
 """
 
 import asyncio
@@ -33,13 +39,20 @@ class Migration:
     number: int
     title: str
     run: Callable[[Database], Awaitable[None]]
+    contract: bool = False
+    """Whether processes of the version before it do not go on with it."""
 
 
-async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
-    """Bring `database` to the newest version; return when it is, whoever did it."""
+async def migrate(
+    database: Database, migrations: Sequence[Migration], *, contract: bool = False
+) -> None:
+    """Bring `database` to the newest version; return when it is, whoever did it.
+
+    Steps that contract are left out unless they are asked for, or the database is a new one.
+    """
     await _restored(database)
     lease = Lease(database, MIGRATIONS, life=LIFE)
-    while await _missing(database, migrations):
+    while await due(database, migrations, contract=contract):
         if await lease.acquire():
             break
         await asyncio.sleep(0.1)
@@ -47,7 +60,7 @@ async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
         return
     renewal = asyncio.ensure_future(_renew(lease))
     try:
-        for migration in await _missing(database, migrations):
+        for migration in await due(database, migrations, contract=contract):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
             await database[MIGRATIONS].update_one(
@@ -67,9 +80,15 @@ async def _restored(database: Database) -> None:
         await asyncio.sleep(_LOOK)
 
 
-async def _missing(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
+async def due(
+    database: Database, migrations: Sequence[Migration], *, contract: bool
+) -> list[Migration]:
+    """What has not run yet, in the order in which it is to; of a new database everything."""
     applied = {entry["_id"] async for entry in database[MIGRATIONS].find({}, {"_id": 1})}
-    return [migration for migration in migrations if migration.number not in applied]
+    missing = [migration for migration in migrations if migration.number not in applied]
+    if not contract and applied:
+        missing = [migration for migration in missing if not migration.contract]
+    return sorted(missing, key=lambda migration: migration.contract)
 
 
 async def _renew(lease: Lease) -> None:

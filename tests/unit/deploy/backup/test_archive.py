@@ -110,7 +110,7 @@ def test_an_archive_that_was_cut_off_or_changed_is_refused(key: Key) -> None:
 def test_a_collection_that_lacks_a_document_is_refused() -> None:
     """The count and the digests that the archive says are compared with what it has."""
     lacking = [Documents(DOCUMENT) if isinstance(one, Documents) else one for one in RECORDS]
-    with pytest.raises(ArchiveBroken, match="d.c is not as it was written"):
+    with pytest.raises(ArchiveBroken, match=r"d\.c is not as it was written"):
         read(written(PLAIN, lacking), PLAIN)
     with pytest.raises(ArchiveBroken, match="lacks collections"):
         read(written(PLAIN, [*RECORDS[:3], End(1)]), PLAIN)
