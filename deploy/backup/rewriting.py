@@ -32,7 +32,7 @@ _NAMES_DEVICE = re.compile(r"device_?id$", re.IGNORECASE)
 _DIGITS = 16
 """Of the longest id."""
 _GRANTED = {"DASHBOARD": "management.dashboards", "WORKFLOW": _FLOWS, "DEVICE": _THINGS}
-_ACTORS = {"USER": "auth.users", "APPLICATION": "auth.applications"}
+_ACTORS = {"user": "auth.users", "application": "auth.applications"}
 _AUDITED = {
     "user": "auth.users",
     "role": "auth.roles",
@@ -120,7 +120,7 @@ def design(document: Document, moving: Moving) -> None:
 
 def note_contexts(document: Document, moving: Moving) -> None:
     """Note what the secrets of a design are sealed for."""
-    moving.contexts.update(contexts_in(moving.tenant, document["design"], _REGISTRY))
+    moving.contexts.update(contexts_in(moving.tenant, document["design"], REGISTRY))
 
 
 def deployed(document: Document, moving: Moving) -> None:
@@ -159,9 +159,9 @@ def audit(document: Document, moving: Moving) -> None:
     """Who did it, and to what; ids are texts there."""
     for part, kind, sequences in (("actor", "kind", _ACTORS), ("object", "type", _AUDITED)):
         named = document.get(part, {})
-        sequence = sequences.get(str(named.get(kind, "")))
-        if sequence and str(named.get("id", "")).isdigit():
-            named["id"] = type(named["id"])(moving.id(sequence, int(named["id"])))
+        sequence = sequences.get(named.get(kind, ""))
+        if sequence and re.fullmatch(_ID, named.get("id", "")):  # the operator has 0
+            named["id"] = str(moving.id(sequence, int(named["id"])))
 
 
 def _sealed_again(sealed: str, context: str, seals: tuple[Seal, Seal]) -> str:
@@ -220,4 +220,4 @@ def _registry() -> Registry:
     return registry_of(nothing, nothing)
 
 
-_REGISTRY = _registry()
+REGISTRY = _registry()

@@ -123,6 +123,7 @@ def bootstrap_state(state: State, found: State) -> State:
         console.CLIENT_ID: identity,
         console.CLIENT_SECRET: secret,
     }
+    found.begin_with(state)  # which has them after a restore
     found.addresses = Addresses(GATEWAY_URL, MQTT_URL, NATS_URL)
     return found
 

@@ -106,25 +106,28 @@ async def restore(given: Namespace) -> None:
 async def _restore_whole(given: Namespace, secrets: Secrets, checked: Checked) -> None:
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
-    if not given.mongo_url:
-        async with _started(given.data, state) as stores:
-            await restore_stores(stores, checked, _say, given.replicas, compare=given.verify)
-    else:
+    if given.only_secrets:
         make_private_directory(given.data)
         _keep(given.data, state)
-        if given.only_secrets:
-            return
+    elif given.mongo_url:
+        _keep(given.data, state)
         stores = _named_by_url(given, state)
         await restore_stores(stores, checked, _say, given.replicas, compare=given.verify)
-    _tell(checked)
+        _tell(checked)
+    else:
+        async with _started(given.data, state) as stores:
+            await restore_stores(stores, checked, _say, given.replicas, compare=given.verify)
+        _tell(checked)
 
 
 def stores_of(given: Namespace) -> Stores:
     """The stores of the platform of a data directory, or those that URLs name with its secrets."""
     state = states.load(given.data)
+    if given.bootstrap is not None:
+        state.begin_with(states.load(given.bootstrap))
     if given.mongo_url:
         return _named_by_url(given, state)
-    state, addresses = states.load_addressed(given.data)
+    _, addresses = states.load_addressed(given.data)
     if not lock.is_held(given.data):
         raise CommandError(f"no platform runs with data in {given.data}")
     return Stores.local(state, addresses.nats_url)

@@ -48,6 +48,12 @@ _STORES = (
     option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
     option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
     option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
+    option(
+        "--bootstrap",
+        type=Path,
+        metavar="DIR",
+        help="whose state.json has the first application and device, if that of --data has not",
+    ),
 )
 _BACKUPS = (
     *_STORES,

@@ -36,8 +36,10 @@ _RUNNING = pytest.StashKey["Platform"]()
 class Platform:
     """One `thingway up`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tree: Path = PROJECT_ROOT) -> None:
         self.directory = directory
+        self.tree = tree
+        """The checkout whose code runs."""
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -63,11 +65,11 @@ class Platform:
         with log:
             self._process = subprocess.Popen(
                 [
-                    *(THINGWAY, "up", "--no-simulator", "--data", self.directory),
+                    *(*self._thingway, "up", "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                 ],
-                cwd=PROJECT_ROOT,
+                cwd=self.tree,
                 env=os.environ
                 | {
                     "THINGWAY_END_WITH_PARENT": "1",
@@ -87,6 +89,13 @@ class Platform:
                     f"`thingway up` did not become ready:\n{Path(log.name).read_text()}"
                 )
             time.sleep(PAUSE)
+
+    @property
+    def _thingway(self) -> list[str | Path]:
+        """The command; of another checkout its code, found in the working directory first."""
+        if self.tree == PROJECT_ROOT:
+            return [THINGWAY]
+        return [sys.executable, "-c", "from deploy.local.cli import main; raise SystemExit(main())"]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""

@@ -179,6 +179,10 @@ class Load:
             while not self._stopping.is_set():
                 yield publish
 
+    async def close(self) -> None:
+        """Close what the application had open."""
+        await self._application.close()
+
     async def check(self, before: dict[str, int]) -> None:
         """Every promise is kept, nothing is there twice, and the counts agree.
 

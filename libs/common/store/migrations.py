@@ -22,6 +22,7 @@ from libs.common.store.lease import Lease
 from libs.common.store.mongo import Database, StoreError
 
 log = logging.getLogger(__name__)
+_pause = asyncio.sleep
 
 MIGRATIONS = "migrations"
 RESTORING = "restoring"
@@ -77,7 +78,7 @@ async def _restored(database: Database) -> None:
     """Wait while a backup is being restored: no service must sweep or serve half of it."""
     while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
         log.warning("%s is being restored, or was not to the end: waiting", database.name)
-        await asyncio.sleep(_LOOK)
+        await _pause(_LOOK)
 
 
 async def due(
