@@ -44,7 +44,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 async def thingway(*words: object) -> str:
     """Run a command beside the load; what it says."""
-    done = await asyncio.to_thread(
+    done = await _run(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+async def refusal(*words: object) -> str:
+    """Run a command that is refused; why."""
+    done = await _run(*words)
+    assert done.returncode == 1
+    return done.stderr
+
+
+async def _run(*words: object) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(
         subprocess.run,
         [THINGWAY, *map(str, words)],
         cwd=PROJECT_ROOT,
@@ -53,8 +66,6 @@ async def thingway(*words: object) -> str:
         check=False,
         timeout=500,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 class Stored:
@@ -157,6 +168,20 @@ async def _town(browser: Browser, hook: str) -> Town:
     return Town(device, application, dashboard["dashboard_id"], made["id"])
 
 
+async def _inhabit(platform: Platform) -> None:
+    """Let somebody have the first ids of everything."""
+    application, console = platform.application(), platform.console()
+    await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 7}}, wait="stored")
+    await console.data("POST", "/dashboard", {"name": "Theirs"})
+    text = design([node("listen", "eventListener", entities=[f"direct.device.{device.sn}.led"])])
+    flow = {"name": "theirs", "enabled": True, "design_data": text}
+    await console.data("POST", "/workflow/flows/design", flow)
+    await application.close()
+    await console.close()
+
+
 async def _entity(browser: Browser, key: str) -> Any:
     body = {"keyword": key, "page_number": 1, "page_size": 100}
     found = await browser.ask("POST", "/entity/search", body)
@@ -210,12 +235,8 @@ async def test_a_tenant_moves_into_an_installation_that_has_others(
 ) -> None:
     """Ids are other ones, everywhere; history, log-ins, keys, flows and their secrets go on."""
     source, target = start("source"), start("target")
-    for platform in (source, target):  # the same ids are taken in both
-        other = platform.application()
-        await other.data("PUT", f"/products/{MODEL}", PRODUCT)
-        device = await other.add_device()
-        await device.http("POST", "report", {"properties": {"counter": 7}}, wait="stored")
-        await other.close()
+    await _inhabit(target)
+    other = target.application()
     async with browsing(source) as browser:
         hook, sent = heard
         town = await _town(browser, hook)
@@ -223,8 +244,12 @@ async def test_a_tenant_moves_into_an_installation_that_has_others(
         file = await thingway(
             "backup", tmp_path / "out", "--data", source.directory, "--tenant", name, "--verify"
         )
-        told = await thingway("restore", file, "--data", target.directory, "--verify")
-        assert told == ""
+        words = ("restore", file, "--data", target.directory, "--verify")
+        taken = await other.add_device(snDevEUI=town.device.sn)
+        assert f"SNs are taken here: {taken.sn}" in await refusal(*words)
+        await other.data("DELETE", f"/devices/{taken.id}")
+        await other.close()
+        assert await thingway(*words) == ""
         async with aiohttp.ClientSession(target.base_url) as session:
             there = replace(browser, platform=target, session=session, token="")
             moved = await _lives(town, there, sent)
@@ -234,9 +259,5 @@ async def test_a_tenant_moves_into_an_installation_that_has_others(
             strict=True,
         )
         assert [one for one, other in ids if one == other] == []
-        again = [THINGWAY, "restore", file, "--data", target.directory]
-        done = await asyncio.to_thread(
-            subprocess.run, again, cwd=PROJECT_ROOT, capture_output=True, text=True
-        )
-        assert (done.returncode, f"tenant {name} already" in done.stderr) == (1, True)
+        assert f"tenant {name} already" in await refusal(*words)
         await town.application.close()
