@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,9 +148,21 @@ class Installed(Platform):
         self.kubectl("run", "relay", image, "--restart=Never", "--command", "--", *relay, *words)
         self.kubectl("wait", "--for=condition=Ready", "pod/relay", "--timeout=2m")
         ports = [f"{here[port]}:{port}" for port in doors]
-        forward = ("kubectl", "-n", self.namespace, "port-forward", "pod/relay", *ports)
-        with subprocess.Popen(forward, stdout=subprocess.DEVNULL) as process:
-            try:
-                yield
-            finally:
-                process.kill()
+        words = ["kubectl", "-n", self.namespace, "port-forward", "pod/relay", *ports]
+        over = threading.Event()
+        forwarding = threading.Thread(target=_keep_running, args=(words, over))
+        forwarding.start()
+        try:
+            yield
+        finally:
+            over.set()
+            forwarding.join()
+
+
+def _keep_running(words: list[str], over: threading.Event) -> None:
+    """Run a command, again when it ends, until it is `over`."""
+    while not over.is_set():
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None and not over.wait(0.2):
+                pass
+            process.kill()

@@ -2,10 +2,12 @@
 
 Arguments: `port:host:port`, where it listens and where it passes on to. Ports are forwarded to this
 pod, which stays, because `kubectl port-forward` binds itself to one pod; connections beyond it are
-spread and broken as Services do it.
+spread and broken as Services do it. None is reset, with which `kubectl port-forward` would end:
+whoever is left alone hears of an end, and is heard to his own.
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -13,14 +15,19 @@ Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 
 
 async def _pass_on(reader: Reader, writer: Writer) -> None:
-    try:
+    with contextlib.suppress(OSError):
         while data := await reader.read(65_536):
             writer.write(data)
             await writer.drain()
-    except OSError:
-        pass  # the other direction ends as well: both share the two sockets
-    finally:
-        writer.close()
+    await _end(reader, writer)
+
+
+async def _end(reader: Reader, writer: Writer) -> None:
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+    with contextlib.suppress(OSError):
+        while await reader.read(65_536):
+            pass
 
 
 def _to(host: str, port: int) -> Callable[[Reader, Writer], Awaitable[None]]:
@@ -28,9 +35,11 @@ def _to(host: str, port: int) -> Callable[[Reader, Writer], Awaitable[None]]:
         try:
             answers, asks = await asyncio.open_connection(host, port)
         except OSError:
-            writer.close()
+            await _end(reader, writer)
         else:
             await asyncio.gather(_pass_on(reader, asks), _pass_on(answers, writer))
+            asks.close()
+        writer.close()
 
     return meet
 

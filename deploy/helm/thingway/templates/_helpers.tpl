@@ -218,6 +218,16 @@ topologySpreadConstraints:
         {{- include "thingway.selector" (list $root $part) | nindent 8 }}
 {{- end -}}
 
+{{/* Of the one container that runs as root, where values ask for it. */}}
+{{- define "thingway.chownSecurity" -}}
+securityContext:
+  runAsUser: 0
+  runAsNonRoot: false
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL], add: [CHOWN]}
+{{- end -}}
+
 {{/* Gives the volume to the server's user, when values say so; takes (list $ "part" user). */}}
 {{- define "thingway.volumePermissions" -}}
 {{- $root := index . 0 -}}
@@ -226,12 +236,7 @@ topologySpreadConstraints:
   image: {{ (index $root.Values (index . 1)).image }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
   command: [chown, "{{ index . 2 }}:{{ index . 2 }}", /data]
-  securityContext:
-    runAsUser: 0
-    runAsNonRoot: false
-    allowPrivilegeEscalation: false
-    readOnlyRootFilesystem: true
-    capabilities: {drop: [ALL], add: [CHOWN]}
+  {{- include "thingway.chownSecurity" $root | nindent 2 }}
   volumeMounts: [{name: data, mountPath: /data}]
 {{- end -}}
 {{- end -}}

@@ -30,6 +30,7 @@ VALUES: dict[str, tuple[str, ...]] = {
         "--set=ingress.enabled=true,ingress.hosts={a.example.com},volumePermissions=true",
         "--set=gatewayApi.enabled=true,gatewayApi.hostnames={a.example.com}",
         "--set=monitoring.serviceMonitor.enabled=true,defaults.autoscaling.enabled=true",
+        "--set=backup.enabled=true,backup.passphrase.secret=backups",
         '--set-json=networkPolicies.metricsFrom=[{"namespaceSelector":{}}]',
     ),
 }
@@ -58,6 +59,9 @@ def pods(name: str) -> dict[str, Manifest]:
     for one in rendered(name):
         if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
             found[f"{one['kind']} {one['metadata']['name']}"] = one["spec"]["template"]["spec"]
+        elif one["kind"] == "CronJob":
+            spec = one["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            found[f"CronJob {one['metadata']['name']}"] = spec
         elif one["kind"] == "Pod":
             found[f"Pod {one['metadata']['name']}"] = one["spec"]
     return found
@@ -81,13 +85,28 @@ def test_lint_has_nothing_to_say(name: str) -> None:
 
 
 @needs_helm
-def test_a_value_that_is_none_of_the_chart_is_refused() -> None:
-    """A mistyped value is named, instead of being ignored."""
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("mongo.member=3", "'member' not allowed"),
+        ("mongo.members=2", "members"),
+        ("tls.enabled=true", "secret"),
+        ("service.port=70000", "port"),
+        ("environment.PATH=/bin", "PATH"),
+        ("backup.schedule=daily", "schedule"),
+        ("backup.enabled=true", "backup.recipients or backup.passphrase.secret"),
+        ("gatewayApi.enabled=true,tls.enabled=true,tls.secret=a", "tls.gateway"),
+        ("nats.embedded=false", "nats.external"),
+        ("mongo.embedded=false", "mongo.external.secret"),
+    ],
+)
+def test_nonsense_is_refused_by_name(values: str, said: str) -> None:
+    """A value that is mistyped, out of bounds, or lacks another one, instead of being ignored."""
     done = subprocess.run(
-        ["helm", "template", CHART, "--set=mongo.member=3"], capture_output=True, text=True
+        ["helm", "template", CHART, f"--set={values}"], capture_output=True, text=True
     )
     assert done.returncode != 0
-    assert "'member' not allowed" in done.stderr
+    assert said in done.stderr
 
 
 @needs_helm
@@ -131,7 +150,7 @@ def test_every_container_is_confined(name: str) -> None:
 @needs_helm
 @every_set
 def test_each_part_mounts_its_own_secret_only(name: str) -> None:
-    """But for MongoDB's job, which logs in with the key file, and the toolbox."""
+    """But for MongoDB's job, which logs in with the key file, the toolbox, and backups."""
     for pod, spec in pods(name).items():
         part = spec["containers"][0]["name"]
         mounted = {
@@ -142,6 +161,8 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
             allowed.add("thingway-mongo")
         if part == "test":
             allowed = {"thingway-credentials"}
+        if part == "backup":
+            allowed = {"thingway-setup", "thingway-bootstrap"}
         assert mounted <= allowed, pod
 
 
@@ -174,3 +195,64 @@ def test_stores_from_outside_are_named_by_secrets() -> None:
         for name in ("THINGWAY_MONGO_URL", "THINGWAY_REDIS_URL"):
             if name in variables:
                 assert "secretKeyRef" in variables[name]["valueFrom"]
+
+
+@needs_helm
+def test_with_tls_every_door_shows_the_certificate() -> None:
+    """The ports are those of encrypted doors, and only who has a door gets the key of it."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("tls")}
+    ports = {
+        one["port"]
+        for part in ("gateway", "nats")
+        for one in objects["Service", f"thingway-{part}"]["spec"]["ports"]
+    }
+    assert ports == {443, 8883, 8884, 8084, 4222, 4223}
+    holders = set()
+    for pod, spec in pods("tls").items():
+        shared = [one["projected"] for one in spec.get("volumes", ()) if one["name"] == "tls"]
+        keys = {
+            item["key"] for one in shared for it in one["sources"] for item in it["secret"]["items"]
+        }
+        if "tls.key" in keys:
+            holders.add(pod)
+    assert holders == {"Deployment thingway-gateway", "StatefulSet thingway-nats"}
+
+
+@needs_helm
+@every_set
+def test_nobody_comes_in_unless_a_policy_says_so(name: str) -> None:
+    """One policy closes every pod, and those that open name whom they open for."""
+    policies = {
+        one["metadata"]["name"]: one["spec"]
+        for one in rendered(name)
+        if one["kind"] == "NetworkPolicy"
+    }
+    closed = policies.pop("thingway-closed")
+    assert "ingress" not in closed
+    assert "app.kubernetes.io/component" not in closed["podSelector"]["matchLabels"]
+    doors = {"thingway-gateway", "thingway-nats"}
+    for policy, spec in policies.items():
+        assert set(spec["policyTypes"]) == {"Ingress", "Egress"}
+        for rule in spec["ingress"] or ():
+            assert "from" in rule or policy in doors, policy
+            assert rule["ports"]
+
+
+@needs_helm
+@pytest.mark.skipif(
+    not (CHART / "files/alerts.yaml").exists(), reason="this chart comes without alert rules"
+)
+def test_alerts_and_dashboards_are_those_of_the_platform() -> None:
+    """Word by word: nothing in them is taken for a template."""
+    options = "--set=monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true"
+    done = subprocess.run(
+        ["helm", "template", "thingway", CHART, options], capture_output=True, text=True, check=True
+    )
+    made = {one["kind"]: one for one in yaml.safe_load_all(done.stdout) if one}
+    assert made["PrometheusRule"]["spec"] == yaml.safe_load(
+        (CHART / "files/alerts.yaml").read_text()
+    )
+    boards = {one.name: one.read_text() for one in (CHART / "files/dashboards").glob("*.json")}
+    assert {one: json.loads(text) for one, text in made["ConfigMap"]["data"].items()} == {
+        one: json.loads(text) for one, text in boards.items()
+    }

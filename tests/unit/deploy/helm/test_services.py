@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from deploy.platform.services import SERVICES
+from libs.common.version import VERSION
 
 CHART = Path(__file__).parents[4] / "deploy/helm/thingway"
 LIST = CHART / "files/services.yaml"
@@ -39,6 +40,12 @@ def test_values_name_every_service() -> None:
     """Each can be given replicas, resources and settings of its own, and no other is named."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert list(values["services"]) == [one.name for one in SERVICES]
+
+
+def test_the_chart_is_of_this_version() -> None:
+    """Without another tag it runs the image of the code beside it."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 if __name__ == "__main__":
