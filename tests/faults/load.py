@@ -156,9 +156,7 @@ class Load:
     async def _http(self, device: Device) -> AsyncIterator[Send]:
         headers = {"Authorization": aiohttp.encode_basic_auth(device.sn, device.key)}
         timeout = aiohttp.ClientTimeout(total=ANSWER)
-        async with aiohttp.ClientSession(
-            self._platform.base_url, headers=headers, timeout=timeout
-        ) as session:
+        async with self._platform.session(headers=headers, timeout=timeout) as session:
 
             async def post(body: bytes) -> None:
                 async with session.post(f"/ingest/v1/{device.sn}/report", data=body) as answer:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kubernetes.faults import TABLE, table
 from tests.kubernetes.installed import run
 
 ROOT = Path(__file__).parents[2]
@@ -45,3 +46,10 @@ def image() -> str:
         for one in images:
             run(*shlex.split(load), one)
     return name
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of faults."""
+    if TABLE:
+        terminalreporter.section("faults under load")
+        terminalreporter.write_line(table(TABLE))
