@@ -59,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m deploy.kubernetes.setup", description=__doc__)
     parser.add_argument("--name", required=True, help="what the Secrets' names begin with")
     parser.add_argument("--mongo", required=True, help="members, host:port separated by commas")
+    parser.add_argument("--nats-members", default="", help="hosts of a cluster, by commas")
     parser.add_argument("--redis", required=True, help="host:port")
     parser.add_argument("--url", required=True, help="where the gateway is in the cluster")
     parser.add_argument("--mqtt-url", required=True)
@@ -78,6 +79,7 @@ def main() -> int:
             given.url, given.mqtt_url, given.nats_url, ca_file=CA_FILE if given.tls else ""
         ),
         tls=TLS if given.tls else None,
+        nats_members=tuple(filter(None, given.nats_members.split(","))),
         nats_server_name="$NATS_SERVER_NAME",
     )
     try:

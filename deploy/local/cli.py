@@ -98,6 +98,11 @@ COMMANDS = (
                 help="processes of each of gateway, device and workflow (default: %(default)s)",
             ),
             option(
+                "--cluster",
+                action="store_true",
+                help="run three of MongoDB and NATS and two of Redis, from now on in DIR",
+            ),
+            option(
                 "--admin-email",
                 metavar="EMAIL",
                 default=console.admin_email,

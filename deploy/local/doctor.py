@@ -13,7 +13,7 @@ from rich.table import Column, Table
 
 from deploy.local import lock, programs
 from deploy.local.options import given_ports, port_options
-from deploy.platform import ports, ready
+from deploy.platform import ports, ready, services
 from deploy.platform import state as states
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.serving import is_serving, probing
@@ -101,7 +101,7 @@ async def _services(directory: Path) -> list[Finding]:
     urls = {
         name: f"http://{ports.LOOPBACK}:{port}"
         for name, port in state.ports.items()
-        if name not in ("mongod", "redis")
+        if name in services.internal_port_names()
     }
     if state.addresses is not None:
         urls["gateway"] = state.addresses.base_url

@@ -37,6 +37,8 @@ BACKUP = "backup"
 SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
+ROUTE = "route"
+"""As whom servers of a cluster log in to each other."""
 
 _STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_sess")
 _HANDSHAKE_SECONDS = 10
@@ -215,6 +217,22 @@ class ServerFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NatsCluster:
+    """Where a server meets the others of its cluster, and they it."""
+
+    host: str
+    port: int
+    routes: tuple[str, ...]
+    """`host:port` of every member; this one may be among them."""
+    password: str
+    """What members show each other; it stands in addresses, so it is no reference."""
+    replicas: int = 3
+    """Members that keep what nats-server itself makes for MQTT."""
+    tag: str = ""
+    """By which a stream can be asked to be on this server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NatsConfig:
     """What differs from one nats-server to the next."""
 
@@ -225,7 +243,8 @@ class NatsConfig:
     """The public account key (`A…`) whose seed the auth service signs its answers with."""
     store_dir: PurePath
     server_name: str = "thingway"
-    """Unique in a cluster. MQTT sessions belong to it."""
+    """Unique in a cluster, and kept: by it the others know whose streams a server keeps."""
+    cluster: NatsCluster | None = None
     host: str = "127.0.0.1"
     port: int = 4222
     mqtt_port: int = 1883
@@ -280,8 +299,8 @@ mqtt {{
   downgrade_qos2_subscribe: true
   # As long as `$MQTT_sess` keeps the session.
   consumer_inactive_threshold: "{SESSION_DAYS * 24}h"
-}}
-
+{_mqtt_replicas(config.cluster)}}}
+{_cluster(config.cluster)}
 system_account: {SYSTEM_ACCOUNT}
 
 authorization {{
@@ -319,6 +338,30 @@ accounts {{
   }}
 }}
 """
+
+
+def _cluster(cluster: NatsCluster | None) -> str:
+    """Members are told to nobody: what clients reach is the operator's to say."""
+    if cluster is None:
+        return ""
+    login = f"{ROUTE}:{cluster.password}@"
+    tags = f"\nserver_tags: {_list([cluster.tag])}\n" if cluster.tag else ""
+    return f"""{tags}
+cluster {{
+  name: thingway
+  listen: {_value(f"{cluster.host}:{cluster.port}")}
+  no_advertise: true
+  authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
+  routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
+}}
+# With `ldm`, before a planned end: clients are sent to the other members bit by bit.
+lame_duck_grace_period: "5s"
+lame_duck_duration: "30s"
+"""
+
+
+def _mqtt_replicas(cluster: NatsCluster | None) -> str:
+    return "" if cluster is None else f"  stream_replicas: {cluster.replicas}\n"
 
 
 def _value(text: str) -> str:

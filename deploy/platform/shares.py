@@ -10,13 +10,20 @@ from urllib.parse import urlsplit
 
 from deploy.platform import console, keys, services
 from deploy.platform.certificates import DEVICES, device_authority
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, ServerFiles, render_nats_config
+from deploy.platform.nats import (
+    ADMIN,
+    USERS,
+    NatsCluster,
+    NatsConfig,
+    ServerFiles,
+    render_nats_config,
+)
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Doors, Service
 from deploy.platform.state import Addresses, State
 
 MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
-WEBSOCKET_PORT = 8083
+WEBSOCKET_PORT, ROUTE_PORT = 8083, 6222
 NOT_SECRET = (
     "THINGWAY_HOST",
     "THINGWAY_PORT",
@@ -28,6 +35,7 @@ NOT_SECRET = (
     "THINGWAY_DEVICE_CA_FILE",
     "THINGWAY_CERTIFICATE_PORT",
     "THINGWAY_CERTIFICATE_NATS_PORT",
+    "THINGWAY_STREAM_REPLICAS",
 )
 """Settings that stand where the containers are described."""
 
@@ -45,6 +53,8 @@ class Places:
     addresses: Addresses
     tls: ServerFiles | None = None
     """What nats-server shows, where it finds them; None: its doors are plain."""
+    nats_members: tuple[str, ...] = ()
+    """Host names of nats-servers that are a cluster; none of one alone."""
     nats_server_name: str = "thingway"
 
 
@@ -121,6 +131,7 @@ def _nats(state: State, places: Places) -> str:
             callout_issuer=keys.account_public_key(seed),
             store_dir=PurePath("/data"),
             server_name=places.nats_server_name,
+            cluster=_nats_cluster(state, places),
             host="0.0.0.0",  # noqa: S104 - the containers' network decides what is published
             port=NATS_PORT,
             mqtt_port=MQTT_PORT,
@@ -128,6 +139,18 @@ def _nats(state: State, places: Places) -> str:
             tls=places.tls,
             monitor_port=8222,
         )
+    )
+
+
+def _nats_cluster(state: State, places: Places) -> NatsCluster | None:
+    if not places.nats_members:
+        return None
+    return NatsCluster(
+        host="0.0.0.0",  # noqa: S104
+        port=ROUTE_PORT,
+        routes=tuple(f"{member}:{ROUTE_PORT}" for member in places.nats_members),
+        password=state.secret("nats.route", keys.new_password),
+        replicas=len(places.nats_members),
     )
 
 

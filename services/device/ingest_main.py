@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from libs.common.bus import UPLINK, BatchConsumer
-from libs.common.bus.streams import bound_streams
+from libs.common.bus.streams import complete_streams
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
@@ -58,7 +58,7 @@ async def main() -> None:
     """Consume `UPLINK` until told to end; probes and metrics are served beside it."""
     async with started("device-ingest") as base:
         settings = base.settings
-        await bound_streams(base.bus.js)
+        await complete_streams(base.bus.js, settings.stream_replicas)
         ledger = Ledger(base.mongo)
         store = ReportStore(base.mongo, base.partitions, ledger)
         shapes = ShapeStore(base.mongo.database)

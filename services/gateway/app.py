@@ -18,7 +18,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
-from libs.common.tls import ServerTls, mqtt_door, trusting, trusting_for
+from libs.common.tls import ServerTls, mqtt_doors, trusting, trusting_for
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
@@ -142,7 +142,7 @@ def _certificate_doors(
 ) -> list[tuple[int, CertificateDoor | NatsDoor]]:
     """The doors for devices with a certificate that are wanted, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
-    mqtt, nats = mqtt_door(settings.mqtt_url, settings.ca_file), settings.nats_url
+    mqtt, nats = mqtt_doors(settings.mqtt_url, settings.ca_file), settings.nats_url
     doors: list[tuple[int, CertificateDoor | NatsDoor]] = [
         (settings.certificate_port, CertificateDoor(connections, passes, mqtt, wait)),
         (

@@ -17,6 +17,7 @@ import pytest
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform.ready import Ready
+from deploy.platform.state import Addresses
 from tests.e2e.callers import Application
 from tests.e2e.journey import browsing, travel
 from tests.e2e.listening import listening
@@ -66,6 +67,13 @@ class Composed(Platform):
             "THINGWAY_WEBSOCKET_PORT": str(self.websocket_port),
             "THINGWAY_IMAGE": "thingway:e2e",
         }
+
+    @property
+    def addresses(self) -> Addresses:
+        host = "127.0.0.1"
+        return Addresses(
+            self.base_url, f"mqtt://{host}:{self.mqtt_port}", f"nats://{host}:{self.nats_port}"
+        )
 
     @property
     def ready(self) -> Ready:

@@ -15,6 +15,7 @@ from deploy.local import programs
 from deploy.platform import keys, mongo_server, ports
 from deploy.platform.files import write_private
 from deploy.platform.mongo_server import DatabaseUser
+from deploy.platform.ports import LOOPBACK
 from tests.e2e.waiting import until
 
 USER = DatabaseUser("device", "Passw0rd", "thingway_device")
@@ -41,7 +42,7 @@ def members(tmp_path: Path, key: str) -> Iterator[list[str]]:
             data = tmp_path / str(number)
             data.mkdir()
             words = mongo_server.command(
-                programs.find(programs.MONGOD).path, data, port, tmp_path / "key"
+                programs.find(programs.MONGOD).path, data, LOOPBACK, port, tmp_path / "key"
             )
             process = ending.enter_context(
                 subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ)

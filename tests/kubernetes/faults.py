@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
 from tests.e2e.callers import Application
-from tests.e2e.devices import Device
-from tests.faults.load import Attempt, Load
+from tests.faults.load import Load
+from tests.faults.operations import Operations, Verdict
 from tests.kubernetes.installed import Installed
 
 HEAD = ("stores", "fault", "operations", "acknowledged", "lost", "doubled", "longest silence (s)")
@@ -17,19 +17,20 @@ PATIENCE = 300.0
 
 
 class Row(NamedTuple):
-    """A fault that lost and doubled nothing; one that did has failed its test."""
+    """A fault, and what came of it."""
 
     stores: str
     fault: str
-    operations: int
-    acknowledged: int
+    operations: Operations
+    verdict: Verdict
     silence: float
     """Most seconds that passed until every device had been given a further acknowledgement."""
 
     def cells(self) -> tuple[str, ...]:
         """As it is printed."""
-        counts = (f"{self.operations:,}", f"{self.acknowledged:,}")
-        return (self.stores, self.fault, *counts, "0", "0", f"{self.silence:.1f}")
+        counts, broken = self.operations, (self.verdict.lost, self.verdict.doubled)
+        numbers = (counts.invoked, counts.acknowledged, *map(len, broken))
+        return (self.stores, self.fault, *(f"{one:,}" for one in numbers), f"{self.silence:.1f}")
 
 
 TABLE: list[Row] = []
@@ -42,32 +43,12 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-class Counted(Load):
-    """A load that counts what it asks for."""
-
-    operations = 0
-
-    async def _report(
-        self,
-        device: Device,
-        numbers: Iterable[int],
-        waiting: list[Attempt],
-        send: Callable[[bytes], Awaitable[object]],
-        has_bad: bool,
-    ) -> None:
-        async def counted(body: bytes) -> object:
-            self.operations += 1
-            return await send(body)
-
-        await super()._report(device, numbers, waiting, counted, has_bad)
-
-
 @contextlib.asynccontextmanager
 async def under_load(
     installed: Installed, application: Application, before: dict[str, int], fault: str
 ) -> AsyncIterator[Load]:
     """A fault happens inside; then all serves, nothing is lost or doubled, and a row tells."""
-    load = Counted(installed, application)
+    load = Load(installed, application)
     silence = 0.0
 
     async def listen() -> None:
@@ -87,5 +68,6 @@ async def under_load(
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
     await installed.settled()
+    verdict = await load.judge()
+    TABLE.append(Row(installed.stores, fault, load.operations, verdict, silence))
     await load.check(before)
-    TABLE.append(Row(installed.stores, fault, load.operations, load.acknowledged, silence))

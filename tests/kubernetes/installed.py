@@ -246,7 +246,9 @@ class Installed(Platform):
 def _keep_running(words: list[str], over: threading.Event) -> None:
     """Run a command, again when it ends, until it is `over`."""
     while not over.is_set():
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             while process.poll() is None and not over.wait(0.2):
                 pass
             process.kill()

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.xdist_group("kubernetes"),
 ]
 
-THREES = "--set=mongo.members=3"
+THREES = "--set=mongo.members=3,nats.members=3"
 EVERYTHING = "all,ingress,pdb,hpa,networkpolicy,configmap,serviceaccount,role,rolebinding"
 TWICE = "--set=defaults.replicas=2"
 PARTS = (*(service.name for service in SERVICES), "mongo", "nats", "redis")

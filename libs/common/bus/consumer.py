@@ -224,7 +224,7 @@ class BatchConsumer:
         try:
             await self.bus.js.add_consumer(self.stream, config)
         except NotFoundError:
-            await ensure_streams(self.bus.js)
+            await ensure_streams(self.bus.js, self.bus.replicas)
             await self.bus.js.add_consumer(self.stream, config)
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the

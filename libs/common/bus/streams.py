@@ -103,20 +103,25 @@ _BOUNDS = ("max_age", "max_msgs", "max_bytes")
 _PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
 
 
-async def bound_streams(js: JetStreamContext) -> None:
-    """Give streams that an earlier version has made the bounds that they lack."""
+async def complete_streams(js: JetStreamContext, replicas: int) -> None:
+    """Give streams that are there the bounds that they lack, and as many replicas at least.
+
+    Nothing takes replicas away: an operator may want more of a stream.
+    """
     for name, wanted in STREAMS.items():
         held = (await js.stream_info(name)).config
         lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
         lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
         changes = {one: value for one in lacking if (value := getattr(wanted, one))}
+        if (held.num_replicas or 1) < replicas:
+            changes["num_replicas"] = replicas
         if any(getattr(held, one) != value for one, value in changes.items()):
             await js.update_stream(held.evolve(**changes))
-            log.info("stream %s is bounded: %s", name, changes)
+            log.info("stream %s is changed: %s", name, changes)
 
 
-async def ensure_streams(js: JetStreamContext, replicas: int = 1) -> None:
-    """Create missing streams; leave the limits of existing ones to the operator."""
+async def ensure_streams(js: JetStreamContext, replicas: int) -> None:
+    """Create missing streams, each on `replicas` servers; leave existing ones as they are."""
     for name, config in STREAMS.items():
         try:
             await js.stream_info(name)

@@ -23,7 +23,7 @@ OTHERS = "monitoring.coreos.com/v1", "gateway.networking.k8s.io/v1"
 """Kinds that Kubernetes itself does not have."""
 VALUES: dict[str, tuple[str, ...]] = {
     "alone": (),
-    "in threes": ("--set=mongo.members=3",),
+    "in threes": ("--set=mongo.members=3,nats.members=3",),
     "tls": ("--set=tls.enabled=true,tls.secret=doors,ingress.enabled=true,ingress.hosts={a.b}",),
     "production": (f"--values={CHART / PRODUCTION}",),
     "all": (
