@@ -177,7 +177,7 @@ def _mongods(program: Path, ground: Ground) -> list[Server]:
     state = ground.state
     key_file = ground.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
     members = state.members(MONGOD)
-    users = services.database_users(state)
+    users = [*services.database_users(state), services.backup_user(state)]
     set_up = partial(mongo_server.set_up, members, ground.secret("mongo.admin"), users)
     servers = []
     for number, address in enumerate(members, 1):

@@ -35,6 +35,8 @@ from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
+BACKUP = "backup"
+"""Reads streams for a backup; restoring one is the administrator's."""
 SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
@@ -208,7 +210,7 @@ _ASKED = "rpc.integration.*.*"
 SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
 """The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, SYSTEM_USER)
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
 """Every user that needs a password."""
 
 
@@ -299,6 +301,7 @@ def render_nats_config(config: NatsConfig) -> str:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
     users = [_service(user, config.passwords[user]) for user in SERVICE_USERS]
     users.append(_user(ADMIN, config.passwords[ADMIN], ""))
+    users.append(_user(BACKUP, config.passwords[BACKUP], _backup_permissions()))
     monitor = "" if config.monitor_port is None else _listen("http", config, config.monitor_port)
     return f"""\
 server_name: {_value(config.server_name)}
@@ -376,6 +379,9 @@ cluster {{
   authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
   routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
 }}
+# With `ldm`, before a planned end: clients are sent to the other members bit by bit.
+lame_duck_grace_period: "5s"
+lame_duck_duration: "30s"
 """
 
 
@@ -479,6 +485,18 @@ def _relay_permissions() -> str:
     """May pass on and answer at any inbox from outside, and speak as nobody."""
     publish = (*map(relayed, RELAYED), *OUTSIDE_INBOXES)
     return _permissions(publish, RELAYED)
+
+
+def _backup_permissions() -> str:
+    """May read whole streams, and change nothing but consumers of its own."""
+    publish = (
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.SNAPSHOT.*",
+        "$JS.SNAPSHOT.ACK.>",
+        *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
+        *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
+    )
+    return _permissions(publish, (f"_INBOX.{BACKUP}.>",))
 
 
 def _system_user(password: str) -> str:

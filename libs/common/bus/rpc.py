@@ -27,6 +27,7 @@ from libs.common.errors import (
 from libs.common.jobs import Bounded
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT = 5.0
-VERSION = "1.0.0"
-"""Of every service, as nats.micro tells it."""
 AT_ONCE = 64
 """Requests of an operation in hand; the others wait in the subscription."""
 
