@@ -55,7 +55,7 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
 
 
 async def main() -> None:
-    """Consume `UPLINK` and partitions until told to end; probes and metrics are served beside it."""
+    """Consume `UPLINK` and its partitions until told to end, with probes and metrics beside it."""
     async with started("device-ingest") as base:
         settings = base.settings
         streams = await ensure_uplinks(

@@ -6,8 +6,8 @@ has stored it. That stream is its own `$MQTT_msgs` unless another one takes the 
 (docs/decisions/0003). nats-server's other streams for MQTT are made here too, because its own have
 no bounds.
 
-With partitions, nats-server maps what devices say to `uplink.{partition}.{sn}.{channel}`, by the SN,
-and each partition has a stream of its own beside `UPLINK` (docs/scale.md).
+With partitions, nats-server maps what devices say to `uplink.{partition}.{sn}.{channel}`, by the
+SN, and each partition has a stream of its own beside `UPLINK` (docs/scale.md).
 """
 
 import logging

@@ -16,7 +16,7 @@ def up(sn: str, channel: str) -> str:
 
 
 def partitioned(sn: str, channel: str, partition: object) -> str:
-    """`uplink.{partition}.{sn}.{channel}`: what the server makes of `up` where it has partitions."""
+    """`uplink.{partition}.{sn}.{channel}`: what the server makes of `up` with partitions."""
     return f"uplink.{partition}.{sn}.{channel}"
 
 
