@@ -17,6 +17,7 @@ from bench import (
     ingest,
     live,
     neighbours,
+    partitions,
     platform,
     scale,
     things,
@@ -26,6 +27,7 @@ from bench.table import Row
 PARTS = {
     "gateway": gateway,
     "ingest": ingest,
+    "partitions": partitions,
     "accounts": accounts,
     "platform": platform,
     "live": live,
