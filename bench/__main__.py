@@ -12,6 +12,7 @@ from bench import (
     accounts,
     aggregates,
     code_nodes,
+    costs,
     flows,
     gateway,
     ingest,
@@ -35,6 +36,7 @@ PARTS = {
     "aggregates": aggregates,
     "flows": flows,
     "code": code_nodes,
+    "costs": costs,
     "scale": scale,
     "neighbours": neighbours,
 }
