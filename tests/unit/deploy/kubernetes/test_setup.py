@@ -1,11 +1,12 @@
 """The chart's first job: what it keeps, and which Secret it gives whom."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.kubernetes.setup import BOOTSTRAP, hand_out, read_state, write_state
+from deploy.kubernetes.setup import BOOTSTRAP, TLS, hand_out, read_state, write_state
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import Places
@@ -73,6 +74,19 @@ def test_services_are_told_every_member(cluster: Cluster) -> None:
     assert "replicaSet=rs0" in given["THINGWAY_MONGO_URL"]
     assert "directConnection" not in given["THINGWAY_MONGO_URL"]
     assert given["THINGWAY_REDIS_URL"].endswith("@r:6379/0")
+
+
+def test_members_of_nats_know_each_other_and_show_the_certificate(cluster: Cluster) -> None:
+    """Each takes its name from its pod, and the file is one for all."""
+    assert "cluster {" not in cluster.content["nats"]["nats.conf"].decode()
+    before = read_state(cluster, "setup").secrets["nats.admin"]
+    hand_out(cluster, replace(PLACES, nats_members=("n-0.n", "n-1.n", "n-2.n"), tls=TLS))
+    config = cluster.content["nats"]["nats.conf"].decode()
+    assert "server_name: $NATS_SERVER_NAME" in config
+    assert all(f"@n-{number}.n:6222" in config for number in range(3))
+    assert "stream_replicas: 3" in config
+    assert config.count('cert_file: "/tls/tls.crt"') == 3
+    assert before in config
 
 
 def test_what_cannot_be_read_is_not_replaced(cluster: Cluster) -> None:
