@@ -40,6 +40,8 @@ class ServiceSettings:
     """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` for people, or `json`: one object for each line."""
     nats_url: str = "nats://127.0.0.1:4222"
     """One or several NATS servers, separated by commas."""
     nats_user: str = ""

@@ -33,7 +33,6 @@ from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
-from services.gateway.tracing import Tracing
 from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
 
@@ -93,9 +92,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         gatekeeper=gatekeeper,
         in_hand=in_hand,
         patience=patience,
-        forwarder=Forwarder(
-            upstreams, signer, settings.request_timeout, traced=telemetry.tracing is not None
-        ),
+        forwarder=Forwarder(upstreams, signer, settings.request_timeout, traced=traced),
         connections=Connections(
             proxies, min(settings.address_connections, max(1, open_files() // 4))
         ),
@@ -115,7 +112,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
         ),
         metrics=metrics,
-        tracing=Tracing(on=traced),
+        traced=traced,
         max_body=settings.max_body,
         max_header=settings.max_header,
     )

@@ -64,4 +64,4 @@ def _service(
 
 
 if __name__ == "__main__":
-    run_service(main)
+    run_service("gateway-bus", main)

@@ -21,7 +21,7 @@ from libs.common.bus.atomic import publish_each
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
-from libs.common.telemetry import inject_context
+from libs.common.telemetry.tracing import trace_header
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,7 @@ class Outbox:
 
         Raises `TooLarge` for an entry that the bus would take at no time.
         """
-        headers: dict[str, str] = {}
-        inject_context(headers)
+        headers = trace_header()
         for entry in entries:
             self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
         now = datetime.now(UTC)

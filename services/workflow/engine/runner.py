@@ -9,10 +9,13 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.metrics import count_limited
+from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.tracing import continued, failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.notes import CircuitBreaker, Refused
 from services.workflow.engine.plans import Plans
@@ -198,12 +201,17 @@ class Engine:
                     await task
 
     async def _carry_out(self, run: Run) -> None:
+        name_lines(runId=str(run.id), flowId=str(run.flow_id))
         try:
-            if run.cause.hops >= MOST_HOPS:
-                _refuse(run, LOOPED)
-            else:
-                await self._execute(run)
-            await self._log.finish(run)
+            with continued("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
+                if run.cause.hops >= MOST_HOPS:
+                    _refuse(run, LOOPED)
+                else:
+                    await self._execute(run)
+                span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
+                if run.status == "ERROR":
+                    failed(span, "run")
+                await self._log.finish(run)
         finally:
             self._queue.leave(self._in_hand.pop(run.id))
         await self._breaker.note(run)
