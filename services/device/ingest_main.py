@@ -5,10 +5,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from libs.common.bus import UPLINK, BatchConsumer
+from libs.common.bus.stream_metrics import StreamMetrics
 from libs.common.bus.streams import bound_streams
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
+from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
@@ -96,6 +98,8 @@ async def main() -> None:
             async with running(
                 consumer.run(),
                 uplink.run(),
+                StreamMetrics(base.bus).run(),
+                DiskMetrics(base.mongo.database).run(),
                 Leader(base.mongo.database, "retention", sweeps.run).run(),
                 Leader(base.mongo.database, "shapes", unused).run(),
             ):

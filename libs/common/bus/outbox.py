@@ -34,6 +34,9 @@ CHUNK = 500
 _depth = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_depth", description="Events written and not yet published"
 )
+_age = metrics.get_meter("thingway").create_gauge(
+    "thingway_outbox_oldest_seconds", description="For how long the oldest of them waits"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +89,23 @@ class Outbox:
 
     async def sweep(self) -> None:
         """Publish what was left behind, for ever; run by the lease holder."""
-        while True:
-            try:
-                await self._sweep_once()
-            except (Unavailable, StoreError) as error:
-                log.warning("outbox sweep: %s", error)
-            await asyncio.sleep(SWEEP)
+        try:
+            while True:
+                try:
+                    await self._sweep_once()
+                except (Unavailable, StoreError) as error:
+                    log.warning("outbox sweep: %s", error)
+                await asyncio.sleep(SWEEP)
+        finally:  # another process tells from now on
+            _depth.set(0)
+            _age.set(0)
 
     async def _sweep_once(self) -> None:
         """One pass over all that is old; what fails is passed over and raised in the end."""
-        old: dict[str, Any] = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
+        now = datetime.now(UTC)
+        old: dict[str, Any] = {"at": {"$lt": now - timedelta(seconds=SWEEP)}}
+        oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
+        _age.set((now - oldest[0]["at"]).total_seconds() if oldest else 0)
         failure: Unavailable | None = None
         while True:
             documents = await self._entries.find(old).sort("_id", 1).to_list(CHUNK)

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from prometheus_client import REGISTRY, generate_latest
 
 from libs.common.telemetry.tracing import record_share
+from libs.common.version import VERSION
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -60,6 +61,9 @@ def start_telemetry(service: str) -> Telemetry:
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     metering = MeterProvider(resource=resource, metric_readers=readers)
     metrics.set_meter_provider(metering)
+    meter = metrics.get_meter("thingway")
+    version = meter.create_gauge("thingway_build_info", description="1, with service and version")
+    version.set(1, {"service": service, "version": VERSION})
     tracing = None
     if _exports("TRACES"):
         record_share()

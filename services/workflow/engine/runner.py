@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
@@ -29,6 +30,10 @@ from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_ended = metrics.get_meter("thingway").create_counter(
+    "thingway_flow_runs", description="Runs of flows that ended, by status"
+)
 
 TEST_SECONDS = 25.0
 """How long a test may take: somebody waits, behind a gateway that waits for thirty."""
@@ -212,6 +217,7 @@ class Engine:
                 if run.status == "ERROR":
                     failed(span, "run")
                 await self._log.finish(run)
+            _ended.add(1, {"status": run.status})
         finally:
             self._queue.leave(self._in_hand.pop(run.id))
         await self._breaker.note(run)
