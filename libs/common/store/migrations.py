@@ -33,7 +33,7 @@ class Migration:
 async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
     """Bring `database` to the newest version; return when it is, whoever did it."""
     lease = Lease(database, "migrations", life=LIFE)
-    while await _missing(database, migrations):
+    while await due(database, migrations):
         if await lease.acquire():
             break
         await asyncio.sleep(0.1)
@@ -41,7 +41,7 @@ async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
         return
     renewal = asyncio.ensure_future(_renew(lease))
     try:
-        for migration in await _missing(database, migrations):
+        for migration in await due(database, migrations):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
             await database["migrations"].update_one(
@@ -54,7 +54,8 @@ async def migrate(database: Database, migrations: Sequence[Migration]) -> None:
         await lease.release()
 
 
-async def _missing(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
+async def due(database: Database, migrations: Sequence[Migration]) -> list[Migration]:
+    """What has not run yet."""
     applied = {entry["_id"] async for entry in database["migrations"].find({}, {"_id": 1})}
     return [migration for migration in migrations if migration.number not in applied]
 

@@ -1,0 +1,105 @@
+"""MongoDB and Redis: reachable, writable, who is primary; clock, disk, migrations."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from redis.exceptions import NoPermissionError
+
+from deploy.checkup.findings import CHECK_SECONDS, Finding, failed, found
+from libs.common.store.disk import read_disk
+from libs.common.store.lease import Lease
+from libs.common.store.migrations import Migration, due
+from libs.common.store.mongo import Database, Mongo, StoreError
+from libs.common.store.redis import RedisError, connect_redis
+from services.auth.migrations import MIGRATIONS as AUTH
+from services.device.migrations import MIGRATIONS as DEVICE
+from services.management.migrations import MIGRATIONS as MANAGEMENT
+from services.workflow.migrations import MIGRATIONS as WORKFLOW
+
+MIGRATIONS: Mapping[str, Sequence[Migration]] = {
+    "thingway_auth": AUTH,
+    "thingway_device": DEVICE,
+    "thingway_management": MANAGEMENT,
+    "thingway_workflow": WORKFLOW,
+}
+"""By database."""
+MOST_SKEW = 2.0
+"""Seconds that clocks may differ."""
+FULL = 0.8
+"""Part of a volume from which on it is nearly full."""
+_GB = 1e9
+_PROBE = "tw:doctor"
+
+
+async def check_mongo(url: str, database: str) -> list[Finding]:
+    """What the login of a service sees of MongoDB."""
+    subject = f"mongo {database}"
+    mongo = Mongo(url, database)
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return [
+                await _members(subject, mongo.database),
+                await _writable(subject, mongo.database),
+                await _disk(mongo.database),
+                await _migrations(database, mongo.database),
+            ]
+    except (StoreError, TimeoutError) as error:
+        return [failed(subject, error, "stores")]
+    finally:
+        await mongo.close()
+
+
+async def _members(subject: str, database: Database) -> Finding:
+    before = datetime.now(UTC)
+    hello = await database.command("hello")
+    skew = _skew(before, hello["localTime"], datetime.now(UTC))
+    if skew > MOST_SKEW:
+        return found(f"{subject} clock", f"differs by {skew:.1f} s", "", "clock")
+    primary, hosts = hello.get("primary", ""), hello.get("hosts", [])
+    wrong = "" if primary else "no member is primary"
+    right = f"replica set {hello.get('setName')}, {len(hosts)} members, primary {primary}"
+    return found(subject, wrong, right, "stores")
+
+
+def _skew(before: datetime, theirs: datetime, after: datetime) -> float:
+    """Seconds by which another clock differs, at least, given when it was asked and answered."""
+    return max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+
+
+async def _writable(subject: str, database: Database) -> Finding:
+    lease = Lease(database, "doctor")
+    taken = await lease.acquire()
+    await lease.release()
+    busy = "" if taken else "; another doctor is at work"
+    return found(f"{subject} writes", "", f"acknowledged by the majority{busy}", "stores")
+
+
+async def _disk(database: Database) -> Finding:
+    used, size = await read_disk(database)
+    text = f"{used / _GB:.1f} of {size / _GB:.1f} GB used"
+    return found("mongo disk", text if used > FULL * size else "", text, "thingwaydiskfilling")
+
+
+async def _migrations(name: str, database: Database) -> Finding:
+    missing = await due(database, MIGRATIONS[name])
+    wrong = ", ".join(f"{one.number} ({one.title})" for one in missing)
+    text = f"missing: {wrong}" if wrong else ""
+    return found(f"migrations {name}", text, f"{len(MIGRATIONS[name])} done", "migrations")
+
+
+async def check_redis(url: str) -> list[Finding]:
+    """What the login of a service sees of Redis."""
+    redis = connect_redis(url)
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await redis.ping()
+            try:
+                await redis.set(_PROBE, "1", ex=5)
+            except NoPermissionError:
+                return [found("redis", "", "answers; this login only reads", "stores")]
+            return [found("redis", "", "answers and takes writes", "stores")]
+    except (RedisError, OSError, TimeoutError) as error:
+        return [failed("redis", error, "stores")]
+    finally:
+        await redis.aclose()
