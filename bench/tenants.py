@@ -19,6 +19,7 @@ from bench.platform import Platform
 from bench.stack import ROOT
 from deploy.platform import admin
 from deploy.platform.openapi import OpenApi
+from deploy.platform.state import Addresses
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication
 
 PASSWORD = "Correct1horse"
@@ -66,7 +67,8 @@ async def make_tenant(
     made = command(platform, "tenant", "create", name)
     wanted = CreateApplication(name=name, tenant=name, events=True)
     password = platform.state["secrets"]["nats.admin"]
-    async with admin.connect(platform.nats_url, password) as operator:
+    addresses = Addresses("", "", platform.nats_url)
+    async with admin.connect(addresses, password) as operator:
         app = await operator.call("rpc.auth.create_application", wanted, ApplicationSecret)
     login = {"username": f"{name}@example.com", "password": PASSWORD}
     client = {"client_id": made["clientId"], "client_secret": made["clientSecret"]}

@@ -23,9 +23,7 @@ def addresses_of(settings: Settings) -> dict[str, str]:
     return {name.strip(): url.strip() for name, _, url in pairs}
 
 
-async def examine(
-    services: Collection[Settings], addresses: Mapping[str, str]
-) -> list[Finding]:
+async def examine(services: Collection[Settings], addresses: Mapping[str, str]) -> list[Finding]:
     """What the settings of `services` let see, and what processes say at `addresses`.
 
     What several services see alike is looked at once.
@@ -34,7 +32,8 @@ async def examine(
     for settings in services:
         given = {name.removeprefix(PREFIX).lower(): value for name, value in settings.items()}
         if url := given.get("mongo_url"):
-            _once(checks, ("mongo", given["mongo_database"]), check_mongo(url, given["mongo_database"]))
+            database = given["mongo_database"]
+            _once(checks, ("mongo", database), check_mongo(url, database))
         if url := given.get("redis_url"):
             _once(checks, ("redis",), check_redis(url))
         if url := given.get("nats_url"):

@@ -57,7 +57,7 @@ async def run(directory: Path, simulator: Path, public: Addresses) -> None:
     """Wait for the platform and bring it to its first data; repeatable."""
     state, addresses = states.load_addressed(directory)
     async with asyncio.timeout(START_SECONDS):
-        await until_serving(addresses.base_url)
+        await until_serving(addresses.base_url, addresses.ca_file)
     await bootstrap(state, addresses, console.admin_email(), lambda: states.save(directory, state))
     write_private(directory / ready.FILE_NAME, ready_file(state, public))
     write_private(simulator / "env", simulator_file(state))

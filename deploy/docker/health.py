@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import ssl
 import sys
 
 _TIMEOUT_SECONDS = 4
@@ -12,6 +13,11 @@ def main() -> int:
     """Ask `/readyz` on the service's own port; 0 when it is ready, else 1 and the reason."""
     port = int(os.environ.get("THINGWAY_PORT", "8000"))
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
+    if os.environ.get("THINGWAY_TLS_CERTIFICATE"):
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - itself, over loopback
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, timeout=_TIMEOUT_SECONDS, context=context
+        )
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

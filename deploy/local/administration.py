@@ -152,7 +152,7 @@ async def change_limits(given: Namespace) -> None:
 async def reset_password(given: Namespace) -> None:
     """Give a user a new password and print it; the old one and every token end at once."""
     state, addresses = states.load_addressed(given.data)
-    async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as auth:
+    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
         user = await console.reset_password(auth, given.tenant, given.email)
     state = states.load(given.data)
     if given.tenant == TENANT and state.user is not None and state.user.email == user.email:
@@ -163,7 +163,7 @@ async def reset_password(given: Namespace) -> None:
 
 async def _ask(given: Namespace, operation: str, request: Any, answer: type[A]) -> A:
     state, addresses = states.load_addressed(given.data)
-    async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as auth:
+    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
         return await auth.call(f"rpc.auth.{operation}", request, answer)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deploy.local import administration, doctor, products, simulate
+from deploy.local import administration, device_certificates, doctor, products, simulate
 from deploy.local import up as launcher
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, positive
 from deploy.platform import console
@@ -36,10 +36,12 @@ GROUPS = {
     "tenant": "work with tenants",
     "integration": "work with the logins of external integrations",
     "product": "work with products",
+    "device": "work with certificates of devices",
 }
 _JSON = option("--json", action="store_true", help="print JSON")
 _SHARED = (DATA, _JSON)
 _APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
+_SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
 _INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
 
 COMMANDS = (
@@ -169,6 +171,47 @@ COMMANDS = (
         "delete a login",
         administration.delete_integration,
         (_INTEGRATION_ID, *_SHARED),
+    ),
+    Command(
+        "device certificate",
+        "issue a certificate with which a device logs in, and write it and its private key",
+        device_certificates.issue,
+        (
+            _SN,
+            option(
+                "--days",
+                type=number(1, 3650),
+                default=365,
+                metavar="N",
+                help="days that it holds (default: %(default)s)",
+            ),
+            option(
+                "--csr",
+                type=Path,
+                metavar="FILE",
+                help="certificate signing request (PEM): the device keeps its private key",
+            ),
+            option(
+                "--out",
+                type=Path,
+                default=Path(),
+                metavar="DIR",
+                help="folder for SN.pem and SN.key (default: the current one); '-' prints both",
+            ),
+            *_SHARED,
+        ),
+    ),
+    Command(
+        "device certificates",
+        "list the certificates with which a device logs in",
+        device_certificates.show,
+        (_SN, *_SHARED),
+    ),
+    Command(
+        "device revoke-certificate",
+        "end a certificate at once, and its connections",
+        device_certificates.revoke,
+        (_SN, option("serial", metavar="SERIAL", help="its serial number"), *_SHARED),
     ),
     Command(
         "product import",

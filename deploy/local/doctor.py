@@ -8,15 +8,15 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
 from rich.console import Console
 from rich.table import Column, Table
 
 from deploy.local import lock, programs
+from deploy.local.options import given_ports, port_options
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from deploy.platform.errors import Exit, LauncherError
-from deploy.platform.serving import is_serving
+from deploy.platform.serving import is_serving, probing
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_FREE_GB = 2.0
@@ -35,7 +35,7 @@ class Finding:
 async def examine(given: Namespace) -> Exit:
     """Print a table of findings."""
     directory = given.data
-    doors = {"--port": given.port, "--mqtt-port": given.mqtt_port, "--nats-port": given.nats_port}
+    doors = port_options(given_ports(given))
     running = lock.is_held(directory)
     findings = [_python(), *_programs(), _writable(directory), _space(directory)]
     findings += [_port(given.host, option, port, running=running) for option, port in doors.items()]
@@ -105,7 +105,7 @@ async def _services(directory: Path) -> list[Finding]:
     }
     if state.addresses is not None:
         urls["gateway"] = state.addresses.base_url
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session:
+    async with probing(state.addresses.ca_file if state.addresses else "") as session:
         findings = [
             Finding(name, good := await is_serving(session, url), "ready" if good else "not ready")
             for name, url in urls.items()

@@ -2,10 +2,11 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deploy.platform.errors import LauncherError
 from libs.common.contracts.limits import Limits
 
 
@@ -61,9 +62,9 @@ def change_of_limit(text: str) -> tuple[str, int | None]:
     return name, None if value == "default" else number(1, 2**53)(value)
 
 
-def _door(name: str, default: int, what: str) -> dict[str, Any]:
-    text = f"port of {what} (default: %(default)s)"
-    return option(name, type=number(1, 65_535), default=default, metavar="PORT", help=text)
+def _door(name: str, what: str, default: str) -> dict[str, Any]:
+    text = f"port of {what} (default: {default})"
+    return option(name, type=number(1, 65_535), metavar="PORT", help=text)
 
 
 DATA = option(
@@ -73,10 +74,62 @@ DATA = option(
     default=lambda: os.environ.get("THINGWAY_DATA") or ".data",
     help="data directory (default: %(default)s; environment: THINGWAY_DATA)",
 )
+_PLAIN: Mapping[str, int | None] = {
+    "port": 8080,
+    "mqtt_port": 1883,
+    "nats_port": 4222,
+    "websocket_port": None,
+    "certificate_port": None,
+    "certificate_nats_port": None,
+}
+_TLS: Mapping[str, int | None] = {
+    "port": 8443,
+    "mqtt_port": 8883,
+    "nats_port": 4222,
+    "websocket_port": 8084,
+    "certificate_port": 8884,
+    "certificate_nats_port": 4223,
+}
+
+
+def given_ports(given: argparse.Namespace) -> dict[str, int | None]:
+    """The ports of the doors by option: those that were given, and the defaults; None: closed.
+
+    Raises `LauncherError` for certificates without TLS.
+    """
+    defaults = _TLS if given.tls else _PLAIN
+    if (given.certificate_port or given.certificate_nats_port) and not given.tls:
+        raise LauncherError("devices show certificates with --tls only")
+    return {name: getattr(given, name) or port for name, port in defaults.items()}
+
+
+def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:
+    """The open doors by the words of the command line: `--mqtt-port` and its port."""
+    return {f"--{name.replace('_', '-')}": port for name, port in ports.items() if port}
+
+
 DOORS = (
-    _door("--port", 8080, "HTTP API"),
-    _door("--mqtt-port", 1883, "MQTT"),
-    _door("--nats-port", 4222, "NATS"),
+    _door("--port", "HTTP API", "8080; with --tls 8443"),
+    _door("--mqtt-port", "MQTT", "1883; with --tls 8883"),
+    _door("--nats-port", "NATS", "4222"),
+    _door("--websocket-port", "MQTT over WebSocket, at /mqtt", "not open; with --tls 8084"),
+    _door("--certificate-port", "MQTT for devices with a certificate", "not open; with --tls 8884"),
+    _door("--certificate-nats-port", "NATS for them", "not open; with --tls 4223"),
+    option(
+        "--tls",
+        action="store_true",
+        help="all of these doors speak TLS and nothing else, with certificates of an authority "
+        "that is made under DIR/tls",
+    ),
+    option(
+        "--tls-name",
+        action="append",
+        default=[],
+        type=_given,
+        metavar="NAME",
+        help="with --tls: a further name or address by which clients reach this machine; may be "
+        "repeated",
+    ),
     option(
         "--host",
         type=_given,

@@ -20,6 +20,7 @@ class Target:
     base_url: str
     client_id: str
     client_secret: str
+    ca_file: str = ""
 
     @classmethod
     def of_directory(cls, directory: Path) -> "Target":
@@ -32,11 +33,12 @@ class Target:
             base_url=addresses.base_url,
             client_id=application.client_id,
             client_secret=application.client_secret,
+            ca_file=addresses.ca_file,
         )
 
     def connect(self) -> OpenApi:
         """A client of the API as this application."""
-        return OpenApi(self.base_url, self.client_id, self.client_secret)
+        return OpenApi(self.base_url, self.client_id, self.client_secret, self.ca_file)
 
 
 async def import_file(given: Namespace) -> None:

@@ -10,9 +10,8 @@ from deploy.local.programs import Program
 from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
 from deploy.platform.files import make_private_directory, write_private
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, render_nats_config
-from deploy.platform.ports import reachable
-from deploy.platform.state import State
+from deploy.platform.nats import ADMIN, USERS, NatsConfig, ServerFiles, render_nats_config
+from deploy.platform.state import Addresses, State
 
 INTERNAL_PORTS = ("mongod", "redis")
 NATS = "nats"
@@ -52,20 +51,25 @@ class NatsDoors:
     host: str
     port: int
     mqtt_port: int
-
-    @property
-    def url(self) -> str:
-        """The address for clients on this machine, without credentials."""
-        return f"nats://{reachable(self.host)}:{self.port}"
+    websocket_port: int | None = None
+    tls: ServerFiles | None = None
 
 
 def embedded(
-    found: Programs, directory: Path, state: State, doors: NatsDoors, base: dict[str, str]
+    found: Programs,
+    directory: Path,
+    state: State,
+    doors: NatsDoors,
+    addresses: Addresses,
+    base: dict[str, str],
 ) -> list[Server]:
-    """Write the servers' configurations and describe how to start them."""
+    """Write the servers' configurations and describe how to start them.
+
+    `addresses` is where these doors are found.
+    """
     return [
         _mongod(found.mongod.path, directory, state, base),
-        _nats(found.nats.path, directory, state, doors, base),
+        _nats(found.nats.path, directory, state, doors, addresses, base),
         _redis(found.redis.path, directory, state, base),
     ]
 
@@ -88,7 +92,12 @@ def _mongod(program: Path, directory: Path, state: State, base: dict[str, str]) 
 
 
 def _nats(
-    program: Path, directory: Path, state: State, doors: NatsDoors, base: dict[str, str]
+    program: Path,
+    directory: Path,
+    state: State,
+    doors: NatsDoors,
+    addresses: Addresses,
+    base: dict[str, str],
 ) -> Server:
     passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
     seed = state.secret("callout_seed", keys.new_account_seed)
@@ -99,13 +108,15 @@ def _nats(
         host=doors.host,
         port=doors.port,
         mqtt_port=doors.mqtt_port,
+        websocket_port=doors.websocket_port,
+        tls=doors.tls,
     )
     file = directory / "nats.conf"
     write_private(file, render_nats_config(config).encode())
     spec = Spec(
         name=NATS, argv=[str(program), "-c", str(file)], stage=1, environment=base, grace=15.0
     )
-    return Server(spec, lambda: wait_ready(doors.url, passwords[ADMIN]))
+    return Server(spec, lambda: wait_ready(addresses, passwords[ADMIN]))
 
 
 def _redis(program: Path, directory: Path, state: State, base: dict[str, str]) -> Server:

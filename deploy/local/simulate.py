@@ -7,9 +7,9 @@ import random
 import signal
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import Any
 
 import aiomqtt
 from rich.console import Console
@@ -22,6 +22,7 @@ from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
 from libs.common.jobs import happened
+from libs.common.tls import mqtt_door
 
 _QOS = 1
 _ACK_SECONDS = 30.0
@@ -55,7 +56,8 @@ async def simulate(given: Namespace) -> None:
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()
-    crowd = Crowd(addresses.mqtt_url, given.devices / given.rate, counts)
+    door = mqtt_door(addresses.mqtt_url, addresses.ca_file)
+    crowd = Crowd(door, given.devices / given.rate, counts)
     tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
     try:
         async with _display(console, counts):
@@ -76,10 +78,10 @@ async def _until_stopped(duration: float | None) -> None:
 
 
 class Crowd:
-    """The devices of one run and their connections."""
+    """The devices of one run and their connections; `door` is where MQTT is (`mqtt_door`)."""
 
-    def __init__(self, mqtt_url: str, interval: float, counts: Counts) -> None:
-        self._address = urlsplit(mqtt_url)
+    def __init__(self, door: Mapping[str, Any], interval: float, counts: Counts) -> None:
+        self._door = door
         self._interval = interval
         self._counts = counts
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
@@ -102,8 +104,7 @@ class Crowd:
     @contextlib.asynccontextmanager
     async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
         client = aiomqtt.Client(
-            self._address.hostname or "",
-            self._address.port or 1883,
+            **self._door,
             username=sn,
             password=key,
             identifier=sn,

@@ -12,14 +12,15 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiomqtt
 
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
+from libs.common.tls import mqtt_door
 
 log = logging.getLogger("simulator")
 
@@ -28,26 +29,28 @@ _KEEPALIVE_SECONDS = 20
 _QOS = 1
 
 
-def environment(mqtt_url: str, sn: str, key: str) -> dict[str, str]:
+def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str]:
     """The settings of the simulator's process."""
     return {
         "THINGWAY_MQTT_URL": mqtt_url,
+        "THINGWAY_CA_FILE": ca_file,
         "THINGWAY_DEVICE_SN": sn,
         "THINGWAY_DEVICE_KEY": key,
     }
 
 
-async def run(mqtt_url: str, key: str, device: DemoDevice) -> None:
-    """Stay connected and report until cancelled; reconnect with growing pauses."""
+async def run(door: Mapping[str, Any], key: str, device: DemoDevice) -> None:
+    """Stay connected and report until cancelled; reconnect with growing pauses.
+
+    `door` is where MQTT is (`mqtt_door`).
+    """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
-    address = urlsplit(mqtt_url)
     while True:
         started = loop.time()
         try:
             async with aiomqtt.Client(
-                address.hostname or "",
-                address.port or 1883,
+                **door,
                 username=device.sn,
                 password=key,
                 identifier=device.sn,
@@ -108,7 +111,8 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    task = asyncio.create_task(run(os.environ["THINGWAY_MQTT_URL"], key, device))
+    door = mqtt_door(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
+    task = asyncio.create_task(run(door, key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)

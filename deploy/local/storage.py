@@ -15,6 +15,7 @@ from nats.errors import Error as NatsError
 
 from deploy.platform import admin
 from deploy.platform.nats import SYSTEM_USER
+from deploy.platform.state import Addresses
 
 PERIOD = 10.0
 """Seconds between two looks."""
@@ -47,13 +48,13 @@ async def keep_writing(
             restart()
 
 
-async def is_stuck(url: str, password: str) -> bool:
-    """Whether a stream of the server at `url` has stopped writing, as the system user hears it.
+async def is_stuck(addresses: Addresses, password: str) -> bool:
+    """Whether a stream of the server has stopped writing, as the system user hears it.
 
     False when the server does not answer: it is being started, or ends.
     """
     try:
-        client = await admin.log_in(url, password, SYSTEM_USER)
+        client = await admin.log_in(addresses, password, SYSTEM_USER)
     except (NatsError, OSError, TimeoutError):
         return False
     try:

@@ -51,10 +51,10 @@ class Child:
         """Let `run` end the process and return."""
         self._stopping.set()
 
-    def interrupt(self) -> None:
-        """Send SIGTERM to the process, if it runs; `run` starts it again."""
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it runs; one that it ends of is started again."""
         if self.pid is not None:
-            signal_group(self.pid, signal.SIGTERM)
+            signal_group(self.pid, number)
 
     async def run(self, say: Callable[[str], None], changed: Callable[[], None]) -> None:
         """Keep the process running until `stop` is called."""
@@ -122,7 +122,11 @@ class Supervisor:
 
     def restart(self, name: str) -> None:
         """Let a child end; it is started again like one that died."""
-        self._children[name].interrupt()
+        self.signal(name, signal.SIGTERM)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a child."""
+        self._children[name].signal(number)
 
     def pids(self) -> dict[str, int]:
         """The process ids of the children that run now, by name."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from rich.console import Console
 
 from deploy.local import lock, servers, simulator, starting, storage
+from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
 from deploy.local.summary import summary
 from deploy.local.supervisor import Supervisor
+from deploy.local.tls import Certificates
 from deploy.platform import console, ports, ready, services
 from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
@@ -30,6 +32,8 @@ from deploy.platform.state import Addresses
 END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
 """Set by the Makefile: a make that is killed takes the launcher with it."""
 _SERVICE_STAGE = 3
+_SCHEMES = {False: ("http", "mqtt", "nats", "ws"), True: ("https", "mqtts", "tls", "wss")}
+"""Of HTTP, MQTT, NATS and MQTT over WebSocket, plain and with TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +45,11 @@ class Options:
     port: int
     mqtt_port: int
     nats_port: int
+    websocket_port: int | None
+    certificate_port: int | None
+    certificate_nats_port: int | None
+    tls: bool
+    tls_name: list[str]
     workers: int
     simulator: bool
     admin_email: str
@@ -49,10 +58,17 @@ class Options:
     def addresses(self) -> Addresses:
         """Where clients on this machine will find the platform."""
         host = ports.reachable(self.host)
+        http, mqtt, nats, websocket = _SCHEMES[self.tls]
+        mqtt_ws, certificates = self.websocket_port, self.certificate_port
+        nats_certificates = self.certificate_nats_port
         return Addresses(
-            base_url=f"http://{host}:{self.port}",
-            mqtt_url=f"mqtt://{host}:{self.mqtt_port}",
-            nats_url=f"nats://{host}:{self.nats_port}",
+            base_url=f"{http}://{host}:{self.port}",
+            mqtt_url=f"{mqtt}://{host}:{self.mqtt_port}",
+            nats_url=f"{nats}://{host}:{self.nats_port}",
+            ca_file=str(self.data / "tls" / "ca.pem") if self.tls else "",
+            websocket_url=f"{websocket}://{host}:{mqtt_ws}/mqtt" if mqtt_ws else "",
+            certificate_url=f"mqtts://{host}:{certificates}" if certificates else "",
+            certificate_nats_url=f"tls://{host}:{nats_certificates}" if nats_certificates else "",
         )
 
 
@@ -62,19 +78,14 @@ def up(given: Namespace) -> Exit:
     Raises `LauncherError` with exit code 2 when a program, the data directory or a port
     does not allow a start, with exit code 1 when something does not become ready.
     """
-    options = Options(**{one.name: getattr(given, one.name) for one in fields(Options)})
+    doors = given_ports(given)
+    asked = {one.name: getattr(given, one.name) for one in fields(Options)}
+    options = Options(**(asked | doors))
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
     found = servers.Programs.find()
     handle = lock.acquire(options.data)
-    ports.require_free(
-        options.host,
-        {
-            "--port": options.port,
-            "--mqtt-port": options.mqtt_port,
-            "--nats-port": options.nats_port,
-        },
-    )
+    ports.require_free(options.host, port_options(doors))
     asyncio.run(Launcher(options, found, handle).run())
     return Exit.OK
 
@@ -89,6 +100,11 @@ class Launcher:
         self._state = states.load(self._directory)
         console.adopt_client(self._state, os.environ)
         self._base = base_environment(os.environ)
+        self._certificates = (
+            Certificates.prepared(options.data, self._state, options.host, options.tls_name)
+            if options.tls
+            else None
+        )
         self._is_ready = False
         self._progress = Progress(Console(file=sys.stdout))
         self._supervisor = Supervisor(
@@ -117,19 +133,27 @@ class Launcher:
             await self._supervisor.stop()
 
     async def _serve_until(self, stop: asyncio.Task[bool]) -> None:
-        """Wait for `stop`; meanwhile nats-server is started again if a full disk stopped it."""
+        """Wait for `stop`; meanwhile tend nats-server when the disk was full, and certificates."""
         password = self._state.secrets[f"nats.{SYSTEM_USER}"]
-        healing = asyncio.create_task(
+        tending = [
             storage.keep_writing(
-                partial(storage.is_stuck, self._options.addresses.nats_url, password),
+                partial(storage.is_stuck, self._options.addresses, password),
                 partial(storage.free_bytes, self._directory),
                 self._restart_nats,
             )
-        )
+        ]
+        if self._certificates is not None:
+            tending.append(self._certificates.follow(self._show_certificate))
+        tasks = [asyncio.create_task(one) for one in tending]
         try:
             await stop
         finally:
-            healing.cancel()
+            for task in tasks:
+                task.cancel()
+
+    def _show_certificate(self) -> None:
+        """The gateway looks for itself; nats-server reads its files again when it is told to."""
+        self._supervisor.signal(servers.NATS, signal.SIGHUP)
 
     def _restart_nats(self) -> None:
         self._progress.say("nats could not write, and the disk has room: starting it again")
@@ -147,17 +171,28 @@ class Launcher:
 
     async def _start(self) -> None:
         doors = servers.NatsDoors(
-            self._options.host, self._options.nats_port, self._options.mqtt_port
+            self._options.host,
+            self._options.nats_port,
+            self._options.mqtt_port,
+            self._options.websocket_port,
+            self._certificates.server if self._certificates else None,
         )
         self._claim_ports()
-        wanted = servers.embedded(self._found, self._directory, self._state, doors, self._base)
+        wanted = servers.embedded(
+            self._found, self._directory, self._state, doors, self._options.addresses, self._base
+        )
         specs = self._service_specs()
         self._state.addresses = self._options.addresses
         self._save()
         async with self._progress.shown():
             await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
             await starting.together(
-                [self._bring_up(spec, partial(until_serving, url)) for spec, url in specs]
+                [
+                    self._bring_up(
+                        spec, partial(until_serving, url, self._options.addresses.ca_file)
+                    )
+                    for spec, url in specs
+                ]
             )
             await self._progress.follow(
                 "first data",
@@ -179,7 +214,18 @@ class Launcher:
         options = self._options
         self._state.claim_ports(
             [*servers.INTERNAL_PORTS, *services.internal_port_names()],
-            reserved={options.port, options.mqtt_port, options.nats_port},
+            reserved={
+                port
+                for port in (
+                    options.port,
+                    options.mqtt_port,
+                    options.nats_port,
+                    options.websocket_port,
+                    options.certificate_port,
+                    options.certificate_nats_port,
+                )
+                if port
+            },
         )
 
     def _service_specs(self) -> list[tuple[Spec, str]]:
@@ -191,6 +237,11 @@ class Launcher:
             addresses.base_url,
             addresses.nats_url,
             addresses.mqtt_url,
+            certificate_port=self._options.certificate_port or 0,
+            certificate_nats_port=self._options.certificate_nats_port or 0,
+            ca_file=addresses.ca_file,
+            tls=self._certificates.server if self._certificates else None,
+            device_ca_file=str(self._certificates.device_ca_file) if self._certificates else "",
         )
         specs = []
         for service in SERVICES:
@@ -223,7 +274,7 @@ class Launcher:
             argv=[sys.executable, "-m", "deploy.local.simulator"],
             stage=_SERVICE_STAGE,
             environment=self._base
-            | simulator.environment(addresses.mqtt_url, device.sn, device.key),
+            | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
         )
 
     def _save(self) -> None:

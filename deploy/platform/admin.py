@@ -2,27 +2,34 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from deploy.platform.errors import CommandError
 from deploy.platform.nats import ADMIN
-from libs.common.bus import Bus, NobodyAnswers, RpcClient
+from deploy.platform.state import Addresses
+from libs.common.bus import Bus, NobodyAnswers, RpcClient, SecureClient
+from libs.common.tls import trusting_for
 
 _CONNECT_SECONDS = 2
+_NO_NEWS = "returning true from eof_received() has no effect when using ssl"
+"""What asyncio says at the end of every TLS connection of nats-py, which knows nothing of it."""
+logging.getLogger("asyncio").addFilter(lambda record: record.msg != _NO_NEWS)
 _PAUSE_SECONDS = 0.05
 
 
 @contextlib.asynccontextmanager
-async def connect(url: str, password: str) -> AsyncIterator[RpcClient]:
+async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClient]:
     """Connect as administrator. Raises `CommandError` when the platform is not running."""
     try:
-        client = await log_in(url, password)
+        client = await log_in(addresses, password)
     except (NatsError, OSError, TimeoutError) as error:
-        raise CommandError(f"no platform answers at {url}: is `thingway up` running?") from error
+        raise CommandError(
+            f"no platform answers at {addresses.nats_url}: is `thingway up` running?"
+        ) from error
     try:
         yield RpcClient(Bus(client, client.jetstream()))
     except NobodyAnswers as error:
@@ -31,11 +38,11 @@ async def connect(url: str, password: str) -> AsyncIterator[RpcClient]:
         await client.close()
 
 
-async def wait_ready(url: str, password: str) -> None:
+async def wait_ready(addresses: Addresses, password: str) -> None:
     """Return when the server takes logins and JetStream answers; the caller bounds the time."""
     while True:
         try:
-            client = await log_in(url, password)
+            client = await log_in(addresses, password)
         except (NatsError, OSError, TimeoutError):
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
@@ -49,20 +56,23 @@ async def wait_ready(url: str, password: str) -> None:
             await client.close()
 
 
-async def log_in(url: str, password: str, user: str = ADMIN) -> Client:
+async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Client:
     """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
-    return await nats.connect(
-        url,
+    client = SecureClient()
+    await client.connect(
+        addresses.nats_url,
+        tls=trusting_for(addresses.nats_url, addresses.ca_file),
         user=user,
         password=password,
         name="thingway",
         inbox_prefix=f"_INBOX.{user}".encode(),
         allow_reconnect=False,
         max_reconnect_attempts=1,  # for ever below that
-        reconnect_time_wait=_PAUSE_SECONDS,
+        reconnect_time_wait=0,
         connect_timeout=_CONNECT_SECONDS,
         error_cb=_ignore,
     )
+    return client
 
 
 async def _ignore(_: Exception) -> None:

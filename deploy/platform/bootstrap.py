@@ -41,7 +41,7 @@ async def bootstrap(
     `email` is the user's. `save` is called after every step. Raises `CommandError` when the
     platform refuses one.
     """
-    async with admin.connect(addresses.nats_url, state.secrets["nats.admin"]) as platform:
+    async with admin.connect(addresses, state.secrets["nats.admin"]) as platform:
         if state.application is None:
             state.application = await _create_application(platform)
             save()
@@ -51,7 +51,9 @@ async def bootstrap(
     application = state.application
     if state.device is not None and state.device.key is not None:
         return
-    async with OpenApi(addresses.base_url, application.client_id, application.client_secret) as api:
+    async with OpenApi(
+        addresses.base_url, application.client_id, application.client_secret, addresses.ca_file
+    ) as api:
         await _create_device(state, api, save)
 
 

@@ -37,6 +37,8 @@ RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
 
 _STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_sess")
+_HANDSHAKE_SECONDS = 10
+"""For a TLS handshake; by default it is two, and many devices come at once."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
@@ -145,7 +147,12 @@ _SERVICES: Mapping[str, Grant] = {
     "gateway": Grant(
         publish=("thing.*.up.>",),
         subscribe=("event.>", "rpc.gateway.>"),
-        calls=("rpc.auth.check_device", "rpc.auth.get_access", "rpc.auth.get_limits"),
+        calls=(
+            "rpc.auth.check_device",
+            "rpc.auth.check_device_certificate",
+            "rpc.auth.get_access",
+            "rpc.auth.get_limits",
+        ),
     ),
     "gateway-bus": Grant(
         publish=(),
@@ -197,6 +204,14 @@ USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, SYSTEM_USER)
 """Every user that needs a password."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """A server's certificate with its chain, and the key of it, in PEM."""
+
+    certificate: PurePath
+    key: PurePath
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsConfig:
     """What differs from one nats-server to the next."""
@@ -212,6 +227,10 @@ class NatsConfig:
     host: str = "127.0.0.1"
     port: int = 4222
     mqtt_port: int = 1883
+    websocket_port: int | None = None
+    """MQTT (at `/mqtt`) and NATS over WebSocket."""
+    tls: ServerFiles | None = None
+    """With it, all of these speak TLS and nothing else; the files are read again on SIGHUP."""
     monitor_port: int | None = None
     """HTTP monitoring (`/healthz`, `/varz`): without authentication, so off unless asked for."""
     max_payload: int = 1024 * 1024
@@ -240,7 +259,7 @@ def render_nats_config(config: NatsConfig) -> str:
     return f"""\
 server_name: {_value(config.server_name)}
 {_listen("listen", config, config.port)}{monitor}max_payload: {config.max_payload}
-
+{_tls(config)}{_websocket(config)}
 jetstream {{
   store_dir: {_value(str(config.store_dir))}
   sync_interval: {_value(config.sync_interval)}
@@ -248,7 +267,7 @@ jetstream {{
 }}
 
 mqtt {{
-  {_listen("listen", config, config.mqtt_port)}\
+  {_listen("listen", config, config.mqtt_port)}{_tls(config)}\
   # Of one QoS 1 subscription; all of a session may have 65535, and `down/#` makes two.
   max_ack_pending: 100
   # After this a QoS 1 command that went to a connection already dead is sent again.
@@ -310,6 +329,23 @@ def _list(texts: Iterable[str]) -> str:
 
 def _listen(key: str, config: NatsConfig, port: int) -> str:
     return f"{key}: {_value(f'{config.host}:{port}')}\n"
+
+
+def _tls(config: NatsConfig) -> str:
+    if config.tls is None:
+        return ""
+    files = config.tls
+    return (
+        f"tls {{ cert_file: {_value(str(files.certificate))}, key_file: {_value(str(files.key))}, "
+        f"timeout: {_HANDSHAKE_SECONDS} }}\n"
+    )
+
+
+def _websocket(config: NatsConfig) -> str:
+    if config.websocket_port is None:
+        return ""
+    security = _tls(config) or "no_tls: true\n"
+    return f"websocket {{ {_listen('listen', config, config.websocket_port)}  {security}}}\n"
 
 
 def _user(name: str, password: str, permissions: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import aiohttp
 
 from deploy.platform.errors import CommandError
+from libs.common.tls import trusting
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _DEVICES = "/device/openapi/v1/devices"
@@ -32,14 +33,19 @@ class OpenApi:
     platform is busy (429, 503).
     """
 
-    def __init__(self, base_url: str, client_id: str, client_secret: str) -> None:
+    def __init__(
+        self, base_url: str, client_id: str, client_secret: str, ca_file: str = ""
+    ) -> None:
         self._base_url = base_url.rstrip("/")
+        self._ca_file = ca_file
         self._credentials = {"client_id": client_id, "client_secret": client_secret}
         self._token: str | None = None
         self._token_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+        self._session = aiohttp.ClientSession(
+            timeout=_TIMEOUT, connector=aiohttp.TCPConnector(ssl=trusting(self._ca_file))
+        )
         return self
 
     async def __aexit__(

@@ -35,6 +35,14 @@ class Ready(msgspec.Struct, frozen=True):
     mqtt_url: str
     nats_url: str
     """With the application's id and secret: it may subscribe to events."""
+    ca_file: str
+    """PEM file of the authority to trust; empty when it is the system's, or nothing has TLS."""
+    websocket_url: str
+    """MQTT over WebSocket; empty when it is not open."""
+    certificate_url: str
+    """MQTT with a device certificate; empty when it is not open."""
+    certificate_nats_url: str
+    """NATS with one."""
     application: ReadyClient
     user: User
     """The first user of the console, a super-admin, with the password it began with."""
@@ -61,6 +69,10 @@ def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> byte
         base_url=addresses.base_url,
         mqtt_url=addresses.mqtt_url,
         nats_url=nats_url_of(addresses, application),
+        ca_file=addresses.ca_file,
+        websocket_url=addresses.websocket_url,
+        certificate_url=addresses.certificate_url,
+        certificate_nats_url=addresses.certificate_nats_url,
         application=ReadyClient(application.client_id, application.client_secret),
         user=user,
         console_client=ReadyClient(*console.client(state)),

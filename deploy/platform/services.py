@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from deploy.platform import console, keys
 from deploy.platform.mongo_server import DatabaseUser
-from deploy.platform.nats import RELAY, SYSTEM_USER
+from deploy.platform.nats import RELAY, SYSTEM_USER, ServerFiles
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.redis_server import KeyUser
 from deploy.platform.state import State
@@ -125,6 +125,16 @@ class Doors:
     base_url: str
     nats_url: str
     mqtt_url: str
+    certificate_port: int = 0
+    """Of MQTT for devices with a certificate; 0: none."""
+    certificate_nats_port: int = 0
+    """Of NATS for them."""
+    tls: ServerFiles | None = None
+    """What the gateway's doors show; None: they are plain."""
+    ca_file: str = ""
+    """Authority of the servers that the services connect to."""
+    device_ca_file: str = ""
+    """Authority of device certificates."""
 
 
 def database_users(state: State) -> list[DatabaseUser]:
@@ -162,6 +172,13 @@ def _variable(name: str) -> str:
 
 def _host(service: Service, _: State, doors: Doors) -> str:
     return doors.host if service.name == PUBLIC_SERVICE else LOOPBACK
+
+
+def _file(service: Service, doors: Doors, name: str) -> str:
+    """A file of the public listener; those on loopback are plain."""
+    if service.name != PUBLIC_SERVICE or doors.tls is None:
+        return ""
+    return str(getattr(doors.tls, name))
 
 
 def _nats_password(user: str, state: State) -> str:
@@ -209,6 +226,12 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "nats_password": lambda service, state, _: _nats_password(service.name, state),
     "internal_public_key": lambda _, state, __: keys.public_key(_internal_key(state)),
     "internal_private_key": lambda _, state, __: _internal_key(state),
+    "tls_certificate": lambda service, _, doors: _file(service, doors, "certificate"),
+    "tls_key": lambda service, _, doors: _file(service, doors, "key"),
+    "ca_file": lambda _, __, doors: doors.ca_file,
+    "device_ca_file": lambda _, __, doors: doors.device_ca_file,
+    "certificate_port": lambda _, __, doors: str(doors.certificate_port),
+    "certificate_nats_port": lambda _, __, doors: str(doors.certificate_nats_port),
     "mongo_url": _mongo_url,
     "mongo_database": lambda service, _, __: service.database,
     "redis_url": _redis_url,

@@ -19,6 +19,14 @@ class Addresses(msgspec.Struct, frozen=True):
     mqtt_url: str
     nats_url: str
     """Without credentials; whoever connects brings their own."""
+    ca_file: str = ""
+    """PEM file of the authority that these prove themselves to; empty: the system's."""
+    websocket_url: str = ""
+    """MQTT over WebSocket; empty: there is none."""
+    certificate_url: str = ""
+    """MQTT for devices with a certificate; empty: there is none."""
+    certificate_nats_url: str = ""
+    """NATS for them."""
 
 
 class Application(msgspec.Struct, frozen=True):

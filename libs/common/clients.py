@@ -38,6 +38,7 @@ async def connected(
             user=settings.nats_user,
             password=settings.nats_password,
             name=process,
+            ca_file=settings.ca_file,
             streams=True,
         )
         stack.push_async_callback(bus.drain)

@@ -42,8 +42,17 @@ class ServiceSettings:
     """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
     log_format: Literal["text", "json"] = "text"
     """`text` for people, or `json`: one object for each line."""
+    tls_certificate: str = ""
+    """PEM file of the certificate that the listener shows, with its chain; it is read again when it
+    changes. Empty: the listener is plain."""
+    tls_key: str = ""
+    """PEM file of the certificate's private key, without a password."""
+    ca_file: str = ""
+    """PEM file of the authorities that are trusted where the platform itself connects to `tls://`,
+    `mqtts://` and `https://` (NATS, other services); empty: the system's. MongoDB and Redis have
+    theirs in their URLs."""
     nats_url: str = "nats://127.0.0.1:4222"
-    """One or several NATS servers, separated by commas."""
+    """One or several NATS servers, separated by commas; `tls://` for connections with TLS."""
     nats_user: str = ""
     """NATS user of this service."""
     nats_password: str = ""

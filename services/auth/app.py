@@ -13,6 +13,7 @@ from libs.common.clients import connected
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
+from libs.common.identity.certificate_pass import PassVerifier
 from libs.common.identity.connections import ConnectionsOverRpc
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
@@ -24,6 +25,7 @@ from libs.common.store.lifetime import keep_for
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
+from libs.common.tls import mqtt_door
 from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
 from services.auth.applications.messages import offer_applications
@@ -146,7 +148,12 @@ def build_app(
         IdAllocator(database, "applications", ID_BLOCK).take,
     )
     entries = Entries(
-        redis, keys, bus, settings.mqtt_url, settings.nats_user, settings.nats_password
+        redis,
+        keys,
+        bus,
+        mqtt_door(settings.mqtt_url, settings.ca_file),
+        settings.nats_user,
+        settings.nats_password,
     )
     devices = DeviceService(keys, copies, revoker, entries.release)
     doorkeeper = Doorkeeper(
@@ -157,6 +164,7 @@ def build_app(
         connections,
         KnownLimits(client),
         refused.record,
+        PassVerifier(settings.internal_public_key),
     )
     callout = Callout(bus, doorkeeper, KeyPair.from_seed(settings.callout_seed))
 

@@ -22,9 +22,9 @@ from libs.common.store.lifetime import keep_for
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.delivery import Delivery
 from services.device.commands.ending import CommandEnding
+from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
-from services.device.commands.routes import ROUTER as COMMAND_ROUTES
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.bringing import DeviceBringer
@@ -59,8 +59,8 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
-from services.device.reports.history.routes import get_property_history
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
 from services.device.reports.presence.connections import SystemAccount
@@ -318,6 +318,7 @@ async def connect_system(settings: DeviceSettings) -> Bus:
         user=settings.sys_nats_user,
         password=settings.sys_nats_password,
         name="device-presence",
+        ca_file=settings.ca_file,
     )
 
 

@@ -1,8 +1,9 @@
 """`python -m services.gateway`."""
 
 from libs.common.http import run_service, serve
-from libs.common.settings import load
+from libs.common.settings import SettingsInvalid, load
 from libs.common.telemetry import start_telemetry
+from libs.common.tls import ServerTls
 from services.gateway.app import create_gateway
 from services.gateway.settings import GatewaySettings
 
@@ -11,8 +12,21 @@ async def main() -> None:
     """Serve until SIGTERM."""
     settings = load(GatewaySettings)
     telemetry = start_telemetry("gateway")
-    door = await create_gateway(settings, telemetry)
-    await serve(door, settings, http=door.connections.protocol, websocket=door.tunnels.protocol)
+    tls = ServerTls.of(settings, settings.device_ca_file)
+    wanted = settings.certificate_port or settings.certificate_nats_port
+    if wanted and not (tls and settings.device_ca_file):
+        raise SettingsInvalid(
+            "THINGWAY_CERTIFICATE_PORT and THINGWAY_CERTIFICATE_NATS_PORT need "
+            "THINGWAY_TLS_CERTIFICATE and THINGWAY_DEVICE_CA_FILE"
+        )
+    door = await create_gateway(settings, telemetry, tls)
+    await serve(
+        door,
+        settings,
+        http=door.connections.protocol,
+        websocket=door.tunnels.protocol,
+        tls=tls,
+    )
     telemetry.shutdown()
 
 

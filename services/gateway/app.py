@@ -4,22 +4,26 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from aiohttp import ClientSession, DummyCookieJar
+from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from litestar import Litestar
 
 from libs.common.bus import Bus
 from libs.common.http.server import open_files
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
+from libs.common.identity.certificate_pass import PassSigner
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import TokenReader
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
+from libs.common.tls import ServerTls, mqtt_door, trusting, trusting_for
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
+from services.gateway.certificates.listener import CertificateDoor
+from services.gateway.certificates.nats import NatsDoor
 from services.gateway.connections import Connections
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.door import Door
@@ -37,8 +41,13 @@ from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
 
 
-async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Door:
-    """Build the gateway; its lifespan closes what is opened here."""
+async def create_gateway(
+    settings: GatewaySettings, telemetry: Telemetry, tls: ServerTls | None = None
+) -> Door:
+    """Build the gateway; its lifespan closes what is opened here.
+
+    `tls` is the listener's, and that of the door for certificates.
+    """
     addresses = parse_upstreams(settings.upstreams)
     watched = parse_upstreams(settings.watched, "THINGWAY_WATCHED")
     proxies = TrustedProxies(settings.trusted_proxies)
@@ -51,7 +60,9 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         await report_use(bus, in_hand.use)
 
     rpc = PatientRpcClient(settings, report)
-    session = ClientSession(cookie_jar=DummyCookieJar())
+    session = ClientSession(
+        cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=trusting(settings.ca_file))
+    )
     bounds = _bounds(settings)
     in_hand, patience = InHand(KnownLimits(rpc), bounds), Patience()
     upstreams = {
@@ -62,6 +73,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             connect_timeout=settings.connect_timeout,
             most=bounds.requests,
             most_polls=bounds.polls,
+            tls=trusting_for(str(base), settings.ca_file),
         )
         for name, base in addresses.items()
     }
@@ -75,6 +87,9 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
                 stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
+            if tls is not None:
+                for port, door in doors:
+                    await stack.enter_async_context(door.opened(settings.host, port, tls))
             yield
 
     checks = {"redis": partial(check_redis, redis)} | {
@@ -87,15 +102,15 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         _limits(redis, settings),
     )
     signer = HeaderSigner(settings.internal_private_key)
+    connections = Connections(proxies, min(settings.address_connections, max(1, open_files() // 4)))
+    doors = _certificate_doors(settings, connections)
     return Door(
         routes=routes,
         gatekeeper=gatekeeper,
         in_hand=in_hand,
         patience=patience,
         forwarder=Forwarder(upstreams, signer, settings.request_timeout, traced=traced),
-        connections=Connections(
-            proxies, min(settings.address_connections, max(1, open_files() // 4))
-        ),
+        connections=connections,
         tunnels=Tunnels(
             gatekeeper,
             in_hand,
@@ -105,6 +120,7 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
             addresses.get("management"),
             most=bounds.websockets,
             connect_timeout=settings.connect_timeout,
+            ca_file=settings.ca_file,
         ),
         proxies=proxies,
         cross_origin=CrossOrigin(settings.allowed_origins),
@@ -116,6 +132,22 @@ async def create_gateway(settings: GatewaySettings, telemetry: Telemetry) -> Doo
         max_body=settings.max_body,
         max_header=settings.max_header,
     )
+
+
+def _certificate_doors(
+    settings: GatewaySettings, connections: Connections
+) -> list[tuple[int, CertificateDoor | NatsDoor]]:
+    """The doors for devices with a certificate that are wanted, with their ports."""
+    passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
+    mqtt, nats = mqtt_door(settings.mqtt_url, settings.ca_file), settings.nats_url
+    doors: list[tuple[int, CertificateDoor | NatsDoor]] = [
+        (settings.certificate_port, CertificateDoor(connections, passes, mqtt, wait)),
+        (
+            settings.certificate_nats_port,
+            NatsDoor(connections, passes, nats, settings.ca_file, wait),
+        ),
+    ]
+    return [(port, door) for port, door in doors if port]
 
 
 def _limits(redis: Redis, settings: GatewaySettings) -> Limits:

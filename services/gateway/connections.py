@@ -4,7 +4,9 @@ from typing import Any
 
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.limits import counted_address
+from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
+from services.gateway.access.gatekeeper import CERTIFICATE
 from services.gateway.limits.in_hand import Claim, Counts
 from services.gateway.tunnel.tunnels import Client
 
@@ -58,6 +60,9 @@ class CountedProtocol(BoundedProtocol):
             transport.close()
             return
         self._claim = claim
+        certificate = peer_certificate(transport)
+        if certificate is not None:
+            self.app_state = {**self.app_state, CERTIFICATE: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""

@@ -20,7 +20,7 @@ from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
 from services.gateway.access.cross_origin import CrossOrigin, preflight
-from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
+from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
 from services.gateway.connections import Connections
 from services.gateway.limits.in_hand import Held, InHand, key_of
 from services.gateway.limits.patience import Patience
@@ -150,6 +150,7 @@ class Door:
             exchange.origin,
             exchange.headers.get(b"authorization"),
             token,
+            scope["state"].get(CERTIFICATE),
         )
 
     def _take(self, exchange: Exchange) -> Held:

@@ -28,7 +28,13 @@ async def main() -> None:
         stack.callback(telemetry.shutdown)
         stack.push_async_callback(redis.aclose)
         inside, outside = [
-            await Bus.connect(settings.nats_url, user=user, password=password, name="gateway-bus")
+            await Bus.connect(
+                settings.nats_url,
+                user=user,
+                password=password,
+                name="gateway-bus",
+                ca_file=settings.ca_file,
+            )
             for user, password in (
                 (settings.nats_user, settings.nats_password),
                 (settings.outside_nats_user, settings.outside_nats_password),

@@ -57,6 +57,7 @@ class PatientRpcClient(RpcClient):
                     user=self._settings.nats_user,
                     password=self._settings.nats_password,
                     name="gateway",
+                    ca_file=self._settings.ca_file,
                 )
                 await self._when_connected(bus)
                 self._connected = bus

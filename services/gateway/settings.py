@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from yarl import URL
 
-from libs.common.settings import Count, Key, Rate, Seconds, ServiceSettings, SettingsInvalid
+from libs.common.settings import Count, Key, Port, Rate, Seconds, ServiceSettings, SettingsInvalid
 
 MIB = 1024 * 1024
 
@@ -57,6 +57,16 @@ class GatewaySettings(ServiceSettings):
     websockets: Count = 10_000
     """WebSocket connections that may be open in one process; more are refused with 503. An
     eighth of the files that the process may open is the bound when that is less."""
+    device_ca_file: str = ""
+    """PEM file of the authority of device certificates: with one of them, a device needs no key
+    over HTTPS. Empty: clients are asked for no certificate."""
+    certificate_port: Port = 0
+    """Port of MQTT over TLS for devices with a certificate; those with a key come in there, too.
+    0: there is none."""
+    certificate_nats_port: Port = 0
+    """The same for plain NATS."""
+    mqtt_url: str = "mqtt://127.0.0.1:1883"
+    """Where nats-server takes MQTT connections, for those of `THINGWAY_CERTIFICATE_PORT`."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
     allowed_origins: str = ""

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import aiohttp
-
 from tests.e2e.devices import Device, Json
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ class Application:
         self.client_secret = client_secret
         self.id = 0
         self.token = ""
-        self._session = aiohttp.ClientSession(platform.base_url)
+        self._session = platform.session()
 
     async def log_in(self) -> None:
         """Get a token."""
@@ -95,7 +93,7 @@ class Console:
         self.tenant = tenant
         self.token = ""
         self.refresh_token = ""
-        self._session = aiohttp.ClientSession(platform.base_url)
+        self._session = platform.session()
 
     async def sign_in(self) -> None:
         """Get tokens with the password."""

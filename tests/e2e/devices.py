@@ -98,8 +98,10 @@ class Device:
     @contextlib.asynccontextmanager
     async def nats(self, *, reconnect: bool = True) -> AsyncIterator[NatsClient]:
         """A plain NATS connection."""
+        platform = self.application.platform
         client = await nats.connect(
-            f"nats://127.0.0.1:{self.application.platform.nats_port}",
+            f"{'tls' if platform.tls else 'nats'}://127.0.0.1:{platform.nats_port}",
+            tls=platform.trust,
             user=self.sn,
             password=self.key,
             inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
@@ -124,7 +126,7 @@ class Device:
             "Content-Type": "application/json",
         }
         async with (
-            aiohttp.ClientSession(platform.base_url, headers=headers) as session,
+            platform.session(headers=headers) as session,
             session.request(
                 method,
                 what if what.startswith("/") else f"/ingest/v1/{self.sn}/{what}",
@@ -152,6 +154,7 @@ class MqttDevice:
             identifier=identifier,
             clean_session=clean,
             timeout=5,
+            tls_context=device.application.platform.trust,
         )
 
     async def __aenter__(self) -> Self:

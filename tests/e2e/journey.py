@@ -85,7 +85,7 @@ async def browsing(platform: Platform) -> AsyncIterator[Browser]:
     """A console in front of a tenant without users."""
     made = platform.command("tenant", "create", f"t-{uuid4().hex[:12]}")
     headers = {"TENANT_ID": made["name"]}
-    async with aiohttp.ClientSession(platform.base_url, headers=headers) as session:
+    async with platform.session(headers=headers) as session:
         yield Browser(platform, made["clientId"], made["clientSecret"], session)
 
 

@@ -59,7 +59,8 @@ async def connect(platform: Platform, client_id: str, client_secret: str) -> Nat
     """Connect as an application does."""
     address = urlsplit(platform.ready.nats_url)
     return await nats.connect(
-        f"nats://{address.hostname}:{address.port}",
+        f"{address.scheme}://{address.hostname}:{address.port}",
+        tls=platform.trust,
         user=client_id,
         password=client_secret,
         inbox_prefix=f"_INBOX.app.{client_id}".encode(),

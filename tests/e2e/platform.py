@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -35,11 +36,14 @@ _RUNNING = pytest.StashKey["Platform"]()
 
 
 class Platform:
-    """One `thingway up`."""
+    """One `thingway up`; with `tls` all of its doors are encrypted, and there are two more."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, tls: bool = False) -> None:
         self.directory = directory
+        self.tls = tls
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
+        self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
+        self.certificate_nats_port = ports.choose_free()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,7 +60,17 @@ class Platform:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """What clients connect with: trusts the platform's own authority alone."""
+        return ssl.create_default_context(cafile=self.ready.ca_file) if self.tls else None
+
+    def session(self, **options: Any) -> aiohttp.ClientSession:
+        """A client of the gateway."""
+        connector = aiohttp.TCPConnector(ssl=self.trust or True)
+        return aiohttp.ClientSession(self.base_url, connector=connector, **options)
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
@@ -67,6 +81,7 @@ class Platform:
                     *(THINGWAY, "up", "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
+                    *(self._tls_options() if self.tls else ()),
                 ],
                 cwd=PROJECT_ROOT,
                 env=os.environ
@@ -89,6 +104,11 @@ class Platform:
                     f"`thingway up` did not become ready:\n{Path(log.name).read_text()}"
                 )
             time.sleep(PAUSE)
+
+    def _tls_options(self) -> list[str]:
+        doors = ["--websocket-port", str(self.websocket_port)]
+        doors += ["--certificate-port", str(self.certificate_port)]
+        return ["--tls", *doors, "--certificate-nats-port", str(self.certificate_nats_port)]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""
@@ -169,7 +189,8 @@ class Platform:
     async def admin(self) -> AsyncIterator[NatsClient]:
         """A NATS client that may read everything, `DEAD` too."""
         client = await nats.connect(
-            f"nats://127.0.0.1:{self.nats_port}",
+            f"{'tls' if self.tls else 'nats'}://127.0.0.1:{self.nats_port}",
+            tls=self.trust,
             user="admin",
             password=self.state.secrets["nats.admin"],
         )

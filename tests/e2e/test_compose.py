@@ -63,6 +63,7 @@ class Composed(Platform):
             "THINGWAY_PORT": str(self.port),
             "THINGWAY_MQTT_PORT": str(self.mqtt_port),
             "THINGWAY_NATS_PORT": str(self.nats_port),
+            "THINGWAY_WEBSOCKET_PORT": str(self.websocket_port),
             "THINGWAY_IMAGE": "thingway:e2e",
         }
 
@@ -226,7 +227,8 @@ def test_only_three_ports_are_published_and_on_loopback(composed: Composed):
                 for binding in bindings or []:
                     published[int(binding["HostPort"])] = binding["HostIp"]
     assert published == dict.fromkeys(
-        (composed.port, composed.mqtt_port, composed.nats_port), "127.0.0.1"
+        (composed.port, composed.mqtt_port, composed.nats_port, composed.websocket_port),
+        "127.0.0.1",
     )
 
 
@@ -235,7 +237,7 @@ def test_a_service_runs_unprivileged_with_its_own_secrets(composed: Composed, se
     """Not root, a read-only file system, and no other service's secrets."""
     assert composed.inside(service, "id", "-u").strip() == "10001"
     listed = composed.inside(service, "ls", "/secrets").split()
-    assert listed == ["env"]
+    assert listed == (["device-ca.pem", "env"] if service == "gateway" else ["env"])
     text = composed.inside(service, "cat", "/secrets/env")
     held = {line.partition("=")[0] for line in text.splitlines()}
     assert ("THINGWAY_CALLOUT_SEED" in held) == (service == "auth")

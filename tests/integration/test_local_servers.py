@@ -27,7 +27,7 @@ from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.redis_server import KeyUser
-from deploy.platform.state import State
+from deploy.platform.state import Addresses, State
 from libs.common.contracts.auth import Applications, ListApplications
 
 WAIT = 30.0
@@ -37,9 +37,9 @@ THINGWAY = [sys.executable, "-c", "import sys; from deploy.local.cli import main
 class Running:
     """Servers that run on a directory."""
 
-    def __init__(self, state: State, doors: NatsDoors, supervisor: Supervisor) -> None:
+    def __init__(self, state: State, addresses: Addresses, supervisor: Supervisor) -> None:
         self.state = state
-        self.doors = doors
+        self.addresses = addresses
         self.supervisor = supervisor
 
     def database_user(self, name: str) -> DatabaseUser:
@@ -59,7 +59,7 @@ class Running:
 
     def nats(self, name: str):
         return nats.connect(
-            self.doors.url,
+            self.addresses.nats_url,
             user=name,
             password=self.state.secrets[f"nats.{name}"],
             inbox_prefix=f"_INBOX.{name}".encode(),
@@ -75,14 +75,16 @@ async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
     nats_port = ports.choose_free()
     mqtt_port = ports.choose_free()
     doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)
-    wanted = servers.embedded(found, directory, state, doors, base_environment(os.environ))
+    addresses = Addresses("", "", f"nats://{ports.LOOPBACK}:{nats_port}")
+    base = base_environment(os.environ)
+    wanted = servers.embedded(found, directory, state, doors, addresses, base)
     states.save(directory, state)
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
     supervisor = Supervisor(logs, say=print)
     try:
         await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
-        yield Running(state, doors, supervisor)
+        yield Running(state, addresses, supervisor)
     finally:
         await supervisor.stop()
 
@@ -160,7 +162,7 @@ async def test_nats_takes_the_service_users(platform: Running) -> None:
     await client.close()
     with pytest.raises((nats.errors.Error, OSError)):
         await nats.connect(
-            platform.doors.url, user="device", password="wrong", allow_reconnect=False
+            platform.addresses.nats_url, user="device", password="wrong", allow_reconnect=False
         )
 
 
@@ -168,7 +170,7 @@ async def test_an_absent_service_is_one_clear_line(platform: Running) -> None:
     """While `auth` does not answer, a command says that the platform is not ready."""
     password = platform.state.secrets["nats.admin"]
     with pytest.raises(CommandError, match="not ready"):
-        async with admin.connect(platform.doors.url, password) as client:
+        async with admin.connect(platform.addresses, password) as client:
             await client.call("rpc.auth.list_applications", ListApplications(), Applications)
 
 

@@ -14,6 +14,7 @@ from nats.js.api import StreamConfig
 
 from deploy.local.storage import is_stuck
 from deploy.platform.nats import SERVICE_USERS
+from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
 from tests.integration.nats_door import (
     KEYS,
@@ -40,7 +41,7 @@ async def test_streams_may_reserve_what_the_disk_has_not(server, tmp_path):
 
 async def test_the_system_user_hears_whether_streams_are_written(server):
     """A server that writes is not stuck, as the launcher asks it; the answer is let through."""
-    assert await is_stuck(server.url, "secret-sys") is False
+    assert await is_stuck(Addresses("", "", server.url), "secret-sys") is False
 
     async with server.service("sys") as system, asyncio.timeout(WAIT):
         while True:  # a stream that is just being made makes it unavailable for a moment

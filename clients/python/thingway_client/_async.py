@@ -105,9 +105,13 @@ class AsyncThingway:
         timeout: float = 30.0,
         retries: int = 3,
     ) -> None:
-        """`nats_url` is by default port 4222 of the same host; `timeout` in seconds."""
+        """`nats_url` is by default port 4222 of the same host, with TLS when `url` is `https://`;
+        `timeout` in seconds.
+        """
         self._login = (client_id, client_secret)
-        self._nats_url = nats_url or f"nats://{urlsplit(url).hostname}:4222"
+        address = urlsplit(url)
+        scheme = "tls" if address.scheme == "https" else "nats"
+        self._nats_url = nats_url or f"{scheme}://{address.hostname}:4222"
         self._retries = retries
         self._client = AuthenticatedClient(
             base_url=url.rstrip("/"),

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-import nats
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NothingCame
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
@@ -33,6 +33,16 @@ class Event:
         return f"{first}.{last}"
 
 
+class _Secure(Client):
+    """Says nothing in the clear to a `tls://` server; nats-py would, if that had no TLS."""
+
+    async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
+        server = self._current_server
+        if server and server.uri.scheme == "tls" and not info.get("tls_required"):
+            raise NatsError("the server offers no TLS")
+        await super()._process_info(info, *args, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """Where events are, and as whom they are asked for."""
@@ -44,13 +54,15 @@ class Login:
 
     async def connect(self) -> Client:
         """Connect; answers come to inboxes of the application."""
-        return await nats.connect(
+        client = _Secure()
+        await client.connect(
             self.nats_url,
             user=self.client_id,
             password=self.client_secret,
             inbox_prefix=f"_INBOX.app.{self.client_id}".encode(),
             max_reconnect_attempts=-1,
         )
+        return client
 
     def event(self, subject: str, data: bytes) -> Event:
         """An event of its message."""

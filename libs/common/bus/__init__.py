@@ -1,7 +1,7 @@
 """The bus: NATS subjects, streams, publishing, consuming, rpc and the outbox."""
 
 from libs.common.bus.atomic import publish_all, publish_each
-from libs.common.bus.connection import Bus, Outgoing
+from libs.common.bus.connection import Bus, Outgoing, SecureClient
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
@@ -21,6 +21,7 @@ __all__ = [
     "Outgoing",
     "RpcClient",
     "RpcServer",
+    "SecureClient",
     "acknowledge",
     "publish_all",
     "publish_each",

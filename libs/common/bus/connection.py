@@ -18,6 +18,7 @@ from libs.common.bus.streams import FULL_SUBJECT, ensure_streams
 from libs.common.bus.wire import size_of
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.jobs import end_process
+from libs.common.tls import trusting_for
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,20 @@ class Outgoing(msgspec.Struct, frozen=True):
         return {**self.headers, "Nats-Msg-Id": self.msg_id}
 
 
-class _Persistent(Client):
+class SecureClient(Client):
+    """A client of NATS that says nothing in the clear to a `tls://` server.
+
+    nats-py goes by what the server says of itself, which is sent before TLS begins.
+    """
+
+    async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
+        server = self._current_server
+        if server and server.uri.scheme == "tls" and not info.get("tls_required"):
+            raise NatsError("the server offers no TLS")
+        await super()._process_info(info, *args, **options)
+
+
+class _Persistent(SecureClient):
     """Comes back after a refused login as after any other loss, and hears cancellations.
 
     It sends nothing that the server would close the connection for: nats-py measures a message
@@ -128,6 +142,7 @@ class Bus:
         user: str = "",
         password: str = "",
         name: str,
+        ca_file: str = "",
         wait: float = 30.0,
         streams: bool = False,
     ) -> "Bus":
@@ -136,6 +151,7 @@ class Bus:
         A connection that is closed all the same, for example because the server took offence at
         what came on it, ends the process: whoever watches over it starts it again.
 
+        A `tls://` server proves itself to the authorities in `ca_file`.
         With `streams`, create the streams that are missing. Replies come to an inbox that only
         this user may read.
         """
@@ -152,6 +168,7 @@ class Bus:
                         await client.connect(
                             servers=url.split(","),
                             name=name,
+                            tls=trusting_for(url, ca_file),
                             max_reconnect_attempts=-1,
                             connect_timeout=3,
                             ping_interval=10,

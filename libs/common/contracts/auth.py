@@ -90,6 +90,36 @@ class DeviceIdentity(msgspec.Struct, rename="camel"):
     tenant: str
 
 
+class DeviceCertificateRef(msgspec.Struct, frozen=True):
+    """`check_device_certificate`: does this certificate log this SN in?
+    `revoke_device_certificate`: not any longer."""
+
+    sn: str
+    serial: str
+    """Hexadecimal, in capitals."""
+
+
+class DeviceCertificate(msgspec.Struct, frozen=True):
+    """`add_device_certificate`: it logs the device in from now on."""
+
+    sn: str
+    serial: str
+    expires: int
+    """When it ends by itself, in ms."""
+
+
+class ListDeviceCertificates(msgspec.Struct, frozen=True):
+    """`list_device_certificates`, of one device."""
+
+    sn: str
+
+
+class DeviceCertificates(msgspec.Struct, frozen=True):
+    """Answer of `list_device_certificates`; the latest first."""
+
+    certificates: list[DeviceCertificate]
+
+
 FIND_CONNECTIONS = "rpc.device.find_connections"
 CLOSE_CONNECTIONS = "rpc.device.close_connections"
 

@@ -20,6 +20,7 @@ import uvloop
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.settings import ServiceSettings, SettingsInvalid, load
 from libs.common.telemetry.logs import log_to_stderr
+from libs.common.tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +61,14 @@ async def serve(
     *,
     http: Any = BoundedProtocol,
     websocket: Any = "none",
+    tls: ServerTls | None = None,
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
 
     `http` makes the protocol of a connection, `websocket` is the one that takes WebSocket
-    upgrades, as uvicorn's `ws` names it.
+    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say.
     """
+    tls = tls or ServerTls.of(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -79,10 +82,16 @@ async def serve(
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http=http,
         ws=websocket,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
     server = _Server(config)
     _spare_what_stays()
-    await server.serve(sockets=[listen(settings.host, settings.port)])
+    following = None if tls is None else asyncio.create_task(tls.follow())
+    try:
+        await server.serve(sockets=[listen(settings.host, settings.port)])
+    finally:
+        if following is not None:
+            following.cancel()
     if not server.started:
         raise SystemExit(3)
 

@@ -1,23 +1,27 @@
-"""Device keys: what `auth` copies into Redis, and how the gateway reads it.
+"""Credentials of devices: what `auth` copies into Redis, and how the gateway reads it.
 
-`tw:device:{SN in capitals}` holds the hash of the device's key. A key is 192 random bits,
-so a plain SHA-256 keeps it: there is nothing to guess that a slow hash would defend. The
-copy is restored from MongoDB by `rpc.auth.check_device` when it is missing.
+`tw:device:{SN in capitals}` holds the hash of the device's key and the serial numbers of its
+certificates. A key is 192 random bits, so a plain SHA-256 keeps it: there is nothing to guess that
+a slow hash would defend. A copy that is missing is restored from MongoDB by `rpc.auth.check_device`
+and `check_device_certificate`.
 """
 
 import hashlib
 import hmac
+from typing import Any
 
 import msgspec
 
 from libs.common.bus import RpcClient
 from libs.common.coalescing import Coalescing
-from libs.common.contracts.auth import DeviceIdentity, DeviceLogin
+from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
 from libs.common.store.redis import Redis
+from libs.common.tls import PeerCertificate
 
 CHECK = "rpc.auth.check_device"
+CHECK_CERTIFICATE = "rpc.auth.check_device_certificate"
 
 
 class DeviceKeyCopy(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,10 +32,16 @@ class DeviceKeyCopy(msgspec.Struct, frozen=True, rename="camel"):
     device_id: int
     tenant: str
     key_hash: str
+    certificates: list[str] = []
+    """Serial numbers of the certificates that log it in, hexadecimal."""
 
     def opens(self, key: str) -> bool:
         """Tell whether `key` is the device's, in constant time."""
         return hmac.compare_digest(self.key_hash, device_key_hash(key))
+
+    def knows(self, certificate: PeerCertificate) -> bool:
+        """Tell whether `certificate` is one of the device's, in the very spelling of its SN."""
+        return self.sn == certificate.subject and certificate.serial in self.certificates
 
 
 def device_key_hash(key: str) -> str:
@@ -50,7 +60,7 @@ def device_principal(sn: str, tenant: str) -> Principal:
 
 
 class DeviceKeyReader:
-    """Proves devices by SN and key: one rpc when Redis knows nothing.
+    """Proves devices by key or certificate: one rpc when Redis knows nothing.
 
     Those of one event-loop turn share a round trip to Redis.
     """
@@ -65,12 +75,28 @@ class DeviceKeyReader:
 
         Raises what Redis raises, and `Unavailable` when `auth` is needed and silent.
         """
+        copy = await self._copy(sn)
+        if copy is None:
+            return await self._ask(CHECK, DeviceLogin(sn, key))
+        return device_principal(copy.sn, copy.tenant) if copy.opens(key) else None
+
+    async def identity_of(self, certificate: PeerCertificate) -> Principal | None:
+        """The principal of the device that came with `certificate`, which TLS has proved.
+
+        None when the device is gone or the certificate was revoked; raises as `identity` does.
+        """
+        copy = await self._copy(certificate.subject)
+        if copy is None:
+            return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
+        return device_principal(copy.sn, copy.tenant) if copy.knows(certificate) else None
+
+    async def _copy(self, sn: str) -> DeviceKeyCopy | None:
         raw = await self._copies.answer(device_copy_key(sn))
-        if raw is not None:
-            copy = self._decoder.decode(raw)
-            return device_principal(copy.sn, copy.tenant) if copy.opens(key) else None
+        return None if raw is None else self._decoder.decode(raw)
+
+    async def _ask(self, subject: str, login: Any) -> Principal | None:
         try:
-            known = await self._rpc.call(CHECK, DeviceLogin(sn, key), DeviceIdentity)
+            known = await self._rpc.call(subject, login, DeviceIdentity)
         except Unauthenticated:
             return None
         return device_principal(known.sn, known.tenant)

@@ -34,21 +34,23 @@ class _Claims(msgspec.Struct, rename="camel"):
     expires: float
 
 
-def _encode(raw: bytes) -> str:
+def encode(raw: bytes) -> str:
+    """Base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _decode(text: str) -> bytes:
+def decode(text: str) -> bytes:
+    """The bytes that `encode` was given; ValueError for what it does not make."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _decode_strictly(text: str) -> bytes:
+def decode_strictly(text: str) -> bytes:
     """The bytes of `text`; raise `ValueError` unless it is their one and only spelling.
 
     The decoder passes over strange characters and over the bits that the last one has too many.
     """
-    raw = _decode(text)
-    if _encode(raw) != text:
+    raw = decode(text)
+    if encode(raw) != text:
         raise ValueError("this is not base64url as it is made here")
     return raw
 
@@ -59,14 +61,14 @@ def make_keys() -> tuple[str, str]:
     raw_private = private.private_bytes(
         serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
     )
-    return _encode(raw_private), _encode(private.public_key().public_bytes_raw())
+    return encode(raw_private), encode(private.public_key().public_bytes_raw())
 
 
 class HeaderSigner:
     """Makes the header; only the gateway has the key."""
 
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(_decode(private_key))
+        self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
         self._clock = clock
         self._signed: OrderedDict[Principal, tuple[float, str]] = OrderedDict()
 
@@ -77,7 +79,7 @@ class HeaderSigner:
         if kept and kept[0] > now:
             return kept[1]
         payload = msgspec.json.encode(_Claims(principal, now + LIFETIME))
-        value = f"{_encode(payload)}.{_encode(self._key.sign(payload))}"
+        value = f"{encode(payload)}.{encode(self._key.sign(payload))}"
         self._signed[principal] = (now + REUSE, value)
         self._signed.move_to_end(principal)
         if len(self._signed) > CACHED:
@@ -89,7 +91,7 @@ class HeaderVerifier:
     """Checks the header; every service behind the gateway has the public key."""
 
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PublicKey.from_public_bytes(_decode(public_key))
+        self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
         self._clock = clock
         self._verified: OrderedDict[str, _Claims] = OrderedDict()
 
@@ -110,7 +112,7 @@ class HeaderVerifier:
 
     def _check(self, value: str) -> _Claims:
         try:
-            payload, signature = (_decode_strictly(part) for part in value.split("."))
+            payload, signature = (decode_strictly(part) for part in value.split("."))
             self._key.verify(signature, payload)
             return msgspec.json.decode(payload, type=_Claims)
         except (ValueError, InvalidSignature, msgspec.DecodeError) as error:

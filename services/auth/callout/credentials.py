@@ -25,23 +25,25 @@ class Credentials:
         self._applications = applications
         self._integrations = integrations
 
-    async def of(self, user: str) -> str | None:
-        """The credential of a user of the bus; None when it has none."""
+    async def of(self, user: str) -> frozenset[str]:
+        """The credentials of a user of the bus: one, and of a device its certificates."""
         if user.startswith(APPLICATION_PREFIX):
             client_id = user.removeprefix(APPLICATION_PREFIX)
             application = await self._applications.by_client_id(client_id)
             if application is None or not application.events:
-                return None
-            return application_credential(application)
+                return frozenset()
+            return frozenset({application_credential(application)})
         if user.startswith(LOGIN_PREFIX):
             stored = await self._integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
-            return None if stored is None else credential(stored)
+            return frozenset() if stored is None else frozenset({credential(stored)})
         device = await self._devices.get(user)
-        return None if device is None else credential(device.key_hash)
+        if device is None:
+            return frozenset()
+        return frozenset(map(credential, (device.key_hash, *device.certificates)))
 
 
 def credential(secret_hash: str) -> str:
-    """The credential that the hash of a secret stands for."""
+    """The credential that the hash of a secret, or the number of a certificate, stands for."""
     return hashlib.sha256(secret_hash.encode()).hexdigest()[:LENGTH]
 
 

@@ -9,10 +9,10 @@ a few ids; with a further one it loses the oldest, whose session is deleted.
 import hashlib
 import logging
 import string
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import aiomqtt
 import msgspec
@@ -67,13 +67,19 @@ class Entries:
     """Takes note of who comes in, and gives MQTT client ids to devices."""
 
     def __init__(
-        self, redis: Redis, devices: DeviceStore, bus: Bus, url: str, user: str, password: str
+        self,
+        redis: Redis,
+        devices: DeviceStore,
+        bus: Bus,
+        door: Mapping[str, Any],
+        user: str,
+        password: str,
     ) -> None:
-        """`url` is the MQTT door, `user` and `password` open it for a service."""
+        """`door` is where MQTT is (`mqtt_door`), `user` and `password` open it for a service."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
-        self._door = urlsplit(url)
+        self._door = door
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
@@ -124,8 +130,7 @@ class Entries:
         try:
             if await self._exists(client_id):
                 async with aiomqtt.Client(
-                    self._door.hostname or "",
-                    self._door.port or 1883,
+                    **self._door,
                     username=self._user,
                     password=self._password,
                     identifier=client_id,

@@ -1,4 +1,5 @@
-"""Decides who comes in to the bus: devices by their key, applications, integrations by secret."""
+"""Decides who comes in to the bus: devices by key or certificate, applications and integrations
+by secret."""
 
 import logging
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from libs.common.contracts.auth import Connection
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
+from libs.common.identity.certificate_pass import PassVerifier
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
 from services.auth.applications.schemas import StoredApplication
@@ -48,6 +50,7 @@ class Doorkeeper:
         connections: UserConnections,
         limits: KnownLimits,
         refused: Callable[[Caller, str], None],
+        passes: PassVerifier,
     ) -> None:
         self._devices = devices
         self._applications = applications
@@ -56,6 +59,7 @@ class Doorkeeper:
         self._connections = connections
         self._limits = limits
         self._refused = refused
+        self._passes = passes
 
     async def admit(
         self,
@@ -65,8 +69,8 @@ class Doorkeeper:
         connection: Connection,
         mqtt_id: str | None = None,
     ) -> Admission | None:
-        """Admit a device (SN as its record has it, key), an application (client id, secret) or
-        an integration (`integration.` and its id, secret).
+        """Admit a device (SN as its record has it, key or the gateway's pass for its certificate),
+        an application (client id, secret) or an integration (`integration.` and its id, secret).
 
         Topics and subjects tell capitals from small letters: a device that came in under another
         spelling of its SN would say and hear nothing, and not be told.
@@ -129,7 +133,11 @@ class Doorkeeper:
         return Admission(user, integration_permissions(integration), credential(stored))
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
-        found = await self._devices.log_in(sn, key)
+        certificate = self._passes.verify(key)
+        if certificate is None:
+            found, shown = await self._devices.log_in(sn, key), ""
+        else:
+            found, shown = await self._devices.log_in_with(certificate), certificate.serial
         if found is None:
             return None
         if found.sn != sn:
@@ -139,7 +147,7 @@ class Doorkeeper:
             permissions = device_permissions(found.sn, mqtt=mqtt)
         except InvalidIdentityError:
             return None
-        return Admission(found.sn, permissions, credential(found.key_hash), found.tenant)
+        return Admission(found.sn, permissions, credential(shown or found.key_hash), found.tenant)
 
 
 def _is_uuid(text: str) -> bool:

@@ -4,7 +4,7 @@ Users of the bus are devices, applications and integrations.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
@@ -21,14 +21,14 @@ UNTOLD = 5_000
 class UserConnections:
     """The connections of users of the bus.
 
-    `current` tells the credential of a user that is good now, None when it has none.
+    `current` tells the credentials of a user that are good now.
     """
 
     def __init__(
         self,
         admissions: Admissions,
         live: ConnectionsOverRpc,
-        current: Callable[[str], Awaitable[str | None]],
+        current: Callable[[str], Awaitable[Collection[str]]],
     ) -> None:
         self._admissions = admissions
         self._live = live
@@ -52,7 +52,7 @@ class UserConnections:
         return len((found | untold) - {connection}) < most
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
-        """Close the connections of a user that its current credential has not made. Repeatable.
+        """Close the connections of a user that its current credentials have not made. Repeatable.
 
         Whoever is found has been admitted before, so the admissions are read after that.
         Raises `Unavailable` and `UpstreamFailed`.
@@ -61,8 +61,8 @@ class UserConnections:
         if not found:
             return
         admitted = await self._admissions.of(user)
-        credential = await self._current(user)
-        kept = {one.connection for one in admitted if one.credential == credential}
+        current = await self._current(user)
+        kept = {one.connection for one in admitted if one.credential in current}
         old = [one for one in found if one not in kept]
         if old:
             await self._live.close(old)

@@ -1,1 +1,1 @@
-"""Device credentials: the key with which an SN logs in, over MQTT, NATS and HTTP."""
+"""Device credentials: key and certificates with which an SN logs in, over MQTT, NATS and HTTP."""

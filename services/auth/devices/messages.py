@@ -1,7 +1,13 @@
 """What is asked about device credentials."""
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.auth import DeviceLogin, DeviceRef
+from libs.common.contracts.auth import (
+    DeviceCertificate,
+    DeviceCertificateRef,
+    DeviceLogin,
+    DeviceRef,
+    ListDeviceCertificates,
+)
 from services.auth.devices.service import DeviceService
 
 
@@ -11,3 +17,7 @@ def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     rpc.offer("issue_first_device_credentials", DeviceRef, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
     rpc.offer("check_device", DeviceLogin, service.check)
+    rpc.offer("check_device_certificate", DeviceCertificateRef, service.check_certificate)
+    rpc.offer("add_device_certificate", DeviceCertificate, service.add_certificate)
+    rpc.offer("revoke_device_certificate", DeviceCertificateRef, service.revoke_certificate)
+    rpc.offer("list_device_certificates", ListDeviceCertificates, service.list_certificates)

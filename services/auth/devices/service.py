@@ -1,19 +1,25 @@
-"""Issues, revokes and checks device keys."""
+"""Issues, revokes and checks device keys; knows the certificates that log devices in."""
 
 import secrets
 from collections.abc import Awaitable, Callable
 
 from libs.common.bus.subjects import is_token
+from libs.common.clock import now_ms
 from libs.common.contracts.auth import (
+    DeviceCertificate,
+    DeviceCertificateRef,
+    DeviceCertificates,
     DeviceCredentials,
     DeviceIdentity,
     DeviceLogin,
     DeviceRef,
     Done,
     FirstDeviceKey,
+    ListDeviceCertificates,
 )
-from libs.common.errors import InvalidInput, Unauthenticated
+from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from libs.common.tls import PeerCertificate
 from services.auth.devices.store import DeviceStore, revocation_of
 from services.auth.metrics import count_login
 from services.auth.revocations.service import Revoker
@@ -21,6 +27,8 @@ from services.auth.tokens.device_keys import DeviceCopies
 
 MAX_SN = 128
 """Most characters of an SN."""
+MOST_CERTIFICATES = 16
+"""Certificates of one device that have not expired."""
 WRONG_LOGIN = "the SN or the device key is wrong"
 """One answer for an unknown device and for a wrong key."""
 
@@ -75,10 +83,49 @@ class DeviceService:
 
     async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
         """The credentials that `key` opens: from Redis, else from MongoDB."""
-        copy = await self._copies.get(sn)
-        if copy is None:
-            copy = await self._restore(sn)
+        copy = await self._copy(sn)
         return copy if copy is not None and copy.opens(key) else None
+
+    async def add_certificate(self, certificate: DeviceCertificate) -> Done:
+        """Let a certificate log its device in.
+
+        Raises `NotFound` for an SN without credentials, `Conflict` beyond `MOST_CERTIFICATES`.
+        """
+        now, known = now_ms(), await self._store.certificates(certificate.sn)
+        if sum(one.expires > now for one in known) >= MOST_CERTIFICATES:
+            raise Conflict(f"{certificate.sn} has {MOST_CERTIFICATES} certificates: revoke one")
+        if not await self._store.add_certificate(certificate, now):
+            raise NotFound(f"no device with credentials has this very SN: {certificate.sn}")
+        await self._revoker.apply(revocation_of(certificate.sn, None))
+        return Done()
+
+    async def revoke_certificate(self, certificate: DeviceCertificateRef) -> Done:
+        """End a certificate, and its connections; raise `NotFound` for one that is not known."""
+        if not await self._store.remove_certificate(certificate):
+            raise NotFound(f"{certificate.sn} has no certificate {certificate.serial}")
+        await self._revoker.apply(revocation_of(certificate.sn, certificate.sn))
+        return Done()
+
+    async def list_certificates(self, wanted: ListDeviceCertificates) -> DeviceCertificates:
+        """The certificates of a device."""
+        return DeviceCertificates(await self._store.certificates(wanted.sn))
+
+    async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
+        """Say whose certificate this is, which TLS has proved; raise `Unauthenticated`."""
+        shown = PeerCertificate(certificate.sn, certificate.serial)
+        found = await self.log_in_with(shown)
+        count_login("device", ok=found is not None)
+        if found is None:
+            raise Unauthenticated("the certificate logs no device in")
+        return DeviceIdentity(found.sn, found.device_id, found.tenant)
+
+    async def log_in_with(self, certificate: PeerCertificate) -> DeviceKeyCopy | None:
+        """The credentials that a certificate belongs to, which TLS has proved."""
+        copy = await self._copy(certificate.subject)
+        return copy if copy is not None and copy.knows(certificate) else None
+
+    async def _copy(self, sn: str) -> DeviceKeyCopy | None:
+        return await self._copies.get(sn) or await self._restore(sn)
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
         announced = await self._copies.begin_restore(sn)

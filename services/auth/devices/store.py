@@ -1,6 +1,9 @@
-"""Device credentials in MongoDB, by SN in capitals; a change intends its revocation."""
+"""Device credentials in MongoDB, by SN in capitals; a change intends its revocation.
 
-from libs.common.contracts.auth import DeviceRef
+`{_id, sn, tenant, deviceId, keyHash, certificates: [{serial, expires}]}`, expires in ms.
+"""
+
+from libs.common.contracts.auth import DeviceCertificate, DeviceCertificateRef, DeviceRef
 from libs.common.errors import Conflict
 from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy
@@ -68,6 +71,51 @@ class DeviceStore:
 
         return await self._mongo.transaction(work)
 
+    async def add_certificate(self, certificate: DeviceCertificate, now: int) -> bool:
+        """Let a certificate log its device in; False when no such SN has credentials.
+
+        Those that have expired by `now` (ms) are forgotten.
+        """
+        new = {"serial": certificate.serial, "expires": certificate.expires}
+        others = {
+            "$filter": {
+                "input": {"$ifNull": ["$certificates", []]},
+                "cond": {
+                    "$and": [
+                        {"$gt": ["$$this.expires", now]},
+                        {"$ne": ["$$this.serial", certificate.serial]},
+                    ]
+                },
+            }
+        }
+        found = await self._credentials.update_one(
+            {"_id": certificate.sn.upper(), "sn": certificate.sn},
+            [{"$set": {"certificates": {"$concatArrays": [[new], others]}}}],
+        )
+        return found.matched_count > 0
+
+    async def remove_certificate(self, certificate: DeviceCertificateRef) -> bool:
+        """Take a certificate from its device; False when it has no such one."""
+
+        async def work(session: Session) -> bool:
+            serial = {"serial": certificate.serial}
+            before = await self._credentials.find_one_and_update(
+                {"_id": certificate.sn.upper(), "certificates": {"$elemMatch": serial}},
+                {"$pull": {"certificates": serial}},
+                session=session,
+            )
+            return await self._revoke(before, session) is not None
+
+        return await self._mongo.transaction(work)
+
+    async def certificates(self, sn: str) -> list[DeviceCertificate]:
+        """The certificates of an SN, the latest first; none when it has no credentials."""
+        found = await self._credentials.find_one({"_id": sn.upper()})
+        return [
+            DeviceCertificate(sn, one["serial"], one["expires"])
+            for one in (found or {}).get("certificates", [])
+        ]
+
     async def _revoke(self, before: Document | None, session: Session) -> str | None:
         if before is None:
             return None
@@ -80,7 +128,10 @@ class DeviceStore:
         found = await self._credentials.find_one({"_id": sn.upper()})
         if found is None:
             return None
-        return DeviceKeyCopy(found["sn"], found["deviceId"], found["tenant"], found["keyHash"])
+        serials = [one["serial"] for one in found.get("certificates", [])]
+        return DeviceKeyCopy(
+            found["sn"], found["deviceId"], found["tenant"], found["keyHash"], serials
+        )
 
 
 def _fields(credentials: DeviceKeyCopy) -> Document:

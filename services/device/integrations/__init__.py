@@ -1,1 +1,1 @@
-"""Integrations: what is known of them, their own things, what they tell and are asked."""
+"""Integrations: what is known of them, their own things, what they tell."""

@@ -15,12 +15,15 @@ from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.networks import is_inside
 from libs.common.identity.tokens import TokenReader
 from libs.common.store.redis import RedisError
+from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
 from services.gateway.access.credentials import basic_login, bearer_token
 from services.gateway.limits import RateLimiter
 from services.gateway.limits.in_hand import key_of
 from services.gateway.routes import Credential, Route
 
+CERTIFICATE = "certificate"
+"""Where the `state` of a request has the certificate that its client came with."""
 ADMISSION = 2.0
 """Seconds that letting a request in may take before it is refused."""
 
@@ -60,6 +63,7 @@ class Gatekeeper:
         origin: Origin,
         authorization: bytes | None,
         query_token: str | None,
+        certificate: PeerCertificate | None = None,
     ) -> Principal | None:
         """The principal of a request, None on a route for everybody.
 
@@ -71,7 +75,7 @@ class Gatekeeper:
             await self._limits.address.take(address)
             if route.signs_in:
                 await self._limits.sign_in.take(address)
-            principal = await self._principal(route, path, authorization, query_token)
+            principal = await self._principal(route, path, authorization, query_token, certificate)
             if principal is None:
                 return None
             if principal.networks and not is_inside(origin.address, principal.networks):
@@ -90,7 +94,12 @@ class Gatekeeper:
             raise no_store() from error
 
     async def _principal(
-        self, route: Route, path: bytes, authorization: bytes | None, query_token: str | None
+        self,
+        route: Route,
+        path: bytes,
+        authorization: bytes | None,
+        query_token: str | None,
+        certificate: PeerCertificate | None,
     ) -> Principal | None:
         match route.credential:
             case Credential.NONE:
@@ -98,7 +107,7 @@ class Gatekeeper:
             case Credential.TOKEN:
                 principal = await self._of_token(bearer_token(authorization) or query_token)
             case Credential.DEVICE_KEY:
-                principal = await self._of_device(route, path, authorization)
+                principal = await self._of_device(route, path, authorization, certificate)
         if principal.kind not in route.kinds:
             raise Forbidden(f"a principal of kind {principal.kind} may not call this API")
         return principal
@@ -111,13 +120,23 @@ class Gatekeeper:
             raise Unauthenticated("the access token is not valid or has expired")
         return principal
 
-    async def _of_device(self, route: Route, path: bytes, authorization: bytes | None) -> Principal:
+    async def _of_device(
+        self,
+        route: Route,
+        path: bytes,
+        authorization: bytes | None,
+        certificate: PeerCertificate | None,
+    ) -> Principal:
+        """The device of a key; without one, that of the certificate it came with."""
         login = basic_login(authorization)
-        if login is None:
+        if login is not None:
+            principal = await self._devices.identity(*login)
+        elif certificate is not None and authorization is None:
+            principal = await self._devices.identity_of(certificate)
+        else:
             raise Unauthenticated("SN and device key are needed: Authorization: Basic")
-        principal = await self._devices.identity(*login)
         if principal is None:
-            raise Unauthenticated("there is no device with this SN and key")
+            raise Unauthenticated("there is no device with this SN and key, or certificate")
         sn = unquote(path[len(route.prefix) :].partition(b"/")[0].decode("latin-1"))
         if sn.upper() != principal.subject.upper():
             raise Forbidden("the SN of the path is not the device's own")

@@ -24,6 +24,7 @@ from libs.common.errors import (
 from libs.common.http.request import new_request_id
 from libs.common.identity import HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
+from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
 from services.gateway.limits.in_hand import LATER, Held, InHand
@@ -59,6 +60,7 @@ class Tunnels:
         *,
         most: int,
         connect_timeout: float,
+        ca_file: str = "",
     ) -> None:
         self._gatekeeper = gatekeeper
         self._in_hand = in_hand
@@ -66,6 +68,7 @@ class Tunnels:
         self._signer = signer
         self._proxies = proxies
         self._upstream = upstream
+        self._tls = None if upstream is None else trusting_for(str(upstream), ca_file)
         self._most = most
         self._connect_timeout = connect_timeout
         self.open = 0
@@ -121,7 +124,7 @@ class Tunnels:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, service = await loop.create_connection(
-                    End, upstream.host or "", upstream.port or 80
+                    End, upstream.host or "", upstream.port or 80, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
             log.warning("management takes no WebSocket connection: %r", error)

@@ -28,10 +28,12 @@ class Unreachable(Exception):
 class Pool:
     """Gives connections out, the most recently used first."""
 
-    def __init__(self, base: URL, connect_timeout: float) -> None:
+    def __init__(
+        self, base: URL, connect_timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._host = base.host or ""
         self._port = base.port or 80
-        self._ssl = ssl.create_default_context() if base.scheme == "https" else None
+        self._ssl = tls
         self._timeout = connect_timeout
         self._idle: deque[Connection] = deque()
         self._addresses: list[str] = []

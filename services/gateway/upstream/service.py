@@ -1,6 +1,7 @@
 """A service behind the gateway: exchanges with it, and its failures as errors of ours."""
 
 import logging
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
@@ -68,11 +69,12 @@ class Upstream:
         connect_timeout: float,
         most: int,
         most_polls: int,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.name = name
         self._host = base.authority.encode()
         self._metrics = metrics
-        self._pool = Pool(base, connect_timeout)
+        self._pool = Pool(base, connect_timeout, tls)
         self._requests, self._polls = Hands(most), Hands(most_polls)
 
     def take(self, *, poll: bool) -> "Hands":

@@ -8,19 +8,26 @@ import nats.errors
 import pytest
 
 from deploy.platform.nats import RELAY
+from libs.common.clock import now_ms
 from libs.common.contracts.auth import (
     ApplicationRef,
     ApplicationSecret,
+    DeviceCertificate,
+    DeviceCertificateRef,
+    DeviceCertificates,
     DeviceCredentials,
     DeviceIdentity,
     DeviceLogin,
     DeviceRef,
     Done,
     FirstDeviceKey,
+    ListDeviceCertificates,
 )
-from libs.common.errors import Conflict, InvalidInput, Unauthenticated
+from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.tls import PeerCertificate
+from services.auth.devices.service import MOST_CERTIFICATES
 from tests.outside import relaying
 
 DEVICE = DeviceRef("Ab12", 7, "t1")
@@ -52,6 +59,80 @@ async def test_check_device_answers_and_refuses(auth):
     assert known == DeviceIdentity("Ab12", 7, "t1")
     with pytest.raises(Unauthenticated):
         await auth.call("check_device", DeviceLogin("ab12", "wrong"), DeviceIdentity)
+
+
+async def certify(auth, serial: str, sn: str = "Ab12", *, lasts: int = 60_000) -> None:
+    certificate = DeviceCertificate(sn, serial, now_ms() + lasts)
+    await auth.call("add_device_certificate", certificate, Done)
+
+
+async def serials(auth) -> list[str]:
+    wanted = ListDeviceCertificates("Ab12")
+    found = await auth.call("list_device_certificates", wanted, DeviceCertificates)
+    return [one.serial for one in found.certificates]
+
+
+async def test_the_gateway_proves_a_device_by_its_certificate(auth):
+    """First by rpc, then from Redis alone; under the very SN, with a number that is known."""
+    await issue(auth)
+    await certify(auth, "0A")
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    deaf = DeviceKeyReader(auth.redis, None)
+
+    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    assert await deaf.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    assert await deaf.identity_of(PeerCertificate("AB12", "0A")) is None
+    assert await deaf.identity_of(PeerCertificate("Ab12", "0B")) is None
+    assert await reader.identity_of(PeerCertificate("nobody", "0A")) is None
+
+
+async def test_a_certificate_counts_at_once_and_ends_at_once(auth):
+    """Though Redis had the copy; the key and other certificates stay."""
+    key = await issue(auth)
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+    for serial in ("0A", "0B"):
+        assert await reader.identity_of(PeerCertificate("Ab12", serial)) is None
+        await certify(auth, serial)
+        assert await reader.identity_of(PeerCertificate("Ab12", serial)) == PRINCIPAL
+    assert await serials(auth) == ["0B", "0A"]
+
+    ended = DeviceCertificateRef("Ab12", "0A")
+    await auth.call("revoke_device_certificate", ended, Done)
+
+    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
+    assert await reader.identity_of(PeerCertificate("Ab12", "0B")) == PRINCIPAL
+    assert await reader.identity("Ab12", key) == PRINCIPAL
+    with pytest.raises(NotFound):
+        await auth.call("revoke_device_certificate", ended, Done)
+
+
+async def test_a_certificate_outlives_a_new_key_and_ends_with_the_credentials(auth):
+    """Whoever is registered under the SN afterwards is somebody else."""
+    await issue(auth)
+    await certify(auth, "0A")
+    reader = DeviceKeyReader(auth.redis, auth.rpc)
+
+    await issue(auth)
+    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) == PRINCIPAL
+    await auth.call("revoke_device_credentials", DEVICE, Done)
+    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
+    await issue(auth)
+    assert await reader.identity_of(PeerCertificate("Ab12", "0A")) is None
+
+
+async def test_certificates_are_bounded_and_need_a_device(auth):
+    """Expired ones are forgotten; the SN is the very one."""
+    await issue(auth)
+    for sn in ("AB12", "nobody"):
+        with pytest.raises(NotFound):
+            await certify(auth, "0A", sn)
+    for number in range(3):
+        await certify(auth, f"E{number}", lasts=-1)
+    for number in range(MOST_CERTIFICATES):
+        await certify(auth, f"{number:02X}")
+    with pytest.raises(Conflict, match="revoke one"):
+        await certify(auth, "FF")
+    assert len(await serials(auth)) == MOST_CERTIFICATES
 
 
 async def test_a_new_key_kills_the_old_one_and_revoking_kills_both(auth):

@@ -1,14 +1,17 @@
 """Who comes in to the bus, with fakes."""
 
 import collections
+import time
 
 import pytest
 
 from libs.common.contracts.auth import Connection
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
-from libs.common.identity import Caller
-from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from libs.common.identity import Caller, HeaderSigner, make_keys
+from libs.common.identity.certificate_pass import LIFETIME, PassSigner, PassVerifier
+from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal
+from libs.common.tls import PeerCertificate
 from services.auth.callout.credentials import application_credential, credential
 from services.auth.callout.entries import Entry
 from services.auth.callout.permissions import (
@@ -23,6 +26,8 @@ from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, applicati
 
 HOST = "192.0.2.1"
 KEY = credential(device_key_hash("k"))
+PRIVATE, PUBLIC = make_keys()
+PASSES = PassVerifier(PUBLIC)
 UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
 
 
@@ -37,6 +42,11 @@ class FakeDevices:
         if stored is None or key != "k":
             return None
         return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
+
+    async def log_in_with(self, certificate: PeerCertificate):
+        stored = self.sns.get(certificate.subject.upper())
+        copy = DeviceKeyCopy(stored or "", 1, "t1", device_key_hash("k"), ["0A"])
+        return copy if copy.knows(certificate) else None
 
 
 class FakeIntegrations:
@@ -97,6 +107,7 @@ def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> D
             FakeConnections(),
             FakeLimits(),
             refused,
+            PASSES,
         )
     )
 
@@ -106,6 +117,37 @@ async def test_a_device_comes_in_under_its_registered_sn():
     expected = Admission("Ab1", device_permissions("Ab1", mqtt=False), KEY, "t1")
 
     assert await doorkeeper().admit("Ab1", "k", HOST) == expected
+
+
+async def test_a_device_comes_in_with_the_gateways_pass_for_its_certificate():
+    """Its connection is the certificate's: it ends with that, and not with the key."""
+    shown = PassSigner(PRIVATE).sign(PeerCertificate("Ab1", "0A"))
+    expected = Admission("Ab1", device_permissions("Ab1", mqtt=True), credential("0A"), "t1")
+
+    assert await doorkeeper().admit("Ab1", shown, HOST, "Ab1") == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "subject", "serial"),
+    [("Ab1", "Ab1", "0B"), ("a.b", "Ab1", "0A"), ("ab1", "ab1", "0A"), ("ab1", "Ab1", "0A")],
+)
+async def test_a_pass_is_of_use_to_its_own_device_only(user, subject, serial):
+    """Not a revoked certificate, not another device's, not another spelling of the SN."""
+    shown = PassSigner(PRIVATE).sign(PeerCertificate(subject, serial))
+
+    assert await doorkeeper().admit(user, shown, HOST, user) is None
+
+
+async def test_a_pass_is_the_gateways_and_fresh():
+    """Signed with another key, cut, or half a minute old, it is nothing."""
+    certificate = PeerCertificate("Ab1", "0A")
+    good = PassSigner(PRIVATE).sign(certificate)
+    old = PassSigner(PRIVATE, clock=lambda: time.time() - LIFETIME - 1).sign(certificate)
+    foreign = PassSigner(make_keys()[0]).sign(certificate)
+    header = HeaderSigner(PRIVATE).sign(device_principal("Ab1", "t1"))
+
+    for shown in (old, foreign, good[:-4], f"certificate.{header}", "certificate.", "certificate"):
+        assert await doorkeeper().admit("Ab1", shown, HOST, "Ab1") is None
 
 
 @pytest.mark.parametrize("mqtt_id", [None, "Ab1", "ab1", "anything"])

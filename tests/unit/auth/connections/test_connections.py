@@ -5,6 +5,7 @@ import pytest
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
+from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.callout.credentials import Credentials, application_credential, credential
 from services.auth.connections.admissions import Admitted
 from services.auth.connections.service import UNTOLD, UserConnections
@@ -52,13 +53,13 @@ class Live:
 
 
 class Current:
-    """The credential that is good now."""
+    """The credentials that are good now."""
 
     def __init__(self) -> None:
-        self.name: str | None = "new"
+        self.names: set[str] = {"new"}
 
     async def of(self, user):
-        return self.name
+        return self.names
 
 
 class World:
@@ -94,7 +95,7 @@ async def test_nobody_stays_without_a_credential():
     """A device that is gone."""
     world = World()
     await world.admit(NEW)
-    world.current.name = None
+    world.current.names = set()
     await world.connections.close("SN1")
     assert world.live.open == set()
 
@@ -144,7 +145,7 @@ class Keys:
     """One device, one integration."""
 
     async def get(self, sn):
-        return None
+        return DeviceKeyCopy(sn, 1, "t1", "hash", ["0A", "0B"]) if sn == "SN1" else None
 
     async def secret_hash(self, integration):
         return "hash" if integration == "lamps" else None
@@ -153,16 +154,17 @@ class Keys:
 @pytest.mark.parametrize(
     ("user", "changes", "expected"),
     [
-        ("integration.lamps", {}, credential("hash")),
-        ("integration.doors", {}, None),
-        (f"app.{CLIENT_ID}", {}, application_credential(application())),
-        (f"app.{CLIENT_ID}", {"events": False}, None),
-        ("app.other", {}, None),
-        (CLIENT_ID, {}, None),
+        ("integration.lamps", {}, {credential("hash")}),
+        ("integration.doors", {}, set()),
+        (f"app.{CLIENT_ID}", {}, {application_credential(application())}),
+        (f"app.{CLIENT_ID}", {"events": False}, set()),
+        ("app.other", {}, set()),
+        (CLIENT_ID, {}, set()),
+        ("SN1", {}, {credential("hash"), credential("0A"), credential("0B")}),
     ],
 )
-async def test_each_user_has_the_credential_of_its_kind(user, changes, expected):
-    """An SN that looks like a client id is an SN."""
+async def test_each_user_has_the_credentials_of_its_kind(user, changes, expected):
+    """An SN that looks like a client id is an SN; a device has a key and certificates."""
     keys = Keys()
     known = Credentials(keys, FakeApplications(application(**changes)), keys)
     assert await known.of(user) == expected

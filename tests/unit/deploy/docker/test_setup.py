@@ -6,6 +6,7 @@ from deploy.docker import setup
 from deploy.docker.entry import read_variables
 from deploy.platform import console
 from deploy.platform import state as states
+from deploy.platform.certificates import DEVICES
 from deploy.platform.state import State, User
 
 
@@ -45,4 +46,9 @@ def test_a_second_start_keeps_what_the_bootstrap_job_has_done(tmp_path: Path) ->
 
     assert again.user == User("a@b.de", "Passw0rd")
     assert console.client(again) == ("iab", "another")
-    assert set(again.secrets) == {"nats.admin", console.CLIENT_ID, console.CLIENT_SECRET}
+    assert set(again.secrets) == {
+        "nats.admin",
+        console.CLIENT_ID,
+        console.CLIENT_SECRET,
+        DEVICES,
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from deploy.local import products
 from deploy.local.cli import main, parser
+from deploy.local.options import given_ports
 from deploy.platform.errors import CommandError
 
 TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
@@ -23,7 +24,14 @@ def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("THINGWAY_ADMIN_EMAIL", raising=False)
     monkeypatch.chdir(tmp_path)
     given = parser().parse_args(["up"])
-    assert (given.port, given.mqtt_port, given.nats_port) == (8080, 1883, 4222)
+    assert given_ports(given) == {
+        "port": 8080,
+        "mqtt_port": 1883,
+        "nats_port": 4222,
+        "websocket_port": None,
+        "certificate_port": None,
+        "certificate_nats_port": None,
+    }
     assert (given.host, given.workers, given.data) == ("127.0.0.1", 1, tmp_path / ".data")
     assert given.admin_email == "admin@thingway.local"
 

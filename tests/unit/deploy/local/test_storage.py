@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from deploy.local import storage
+from deploy.platform.state import Addresses
 
 
 async def restarts(looks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -48,4 +49,4 @@ async def test_a_stuck_server_is_restarted_once_there_is_room(looks, expected, m
 
 async def test_a_server_that_does_not_answer_is_not_stuck():
     """It is being started or ends; the supervisor sees to that."""
-    assert await storage.is_stuck("nats://127.0.0.1:1", "x") is False
+    assert await storage.is_stuck(Addresses("", "", "nats://127.0.0.1:1"), "x") is False

@@ -5,6 +5,7 @@ from nats.aio.transport import TcpTransport
 
 from deploy.platform import admin
 from deploy.platform.errors import CommandError
+from deploy.platform.state import Addresses
 
 ATTEMPTS = 2
 
@@ -22,6 +23,6 @@ async def test_a_platform_that_is_not_there_is_not_looked_for_for_minutes(
 
     monkeypatch.setattr(TcpTransport, "connect", refuse)
     with pytest.raises(CommandError, match=r"is `thingway up` running\?$"):
-        async with admin.connect("nats://127.0.0.1:4222", "x"):
+        async with admin.connect(Addresses("", "", "nats://127.0.0.1:4222"), "x"):
             pass
     assert attempts == ATTEMPTS

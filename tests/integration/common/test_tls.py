@@ -1,0 +1,206 @@
+"""Listeners and clients with TLS, as the settings say: NATS, MongoDB, Redis, a service's own."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from pymongo.errors import ServerSelectionTimeoutError
+
+from deploy.local import programs
+from deploy.platform import mongo_server, ports
+from libs.common.bus import Bus
+from libs.common.http.server import serve
+from libs.common.settings import ServiceSettings, SettingsInvalid
+from libs.common.store.mongo import Mongo
+from libs.common.store.redis import RedisConnectionError, check_redis, connect_redis
+from libs.common.tls import ServerTls, trusting
+from tests.certificates import Files
+from tests.servers import Servers
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """Another authority's."""
+    return Files(tmp_path_factory.mktemp("strange"))
+
+
+@contextlib.asynccontextmanager
+async def process(*command: str) -> AsyncIterator[None]:
+    """A server, for as long as it is needed."""
+    running = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        running.terminate()
+        await running.wait()
+
+
+async def test_services_talk_to_nats_over_tls(
+    files: Files, strange: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """A `tls://` server proves itself to the authority in the settings, and to no other."""
+    port = ports.choose_free()
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{tmp_path}" }}\n'
+        f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}\n'
+    )
+    url = f"tls://127.0.0.1:{port}"
+    async with process(str(programs.find(programs.NATS).path), "-c", str(config)):
+        bus = await Bus.connect(url, name="test", ca_file=str(files.ca), streams=True)
+        assert bus.connected
+        await bus.close()
+        with pytest.raises(TimeoutError):
+            await Bus.connect(url, name="test", ca_file=str(strange.ca), wait=0.5)
+    assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+
+
+async def test_nothing_is_said_in_the_clear_to_a_server_that_should_have_tls(
+    servers: Servers, files: Files, caplog: pytest.LogCaptureFixture
+):
+    """Also when it says that it has none: whoever stands between could say so."""
+    url = servers.nats_url.replace("nats://", "tls://")
+    with pytest.raises(TimeoutError):
+        await Bus.connect(url, name="test", ca_file=str(files.ca), wait=0.5)
+    assert "offers no TLS" in caplog.text
+
+
+async def test_services_talk_to_mongodb_over_tls(files: Files, strange: Files, tmp_path: Path):
+    """As its URL says."""
+    port = ports.choose_free()
+    command = mongo_server.bare_command(programs.find(programs.MONGOD).path, tmp_path, port)
+    tls = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(files.both)]
+    async with process(*command, *tls):
+        url = f"mongodb://127.0.0.1:{port}/?directConnection=true&tls=true&tlsCAFile="
+        mongo = Mongo(f"{url}{files.ca}", "test")
+        assert (await mongo.database.command("hello"))["ok"] == 1
+        assert (await mongo.direct.command("hello"))["ok"] == 1
+        await mongo.close()
+        other = Mongo(f"{url}{strange.ca}&serverSelectionTimeoutMS=500", "test")
+        with pytest.raises(ServerSelectionTimeoutError, match="CERTIFICATE_VERIFY_FAILED"):
+            await other.direct.command("hello")
+        await other.close()
+
+
+@contextlib.asynccontextmanager
+async def encrypting(url: str, files: Files) -> AsyncIterator[int]:
+    """A port with TLS in front of a server that has none, as Redis of our wheel."""
+    address = urlsplit(url)
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(address.hostname, address.port)
+        await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer))
+
+    tls = ServerTls(str(files.certificate), str(files.key))
+    async with await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls.context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_services_talk_to_redis_over_tls(servers: Servers, files: Files, strange: Files):
+    """As its URL says."""
+    async with encrypting(servers.redis_url, files) as port:
+        async with connect_redis(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={files.ca}") as redis:
+            await check_redis(redis)
+        async with connect_redis(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={strange.ca}") as redis:
+            with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+                await check_redis(redis)
+
+
+async def answer(scope, receive, send) -> None:
+    """An application that says hello to whoever knows how to ask."""
+    if scope["type"] == "lifespan":
+        for kind in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{kind}.complete"})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": scope["scheme"].encode()})
+
+
+async def shown(port: int, files: Files) -> str:
+    """The serial number of a listener's certificate."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting(str(files.ca)))
+    serial = writer.get_extra_info("peercert")["serialNumber"]
+    writer.transport.abort()
+    return str(serial)
+
+
+async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was begun with the old one goes on, files that do not fit yet are waited for."""
+    monkeypatch.setattr("libs.common.tls.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda: None)
+    files, port = Files(tmp_path), ports.choose_free()
+    settings = ServiceSettings(
+        port=port, tls_certificate=str(files.certificate), tls_key=str(files.key)
+    )
+    serving = asyncio.create_task(serve(answer, settings))
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
+        trust = trusting(str(files.ca))
+
+        async def get() -> str:
+            async with session.get("/", ssl=trust) as reply:
+                return await reply.text()
+
+        while True:
+            try:
+                assert await get() == "https"
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.01)
+            else:
+                break
+        before, key = await shown(port, files), files.key.read_text()
+        [connection] = await idle(session)
+        files.renew()
+        new = files.key.read_text()
+        files.key.write_text(key)  # as if the certificate were there first
+        await asyncio.sleep(0.05)
+        assert await shown(port, files) == before
+        files.key.write_text(new)
+        while await shown(port, files) == before:
+            await asyncio.sleep(0.01)
+        assert await get() == "https"
+        assert await idle(session) == [connection]
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def idle(session: aiohttp.ClientSession) -> list[object]:
+    """The connections that a client keeps."""
+    assert session.connector is not None
+    return [one for kept in session.connector._conns.values() for one, _ in kept]
+
+
+@pytest.mark.parametrize("missing", ["tls_certificate", "tls_key"])
+def test_a_certificate_without_its_key_ends_the_process(files: Files, missing: str):
+    """The line names the variables."""
+    given = {"tls_certificate": str(files.certificate), "tls_key": str(files.key), missing: ""}
+    with pytest.raises(SettingsInvalid, match=r"THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY"):
+        ServerTls.of(ServiceSettings(**given))
+
+
+def test_files_that_make_no_certificate_end_the_process(files: Files, strange: Files):
+    """A key of another one, or no file at all."""
+    for certificate, key in ((files.certificate, strange.key), (files.directory / "no", files.key)):
+        settings = ServiceSettings(tls_certificate=str(certificate), tls_key=str(key))
+        with pytest.raises(SettingsInvalid, match="THINGWAY_TLS_CERTIFICATE"):
+            ServerTls.of(settings)
