@@ -1,5 +1,6 @@
 """What happens to a report is one trace, across processes, the bus and batches."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -23,12 +24,17 @@ LINK = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
 @asynccontextmanager
-async def hook() -> AsyncIterator[tuple[str, list[str]]]:
-    """Another system's address, and the `traceparent` of each request that came there."""
+async def hook(hold: asyncio.Event | None = None) -> AsyncIterator[tuple[str, list[str]]]:
+    """Another system's address, and the `traceparent` of each request that came there.
+
+    With `hold` it answers only once that is set.
+    """
     heard: list[str] = []
 
     async def take(request: web.Request) -> web.Response:
         heard.append(request.headers.get("traceparent", ""))
+        if hold is not None:
+            await hold.wait()
         return web.Response()
 
     application = web.Application()
