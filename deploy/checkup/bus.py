@@ -1,7 +1,9 @@
 """NATS: reachable, its servers in good health, its streams complete and not full."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import msgspec
@@ -10,7 +12,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from deploy.checkup.findings import CHECK_SECONDS, Finding, failed, found
-from deploy.checkup.stores import MOST_SKEW
+from deploy.checkup.stores import MOST_SKEW, skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.stream_metrics import StreamReading, read_stream
 from libs.common.bus.streams import EVENTS, STREAMS
@@ -22,6 +24,9 @@ MOST_LAG = 60.0
 """Seconds that a message may wait to be stored."""
 FULL = 0.7
 """Part of a stream's bound from which on it is nearly full."""
+HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
+FAILURES = (NatsError, APIError, OSError, TimeoutError, msgspec.DecodeError)
+"""Of a connection, and of what is asked on it."""
 DROPPING = frozenset({EVENTS, DEAD})
 """Streams that drop the oldest when they are full."""
 
@@ -32,9 +37,14 @@ class _Server(msgspec.Struct):
     time: datetime
 
 
+class _Fault(msgspec.Struct):
+    error: str = ""
+
+
 class _Data(msgspec.Struct):
     status: str = ""
     error: str = ""
+    errors: list[_Fault] = []
 
 
 class _Health(msgspec.Struct):
@@ -44,28 +54,46 @@ class _Health(msgspec.Struct):
     data: _Data = msgspec.field(default_factory=_Data)
 
 
-async def check_streams(url: str, user: str, password: str) -> list[Finding]:
+@dataclass(frozen=True)
+class Login:
+    """A way into NATS."""
+
+    url: str
+    user: str
+    password: str = field(repr=False)
+    ca_file: str = ""
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Bus]:
+        """A connection; raises what `Bus.connect` does."""
+        bus = await Bus.connect(
+            self.url,
+            user=self.user,
+            password=self.password,
+            name="doctor",
+            ca_file=self.ca_file,
+            wait=CONNECT_SECONDS,
+        )
+        try:
+            yield bus
+        finally:
+            await bus.close()
+
+
+async def check_streams(login: Login) -> list[Finding]:
     """What the login of a service sees of JetStream."""
     try:
-        bus = await Bus.connect(
-            url, user=user, password=password, name="doctor", wait=CONNECT_SECONDS
-        )
-    except (NatsError, OSError, TimeoutError, APIError) as error:
-        return [failed("nats", error, "stores")]
-    try:
-        async with asyncio.timeout(CHECK_SECONDS):
+        async with login.connected() as bus, asyncio.timeout(CHECK_SECONDS):
             readings = {name: await read_stream(bus, name) for name in STREAMS}
-    except (NatsError, TimeoutError, msgspec.DecodeError) as error:
-        return [failed("jetstream", error, "stores")]
-    finally:
-        await bus.close()
+    except FAILURES as error:
+        return [failed("nats", error, "stores")]
     return [one for name, reading in readings.items() for one in judged(name, reading)]
 
 
 def judged(name: str, reading: StreamReading) -> Iterator[Finding]:
     """What is to be said of a stream."""
     subject, most, held = f"stream {name}", reading.config.max_bytes, reading.state.bytes
-    text = f"{reading.state.messages} messages, {reading.config.num_replicas} copies"
+    text = f"{reading.state.messages} messages, copies: {reading.config.num_replicas}"
     if most > 0:
         text += f", {held / most:.0%} full"
     lacks = f"{reading.missing} copies are missing or behind" if reading.missing else ""
@@ -81,7 +109,7 @@ def judged(name: str, reading: StreamReading) -> Iterator[Finding]:
         yield found("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
-async def check_servers(url: str, user: str, password: str) -> list[Finding]:
+async def check_servers(login: Login) -> list[Finding]:
     """What each nats-server says of itself to the system account: JetStream, its leader, time."""
     heard: list[tuple[datetime, _Health]] = []
 
@@ -89,18 +117,13 @@ async def check_servers(url: str, user: str, password: str) -> list[Finding]:
         heard.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_Health)))
 
     try:
-        bus = await Bus.connect(
-            url, user=user, password=password, name="doctor", wait=CONNECT_SECONDS
-        )
-    except (NatsError, OSError, TimeoutError, APIError) as error:
+        async with login.connected() as bus:
+            inbox, before = bus.client.new_inbox(), datetime.now(UTC)
+            await bus.client.subscribe(inbox, cb=hear)
+            await bus.client.publish(HEALTH, b'{"details":true}', reply=inbox)
+            await asyncio.sleep(SERVERS_SECONDS)
+    except FAILURES as error:
         return [failed("nats servers", error, "stores")]
-    try:
-        inbox, before = bus.client.new_inbox(), datetime.now(UTC)
-        await bus.client.subscribe(inbox, cb=hear)
-        await bus.client.publish("$SYS.REQ.SERVER.PING.HEALTHZ", reply=inbox)
-        await asyncio.sleep(SERVERS_SECONDS)
-    finally:
-        await bus.close()
     if not heard:
         return [found("nats servers", "none says how it is", "", "stores")]
     return [_server(before, *one) for one in heard]
@@ -108,10 +131,10 @@ async def check_servers(url: str, user: str, password: str) -> list[Finding]:
 
 def _server(before: datetime, after: datetime, health: _Health) -> Finding:
     subject = f"nats-server {health.server.name}"
-    theirs = health.server.time
-    skew = max((before - theirs).total_seconds(), (theirs - after).total_seconds())
-    if skew > MOST_SKEW:
-        return found(f"{subject} clock", f"differs by {skew:.1f} s", "", "clock")
+    differs = skew(before, health.server.time, after)
+    if differs > MOST_SKEW:
+        return found(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
     well = health.data.status == "ok"
-    wrong = "" if well else f"{health.data.status or 'not ok'}: {health.data.error}"
+    faults = "; ".join(one.error for one in health.data.errors) or health.data.error
+    wrong = "" if well else f"{health.data.status or 'not ok'}: {faults}"
     return found(subject, wrong, f"{health.server.ver}, JetStream is well", "stores")

@@ -1,10 +1,33 @@
 """What a check finds."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+from libs.common.telemetry.logs import without_logins
 
 _RUNBOOKS = "docs/runbooks.md#"
+Section = Literal[
+    "certificates",
+    "clock",
+    "migrations",
+    "open-files",
+    "stores",
+    "thingwaydependencydown",
+    "thingwaydiskfilling",
+    "thingwayingestlag",
+    "thingwaymessagesrefused",
+    "thingwayopenfiles",
+    "thingwayoutboxstuck",
+    "thingwayservicemissing",
+    "thingwaystreamfilling",
+    "thingwaystreamreplicasmissing",
+    "thingwayversionsdiffer",
+]
+"""Headings of the runbook."""
 CHECK_SECONDS = 8.0
 """How long one check may take."""
+MOST_TEXT = 300
+"""Characters of an error; MongoDB's driver tells much."""
 
 
 @dataclass(frozen=True)
@@ -20,16 +43,19 @@ class Finding:
     """Whether the platform works all the same."""
 
 
-def found(subject: str, wrong: str, right: str, section: str, *, minor: bool = False) -> Finding:
+def found(
+    subject: str, wrong: str, right: str, section: Section, *, minor: bool = False
+) -> Finding:
     """A finding: `wrong` says what is wrong, and is empty when nothing is.
 
-    `section` is the heading of the runbook that helps.
+    `section` of the runbook helps.
     """
     if wrong:
         return Finding(subject, good=False, text=wrong, todo=_RUNBOOKS + section, minor=minor)
     return Finding(subject, good=True, text=right)
 
 
-def failed(subject: str, error: Exception, section: str) -> Finding:
+def failed(subject: str, error: Exception, section: Section) -> Finding:
     """A check that did not come to its end."""
-    return found(subject, f"{type(error).__name__}: {error}"[:500], "", section)
+    text = without_logins(f"{type(error).__name__}: {error}")
+    return found(subject, text[:MOST_TEXT], "", section)

@@ -1,11 +1,11 @@
 """All checks that the settings of services allow, side by side."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from functools import partial
 from itertools import chain
-from typing import Any
 
-from deploy.checkup.bus import check_servers, check_streams
+from deploy.checkup.bus import Login, check_servers, check_streams
 from deploy.checkup.findings import Finding
 from deploy.checkup.machine import check_certificates, check_files
 from deploy.checkup.processes import check_processes
@@ -14,6 +14,8 @@ from libs.common.settings import PREFIX
 
 Settings = Mapping[str, str]
 """The environment of one service."""
+CA_FILE = f"{PREFIX}CA_FILE"
+Check = Callable[[], Awaitable[list[Finding]]]
 
 
 def addresses_of(settings: Settings) -> dict[str, str]:
@@ -24,36 +26,37 @@ def addresses_of(settings: Settings) -> dict[str, str]:
 
 
 async def examine(services: Collection[Settings], addresses: Mapping[str, str]) -> list[Finding]:
-    """What the settings of `services` let see, and what processes say at `addresses`.
+    """What the settings of `services` let see, and what processes say at `addresses`, by name.
 
     What several services see alike is looked at once.
     """
-    checks: dict[tuple[str, ...], Coroutine[Any, Any, list[Finding]]] = {}
+    checks: dict[tuple[str, ...], Check] = {}
     for settings in services:
-        given = {name.removeprefix(PREFIX).lower(): value for name, value in settings.items()}
-        if url := given.get("mongo_url"):
-            database = given["mongo_database"]
-            _once(checks, ("mongo", database), check_mongo(url, database))
-        if url := given.get("redis_url"):
-            _once(checks, ("redis",), check_redis(url))
-        if url := given.get("nats_url"):
-            login = given.get("nats_user", ""), given.get("nats_password", "")
-            _once(checks, ("streams",), check_streams(url, *login))
-            if user := given.get("sys_nats_user"):
-                _once(checks, ("servers",), check_servers(url, user, given["sys_nats_password"]))
-    checks["processes",] = check_processes(addresses)
-    results = await asyncio.gather(*checks.values())
-    certificates = chain.from_iterable(map(check_certificates, services))
-    findings = [check_files(), *certificates, *chain.from_iterable(results)]
-    return list({one.subject: one for one in reversed(findings)}.values())[::-1]
+        for key, check in _checks(settings):
+            checks.setdefault(key, check)
+    results = await asyncio.gather(*(check() for check in checks.values()))
+    ca_file = next((one[CA_FILE] for one in services if one.get(CA_FILE)), "")
+    findings = [
+        check_files(),
+        *chain.from_iterable(map(check_certificates, services)),
+        *chain.from_iterable(results),
+        *await check_processes(addresses, ca_file),
+    ]
+    return list(dict.fromkeys(findings))
 
 
-def _once(
-    checks: dict[tuple[str, ...], Coroutine[Any, Any, list[Finding]]],
-    key: tuple[str, ...],
-    check: Coroutine[Any, Any, list[Finding]],
-) -> None:
-    if key in checks:
-        check.close()
-    else:
-        checks[key] = check
+def _checks(settings: Settings) -> Iterator[tuple[tuple[str, ...], Check]]:
+    """What one service's settings let see, with what tells it from the same of another's."""
+    given = {name.removeprefix(PREFIX).lower(): value for name, value in settings.items()}
+    if url := given.get("mongo_url"):
+        database = given.get("mongo_database", "")
+        yield ("mongo", database), partial(check_mongo, url, database)
+    if url := given.get("redis_url"):
+        yield ("redis",), partial(check_redis, url)
+    if url := given.get("nats_url"):
+        login = partial(Login, url, ca_file=given.get("ca_file", ""))
+        own = login(given.get("nats_user", ""), given.get("nats_password", ""))
+        yield ("streams",), partial(check_streams, own)
+        if user := given.get("sys_nats_user"):
+            system = login(user, given.get("sys_nats_password", ""))
+            yield ("servers",), partial(check_servers, system)

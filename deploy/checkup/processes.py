@@ -11,6 +11,8 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.checkup.findings import Finding, failed, found
+from deploy.platform.ports import LOOPBACK
+from libs.common.tls import trusting
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 _OK = 200
@@ -30,19 +32,25 @@ class Process(NamedTuple):
     version: str
 
 
-async def check_processes(addresses: Mapping[str, str]) -> list[Finding]:
-    """What can be seen at the addresses of services, by name; each replica that a name has."""
-    async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-        asked = [
-            _ask(session, name, url)
-            for name, base in addresses.items()
-            for url in await _replicas(base)
-        ]
-        answers = await asyncio.gather(*asked)
+async def check_processes(addresses: Mapping[str, str], ca_file: str) -> list[Finding]:
+    """What can be seen at the addresses of services, by name; each replica that a name has.
+
+    `https://` services prove themselves to `ca_file`, but on loopback, where they are oneself.
+    """
+    connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
+    async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:
+        answers = await asyncio.gather(
+            *[
+                _ask(session, name if len(replicas) == 1 else f"{name} at {url}", url)
+                for name, base in addresses.items()
+                for replicas in [await _replicas(base)]
+                for url in replicas
+            ]
+        )
     processes = [one for one in answers if isinstance(one, Process)]
     findings = [one for one in answers if isinstance(one, Finding)]
     findings += [one for process in processes for one in judged(process)]
-    return [*findings, *_versions(processes)]
+    return [*findings, *versions(processes)]
 
 
 async def _replicas(base: str) -> list[str]:
@@ -61,11 +69,12 @@ async def _replicas(base: str) -> list[str]:
 
 
 async def _ask(session: aiohttp.ClientSession, name: str, base: str) -> Process | Finding:
+    verified = urlsplit(base).hostname != LOOPBACK
     try:
-        async with session.get(f"{base}/readyz") as answer:
+        async with session.get(f"{base}/readyz", ssl=verified) as answer:
             body = await answer.read()
             states = {} if answer.status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        async with session.get(f"{base}/metrics") as answer:
+        async with session.get(f"{base}/metrics", ssl=verified) as answer:
             metrics, version = read_metrics(await answer.text())
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         return failed(f"service {name}", error, "thingwayservicemissing")
@@ -101,8 +110,9 @@ def judged(process: Process) -> Iterator[Finding]:
         yield found(f"{subject} outbox", text, "", "thingwayoutboxstuck")
 
 
-def _versions(processes: list[Process]) -> Iterator[Finding]:
-    versions = sorted({one.version for one in processes})
-    if versions:
-        wrong = f"{', '.join(versions)} side by side" if len(versions) > 1 else ""
-        yield found("versions", wrong, versions[0], "thingwayversionsdiffer", minor=True)
+def versions(processes: list[Process]) -> Iterator[Finding]:
+    """Whether all are of one version; nothing of none."""
+    names = sorted({one.version for one in processes})
+    if names:
+        wrong = f"{', '.join(names)} side by side" if len(names) > 1 else ""
+        yield found("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)

@@ -24,6 +24,8 @@ MIGRATIONS: Mapping[str, Sequence[Migration]] = {
     "thingway_workflow": WORKFLOW,
 }
 """By database."""
+MEMBERS_LOOKS = 40
+"""How often to look for members that are not found yet: for two seconds."""
 MOST_SKEW = 2.0
 """Seconds that clocks may differ."""
 FULL = 0.8
@@ -39,7 +41,7 @@ async def check_mongo(url: str, database: str) -> list[Finding]:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             return [
-                await _members(subject, mongo.database),
+                await members(subject, mongo),
                 await _writable(subject, mongo.database),
                 await _disk(mongo.database),
                 await _migrations(database, mongo.database),
@@ -50,19 +52,32 @@ async def check_mongo(url: str, database: str) -> list[Finding]:
         await mongo.close()
 
 
-async def _members(subject: str, database: Database) -> Finding:
+async def members(subject: str, mongo: Mongo) -> Finding:
+    """Whether there is a primary, and every member."""
     before = datetime.now(UTC)
-    hello = await database.command("hello")
-    skew = _skew(before, hello["localTime"], datetime.now(UTC))
-    if skew > MOST_SKEW:
-        return found(f"{subject} clock", f"differs by {skew:.1f} s", "", "clock")
-    primary, hosts = hello.get("primary", ""), hello.get("hosts", [])
-    wrong = "" if primary else "no member is primary"
-    right = f"replica set {hello.get('setName')}, {len(hosts)} members, primary {primary}"
-    return found(subject, wrong, right, "stores")
+    hello = await mongo.database.command("hello")
+    differs = skew(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
+    if differs > MOST_SKEW:
+        return found(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
+    primary, wanted = hello.get("primary", ""), len(hello.get("hosts", []))
+    if not primary:
+        return found(subject, "no member is primary", "", "stores")
+    seen = await _reached(mongo, wanted)
+    wrong = f"{seen} of {wanted} members answer" if seen < wanted else ""
+    right = f"replica set {hello.get('setName')}, {wanted} members, primary {primary}"
+    return found(subject, wrong, right, "stores", minor=True)
 
 
-def _skew(before: datetime, theirs: datetime, after: datetime) -> float:
+async def _reached(mongo: Mongo, wanted: int) -> int:
+    """How many members the driver has found, which it is given a moment for."""
+    for _ in range(MEMBERS_LOOKS):
+        if len(mongo.client.nodes) >= wanted:
+            break
+        await asyncio.sleep(0.05)
+    return len(mongo.client.nodes)
+
+
+def skew(before: datetime, theirs: datetime, after: datetime) -> float:
     """Seconds by which another clock differs, at least, given when it was asked and answered."""
     return max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
 
@@ -82,10 +97,11 @@ async def _disk(database: Database) -> Finding:
 
 
 async def _migrations(name: str, database: Database) -> Finding:
-    missing = await due(database, MIGRATIONS[name])
+    known = MIGRATIONS.get(name, ())
+    missing = await due(database, known)
     wrong = ", ".join(f"{one.number} ({one.title})" for one in missing)
     text = f"missing: {wrong}" if wrong else ""
-    return found(f"migrations {name}", text, f"{len(MIGRATIONS[name])} done", "migrations")
+    return found(f"migrations of {name}", text, f"{len(known)} done", "migrations")
 
 
 async def check_redis(url: str) -> list[Finding]:

@@ -72,7 +72,7 @@ async def refused(device: Device, console: Console, platform: Platform) -> None:
 async def test_what_alerts_and_dashboards_ask_for_is_shown(
     platform: Platform, console: Console, device: Device
 ) -> None:
-    """Once somebody was refused, a device has reported, and runs of a flow have waited and ended."""
+    """Once somebody was refused, a device has reported, and runs have waited and ended."""
     await refused(device, console, platform)
     missing, end = set(WANTED), asyncio.Event()
 

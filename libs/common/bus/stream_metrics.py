@@ -39,25 +39,34 @@ class Cluster(msgspec.Struct):
     replicas: list[Peer] = []
 
 
-class _State(msgspec.Struct):
+class Held(msgspec.Struct):
+    """What a stream holds."""
+
     messages: int = 0
     bytes: int = 0
     first_ts: datetime | None = None
 
 
-class _Config(msgspec.Struct):
+class Bounds(msgspec.Struct):
+    """Of a stream: bytes, -1 for no bound, and copies."""
+
     max_bytes: int = -1
     num_replicas: int = 1
+
+
+class _Fault(msgspec.Struct):
+    description: str = ""
 
 
 class StreamReading(msgspec.Struct):
     """JetStream's answer about a stream, as far as it is used."""
 
-    state: _State = msgspec.field(default_factory=_State)
-    config: _Config = msgspec.field(default_factory=_Config)
+    state: Held = msgspec.field(default_factory=Held)
+    config: Bounds = msgspec.field(default_factory=Bounds)
     cluster: Cluster | None = None
     """None on a single server."""
     ts: datetime | None = None
+    error: _Fault | None = None
 
     @property
     def oldest(self) -> float:
@@ -82,7 +91,10 @@ _reading = msgspec.json.Decoder(StreamReading).decode
 async def read_stream(bus: Bus, name: str) -> StreamReading:
     """What a stream is like now; raise `NatsError` or `TimeoutError`."""
     answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=TIMEOUT)
-    return _reading(answer.data)
+    reading = _reading(answer.data)
+    if reading.error is not None:
+        raise NatsError(f"{name}: {reading.error.description}")
+    return reading
 
 
 class StreamMetrics:
