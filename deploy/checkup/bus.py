@@ -16,6 +16,7 @@ from deploy.checkup.stores import MOST_SKEW, skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.stream_metrics import StreamReading, read_stream
 from libs.common.bus.streams import EVENTS, STREAMS
+from libs.common.settings import SettingsInvalid
 
 CONNECT_SECONDS = 3.0
 SERVERS_SECONDS = 1.0
@@ -25,7 +26,7 @@ MOST_LAG = 60.0
 FULL = 0.7
 """Part of a stream's bound from which on it is nearly full."""
 HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
-FAILURES = (NatsError, APIError, OSError, TimeoutError, msgspec.DecodeError)
+FAILURES = (NatsError, APIError, OSError, TimeoutError, ValueError, SettingsInvalid)
 """Of a connection, and of what is asked on it."""
 DROPPING = frozenset({EVENTS, DEAD})
 """Streams that drop the oldest when they are full."""

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.checkup.findings import Finding, failed, found
 from deploy.platform.ports import LOOPBACK
+from libs.common.settings import SettingsInvalid
 from libs.common.tls import trusting
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
@@ -37,7 +38,10 @@ async def check_processes(addresses: Mapping[str, str], ca_file: str) -> list[Fi
 
     `https://` services prove themselves to `ca_file`, but on loopback, where they are oneself.
     """
-    connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
+    try:
+        connector = aiohttp.TCPConnector(ssl=trusting(ca_file))
+    except SettingsInvalid as error:
+        return [failed("services", error, "certificates")]
     async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as session:
         answers = await asyncio.gather(
             *[

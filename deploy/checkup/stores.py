@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from redis.exceptions import NoPermissionError
@@ -37,19 +38,18 @@ _PROBE = "tw:doctor"
 async def check_mongo(url: str, database: str) -> list[Finding]:
     """What the login of a service sees of MongoDB."""
     subject = f"mongo {database}"
-    mongo = Mongo(url, database)
     try:
-        async with asyncio.timeout(CHECK_SECONDS):
+        async with AsyncExitStack() as stack, asyncio.timeout(CHECK_SECONDS):
+            mongo = Mongo(url, database)
+            stack.push_async_callback(mongo.close)
             return [
                 await members(subject, mongo),
                 await _writable(subject, mongo.database),
                 await _disk(mongo.database),
                 await _migrations(database, mongo.database),
             ]
-    except (StoreError, TimeoutError) as error:
+    except (StoreError, TimeoutError, ValueError) as error:
         return [failed(subject, error, "stores")]
-    finally:
-        await mongo.close()
 
 
 async def members(subject: str, mongo: Mongo) -> Finding:
@@ -106,16 +106,15 @@ async def _migrations(name: str, database: Database) -> Finding:
 
 async def check_redis(url: str) -> list[Finding]:
     """What the login of a service sees of Redis."""
-    redis = connect_redis(url)
     try:
-        async with asyncio.timeout(CHECK_SECONDS):
+        async with AsyncExitStack() as stack, asyncio.timeout(CHECK_SECONDS):
+            redis = connect_redis(url)
+            stack.push_async_callback(redis.aclose)
             await redis.ping()
             try:
                 await redis.set(_PROBE, "1", ex=5)
             except NoPermissionError:
                 return [found("redis", "", "answers; this login only reads", "stores")]
             return [found("redis", "", "answers and takes writes", "stores")]
-    except (RedisError, OSError, TimeoutError) as error:
+    except (RedisError, OSError, TimeoutError, ValueError) as error:
         return [failed("redis", error, "stores")]
-    finally:
-        await redis.aclose()
