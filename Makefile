@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all lint bench compose clean
+.PHONY: help up test test-all lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -46,6 +46,11 @@ compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)
 	@if docker compose version >/dev/null 2>&1; then exec docker compose up --build $(ARGS); \
 	elif command -v docker-compose >/dev/null; then exec docker-compose up --build $(ARGS); \
 	else echo "neither 'docker compose' nor docker-compose is installed" >&2; exit 2; fi
+
+image: ## Build the image, tagged with its version and as thingway:local (ARGS: for docker build)
+	@version=$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' libs/common/version.py); \
+	docker build -f deploy/docker/Dockerfile -t "thingway:$$version" -t thingway:local \
+	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
 clean: ## Remove the environment and all caches; data in .data stay
 	@rm -rf .venv tests/clients/node_modules .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info

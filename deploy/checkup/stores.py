@@ -1,30 +1,20 @@
 """MongoDB and Redis: reachable, writable, who is primary; clock, disk, migrations."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from redis.exceptions import NoPermissionError
 
 from deploy.checkup.findings import CHECK_SECONDS, Finding, failed, found
+from deploy.platform.migrations import MIGRATIONS
 from libs.common.store.disk import read_disk
 from libs.common.store.lease import Lease
-from libs.common.store.migrations import Migration, due
+from libs.common.store.migrations import MIGRATIONS as KEPT
+from libs.common.store.migrations import RESTORING, due
 from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
-from services.auth.migrations import MIGRATIONS as AUTH
-from services.device.migrations import MIGRATIONS as DEVICE
-from services.management.migrations import MIGRATIONS as MANAGEMENT
-from services.workflow.migrations import MIGRATIONS as WORKFLOW
 
-MIGRATIONS: Mapping[str, Sequence[Migration]] = {
-    "thingway_auth": AUTH,
-    "thingway_device": DEVICE,
-    "thingway_management": MANAGEMENT,
-    "thingway_workflow": WORKFLOW,
-}
-"""By database."""
 MEMBERS_LOOKS = 40
 """How often to look for members that are not found yet: for two seconds."""
 MOST_SKEW = 2.0
@@ -97,11 +87,14 @@ async def _disk(database: Database) -> Finding:
 
 
 async def _migrations(name: str, database: Database) -> Finding:
-    known = MIGRATIONS.get(name, ())
-    missing = await due(database, known)
+    subject, known = f"migrations of {name}", MIGRATIONS.get(name, ())
+    if await database[KEPT].find_one({"_id": RESTORING}) is not None:
+        text = "a backup is being restored, or was not to the end"
+        return found(subject, text, "", "migrations")
+    missing = await due(database, known, contract=False)
     wrong = ", ".join(f"{one.number} ({one.title})" for one in missing)
     text = f"missing: {wrong}" if wrong else ""
-    return found(f"migrations of {name}", text, f"{len(known)} done", "migrations")
+    return found(subject, text, f"{len(known)} known, none is due", "migrations")
 
 
 async def check_redis(url: str) -> list[Finding]:

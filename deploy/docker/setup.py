@@ -130,7 +130,8 @@ def _nats(state: State, addresses: Addresses) -> str:
 
 
 def _mongo_users(state: State) -> str:
-    passwords = {f"MONGO_{user.name}": user.password for user in services.database_users(state)}
+    users = [*services.database_users(state), services.backup_user(state)]
+    passwords = {f"MONGO_{user.name}": user.password for user in users}
     passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
     return _lines(passwords)
 
@@ -153,6 +154,7 @@ def bootstrap_state(state: State, found: State, addresses: Addresses = PLAIN) ->
         console.CLIENT_SECRET: secret,
         DEVICES: state.secrets[DEVICES],
     }
+    found.begin_with(state)  # which has them after a restore
     found.addresses = addresses
     return found
 

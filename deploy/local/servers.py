@@ -80,7 +80,7 @@ def _mongod(program: Path, directory: Path, state: State, base: dict[str, str]) 
     write_private(key_file, state.secret("mongo_key_file", keys.new_key_file).encode())
     port = state.ports["mongod"]
     admin_password = state.secret("mongo.admin", keys.new_password)
-    users = services.database_users(state)
+    users = [*services.database_users(state), services.backup_user(state)]
     spec = Spec(
         name="mongod",
         argv=mongo_server.command(program, data, port, key_file),

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConnectionFailure, OperationFailure
 
 from deploy.platform.ports import LOOPBACK
 
 REPLICA_SET = "rs0"
 ADMIN = "admin"
+BACKUP = "backup"
+"""The user who reads every database of ours."""
+READING = "thingway_reading"
+"""Its role."""
 _CACHE_GB = "0.5"
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
@@ -20,6 +25,7 @@ _TRANSACTION_SECONDS = 10
 and MongoDB ends it after this and at most half as much again; its default of 60 s is up to
 90 s in which no report of such a device is dealt with. `docker-compose.yml` says the same."""
 _USER_NOT_FOUND = 11
+_ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
 """While the server looks for itself at its old address, up to 30 s."""
@@ -30,11 +36,14 @@ Client = AsyncMongoClient[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DatabaseUser:
-    """A user who may read and write one database and nothing else."""
+    """A user who may read and write one database and nothing else, or read some (`BACKUP`)."""
 
     name: str
     password: str
     database: str
+    """That it writes and logs in to; `admin` where it reads."""
+    reads: tuple[str, ...] = ()
+    """What it may read, if it writes nothing."""
 
     def url(self, port: int) -> str:
         """The connection string of this user for an embedded server."""
@@ -187,9 +196,28 @@ async def _wait_for_primary(client: Client) -> None:
 async def _put_user(client: Client, user: DatabaseUser) -> None:
     database = client[user.database]
     roles = [{"role": "readWrite", "db": user.database}]
+    if user.reads:
+        await _put_role(database, user)
+        roles = [{"role": READING, "db": user.database}]
     try:
         await database.command("updateUser", user.name, pwd=user.password, roles=roles)
     except OperationFailure as error:
         if error.code != _USER_NOT_FOUND:
             raise
         await database.command("createUser", user.name, pwd=user.password, roles=roles)
+
+
+async def _put_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:
+    """The role of who reads: also how long MongoDB keeps what a snapshot reads is its to set."""
+    reading = ["find", "listCollections", "listIndexes"]
+    privileges: list[dict[str, Any]] = [
+        {"resource": {"db": one, "collection": ""}, "actions": reading} for one in user.reads
+    ]
+    parameters = ["getParameter", "setParameter"]
+    privileges.append({"resource": {"cluster": True}, "actions": parameters})
+    try:
+        await database.command("updateRole", READING, privileges=privileges, roles=[])
+    except OperationFailure as error:
+        if error.code != _ROLE_NOT_FOUND:
+            raise
+        await database.command("createRole", READING, privileges=privileges, roles=[])

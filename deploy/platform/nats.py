@@ -32,6 +32,8 @@ from libs.common.contracts.integrations import BUILT_IN
 
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
+BACKUP = "backup"
+"""Reads streams for a backup; restoring one is the administrator's."""
 SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
@@ -200,7 +202,7 @@ _ASKED = "rpc.integration.*.*"
 SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
 """The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, SYSTEM_USER)
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
 """Every user that needs a password."""
 
 
@@ -255,6 +257,7 @@ def render_nats_config(config: NatsConfig) -> str:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
     users = [_service(user, config.passwords[user]) for user in SERVICE_USERS]
     users.append(_user(ADMIN, config.passwords[ADMIN], ""))
+    users.append(_user(BACKUP, config.passwords[BACKUP], _backup_permissions()))
     monitor = "" if config.monitor_port is None else _listen("http", config, config.monitor_port)
     return f"""\
 server_name: {_value(config.server_name)}
@@ -406,6 +409,18 @@ def _relay_permissions() -> str:
     """May pass on and answer at any inbox from outside, and speak as nobody."""
     publish = (*map(relayed, RELAYED), *OUTSIDE_INBOXES)
     return _permissions(publish, RELAYED)
+
+
+def _backup_permissions() -> str:
+    """May read whole streams, and change nothing but consumers of its own."""
+    publish = (
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.SNAPSHOT.*",
+        "$JS.SNAPSHOT.ACK.>",
+        *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
+        *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
+    )
+    return _permissions(publish, (f"_INBOX.{BACKUP}.>",))
 
 
 def _system_user(password: str) -> str:

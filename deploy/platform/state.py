@@ -70,6 +70,13 @@ class State(msgspec.Struct, kw_only=True):
             self.secrets[name] = make()
         return self.secrets[name]
 
+    def begin_with(self, other: "State") -> None:
+        """Take what is missing of the first data from another state."""
+        self.application = self.application or other.application
+        self.user = self.user or other.user
+        self.product = self.product or other.product
+        self.device = self.device or other.device
+
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
         """Give every name a free internal port: last time's where it is still free."""
         wanted = list(names)

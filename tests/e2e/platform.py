@@ -38,8 +38,10 @@ _RUNNING = pytest.StashKey["Platform"]()
 class Platform:
     """One `thingway up`; with `tls` all of its doors are encrypted, and there are two more."""
 
-    def __init__(self, directory: Path, *, tls: bool = False) -> None:
+    def __init__(self, directory: Path, tree: Path = PROJECT_ROOT, *, tls: bool = False) -> None:
         self.directory = directory
+        self.tree = tree
+        """The checkout whose code runs."""
         self.tls = tls
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
@@ -78,12 +80,12 @@ class Platform:
         with log:
             self._process = subprocess.Popen(
                 [
-                    *(THINGWAY, "up", "--no-simulator", "--data", self.directory),
+                    *(*self._thingway, "up", "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                     *(self._tls_options() if self.tls else ()),
                 ],
-                cwd=PROJECT_ROOT,
+                cwd=self.tree,
                 env=os.environ
                 | {
                     "THINGWAY_END_WITH_PARENT": "1",
@@ -109,6 +111,13 @@ class Platform:
         doors = ["--websocket-port", str(self.websocket_port)]
         doors += ["--certificate-port", str(self.certificate_port)]
         return ["--tls", *doors, "--certificate-nats-port", str(self.certificate_nats_port)]
+
+    @property
+    def _thingway(self) -> list[str | Path]:
+        """The command; of another checkout its code, found in the working directory first."""
+        if self.tree == PROJECT_ROOT:
+            return [THINGWAY]
+        return [sys.executable, "-c", "from deploy.local.cli import main; raise SystemExit(main())"]
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""

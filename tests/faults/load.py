@@ -179,32 +179,46 @@ class Load:
             while not self._stopping.is_set():
                 yield publish
 
+    async def close(self) -> None:
+        """Close what the application had open."""
+        await self._application.close()
+
     async def check(self, before: dict[str, int]) -> None:
         """Every promise is kept, nothing is there twice, and the counts agree.
 
         `before` is what the metrics said when nothing was on its way.
         """
         now = await settled(self._platform)
-        stored = rejected = 0
+        kept = rejected = 0
         async with self._platform.admin() as client:
             for device in self.devices:
-                records = Counter([_attempt(one["properties"]) for one in await device.history()])
+                records = await stored(device)
                 events = await _read(client, "EVENTS", f"event.*.device.{device.id}.reported")
                 told = {_attempt(json.loads(one)["properties"]) for one in events}
-                refused = Counter(
-                    Attempt(*json.loads(json.loads(one)["payload"])["properties"]["nope"])
-                    for one in await _read(client, "DEAD", f"dead.uplink.{device.sn}")
-                )
+                dead = await refused(client, device)
                 assert _repeated(records) == {}
-                assert _repeated(refused) == {}
+                assert _repeated(dead) == {}
                 assert self.promised[device.id] - records.keys() == set()
-                assert self.promised_dead[device.id] - refused.keys() == set()
+                assert self.promised_dead[device.id] - dead.keys() == set()
                 assert told == records.keys()
-                stored += records.total()
-                rejected += refused.total()
-        assert now["stored"] - before["stored"] == stored
+                kept += records.total()
+                rejected += dead.total()
+        assert now["stored"] - before["stored"] == kept
         assert now["rejected"] - before["rejected"] == rejected
         assert now["accepted"] == now["stored"] + now["rejected"]
+
+
+async def stored(device: Device) -> Counter[Attempt]:
+    """What is in the history of a device, and how often."""
+    return Counter([_attempt(one["properties"]) for one in await device.history()])
+
+
+async def refused(client: NatsClient, device: Device) -> Counter[Attempt]:
+    """What `DEAD` has of a device, and how often."""
+    return Counter(
+        Attempt(*json.loads(json.loads(one)["payload"])["properties"]["nope"])
+        for one in await _read(client, "DEAD", f"dead.uplink.{device.sn}")
+    )
 
 
 async def settled(platform: Platform) -> dict[str, int]:

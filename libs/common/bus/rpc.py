@@ -30,6 +30,7 @@ from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 from libs.common.telemetry.logs import line_name, name_lines
 from libs.common.telemetry.tracing import continued, trace_header, trace_of
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,6 @@ A = TypeVar("A")
 TIMEOUT = 5.0
 REQUEST = "Thingway-Request"
 """Header: the id of the HTTP request that a question belongs to, for the log."""
-VERSION = "1.0.0"
-"""Of every service, as nats.micro tells it."""
 AT_ONCE = 64
 """Requests of an operation in hand; the others wait in the subscription."""
 

@@ -30,6 +30,7 @@ from libs.common.http.failures import HANDLERS
 from libs.common.http.request import as_handled
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ def _give(value: Any) -> Callable[[], Any]:
 def _operations(service: Service) -> list[ControllerRouterHandler]:
     @get("/healthz", include_in_schema=False, sync_to_thread=False)
     def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+        return {"status": "ok", "version": VERSION}
 
     @get("/readyz", include_in_schema=False)
     async def readyz() -> Response[dict[str, str]]:

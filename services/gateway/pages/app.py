@@ -15,6 +15,7 @@ from libs.common.http.failures import HANDLERS
 from libs.common.http.request import HttpRequest
 from libs.common.http.static import Static
 from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
 from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.pages.readiness import Readiness
@@ -67,7 +68,7 @@ def create_pages(
 def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:
     @get("/healthz", sync_to_thread=False)
     def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+        return {"status": "ok", "version": VERSION}
 
     @get("/readyz")
     async def readyz() -> Response[dict[str, str]]:
