@@ -9,7 +9,7 @@ whoever takes it up makes no span.
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -27,6 +27,8 @@ _SAMPLER, _ARGUMENT = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 _tracer = trace.get_tracer("thingway")
 _propagator = TraceContextTextMapPropagator()
 _nothing = contexts.Context()
+_UNTRACED = nullcontext(INVALID_SPAN)
+"""Around what belongs to no trace, in a task that belongs to none: it costs next to nothing."""
 
 
 class Doors:
@@ -116,60 +118,47 @@ def begin(
     )
 
 
-@contextmanager
-def door(name: str, kind: SpanKind, remote: str = "") -> Iterator[Span]:
+def door(name: str, kind: SpanKind, remote: str = "") -> AbstractContextManager[Span]:
     """Begin a trace around what reached the platform, if it is chosen.
 
     `remote` is the `traceparent` that a stranger sent: the trace has a link to it, and neither its
     id nor whether it is recorded are the stranger's to say.
     """
     if not is_chosen():
-        with _inside(INVALID_SPAN):
-            yield INVALID_SPAN
-        return
+        return _inside(INVALID_SPAN)
     other = span_context(remote)
-    with _inside(begin(name, kind, links=[Link(other)] if other.is_valid else ())) as span:
-        yield span
+    return _inside(begin(name, kind, links=[Link(other)] if other.is_valid else ()))
 
 
-@contextmanager
 def continued(
     name: str, kind: SpanKind, value: str, attributes: Attributes = None
-) -> Iterator[Span]:
+) -> AbstractContextManager[Span]:
     """Go on with the trace of a message; without one, belong to no trace."""
-    span = begin(name, kind, value, attributes=attributes) if value else INVALID_SPAN
-    with _inside(span):
-        yield span
+    return _inside(begin(name, kind, value, attributes=attributes) if value else INVALID_SPAN)
 
 
-@contextmanager
 def step(
     name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes = None
-) -> Iterator[Span]:
+) -> AbstractContextManager[Span]:
     """A step of the trace that this task belongs to, if it belongs to one."""
     value = current_trace()
-    if not value:
-        yield INVALID_SPAN
-        return
-    with _inside(begin(name, kind, value, attributes=attributes)) as span:
-        yield span
+    return _inside(begin(name, kind, value, attributes=attributes)) if value else _UNTRACED
 
 
-@contextmanager
-def batch(name: str, values: Iterable[str]) -> Iterator[Span]:
+def batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
     """A trace of its own around what is done for many at once, with a link to each of theirs."""
     links = [Link(one) for value in values if value and (one := span_context(value)).is_valid]
-    span = begin(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN
-    with _inside(span):
-        yield span
+    return _inside(begin(name, SpanKind.CONSUMER, links=links) if links else INVALID_SPAN)
+
+
+def _inside(span: Span) -> AbstractContextManager[Span]:
+    """Let what is done belong to `span`; end it."""
+    return _UNTRACED if span is INVALID_SPAN and not current_trace() else _current(span)
 
 
 @contextmanager
-def _inside(span: Span) -> Iterator[Span]:
+def _current(span: Span) -> Iterator[Span]:
     """Let what is done belong to `span`; end it. Of an error it has the kind, not the text."""
-    if span is INVALID_SPAN and not current_trace():
-        yield span
-        return
     token = contexts.attach(trace.set_span_in_context(span))
     try:
         yield span
