@@ -327,9 +327,9 @@ COMMANDS = (
     Command("version", "print what runs here", version.show, (_JSON,)),
     Command(
         "doctor",
-        "check this machine, and the platform if it runs",
+        "check this machine, and the platform if it runs; in a container, what its service sees",
         doctor.examine,
-        (DATA, *DOORS),
+        (DATA, *DOORS, _JSON),
     ),
 )
 

@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from libs.common.bus import BatchConsumer
+from libs.common.bus import STREAMS, BatchConsumer
+from libs.common.bus.stream_metrics import StreamMetrics
 from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
+from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
@@ -103,6 +105,8 @@ async def main() -> None:
             async with running(
                 *(one.run() for one in consumers),
                 uplink.run(),
+                StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
+                DiskMetrics(base.mongo.database).run(),
                 Leader(base.mongo.database, "retention", sweeps.run).run(),
                 Leader(base.mongo.database, "shapes", unused).run(),
             ):
@@ -127,4 +131,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    run_service(main)
+    run_service("device-ingest", main)

@@ -25,6 +25,7 @@ from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from tests.e2e.callers import Application, Console
+from tests.e2e.traces import receiver
 from tests.e2e.waiting import PAUSE, until
 
 MODEL = "E2E-1"
@@ -123,7 +124,8 @@ class Platform:
                     "THINGWAY_END_WITH_PARENT": "1",
                     "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8",
                     "THINGWAY_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
-                },
+                }
+                | receiver().environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -29,6 +29,8 @@ class Uplink(msgspec.Struct, frozen=True):
     delivered: int
     """How often it was delivered, this time included."""
     message: Msg
+    trace: str = ""
+    """The `traceparent` of what it leads to; empty when it belongs to no recorded trace."""
 
     @property
     def key(self) -> str:
