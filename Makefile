@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all lint bench compose image clean
+.PHONY: help up test test-all test-kubernetes lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -29,8 +29,11 @@ up: $(RUN) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thin
 test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
 
-test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
+test-all: $(DEV) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
+
+test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
+	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/ruff check

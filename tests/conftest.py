@@ -19,7 +19,12 @@ RUN_DIRECTORY = pytest.StashKey[Path]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take `--servers`."""
+    """Take `--servers` and `--cluster`."""
+    parser.addoption(
+        "--cluster",
+        action="store_true",
+        help="let the platform of the end-to-end tests be a cluster (`thingway up --cluster`)",
+    )
     parser.addoption(
         "--servers",
         choices=("embedded", "containers", "external"),

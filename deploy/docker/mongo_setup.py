@@ -8,9 +8,10 @@ import asyncio
 import os
 import sys
 
-from deploy.docker.setup import MONGO_PORT
 from deploy.platform import mongo_server, services
 from deploy.platform.mongo_server import DatabaseUser
+from deploy.platform.ports import LOOPBACK
+from deploy.platform.shares import MONGO_PORT
 from deploy.platform.state import State
 
 START_SECONDS = 180.0
@@ -26,7 +27,9 @@ def users(environ: dict[str, str]) -> list[DatabaseUser]:
 
 async def _run(environ: dict[str, str]) -> None:
     async with asyncio.timeout(START_SECONDS):
-        await mongo_server.set_up(MONGO_PORT, environ["MONGO_ADMIN"], users(environ))
+        await mongo_server.set_up(
+            [f"{LOOPBACK}:{MONGO_PORT}"], environ["MONGO_ADMIN"], users(environ)
+        )
 
 
 def main() -> int:

@@ -163,7 +163,8 @@ async def _started(directory: Path, state: State) -> AsyncIterator[Stores]:
             f"{directory} is not empty ({there[0]}): restore into an empty directory"
         )
     (directory / RESTORING).touch()
-    state.claim_ports([*servers.INTERNAL_PORTS, *_DOORS], reserved=())
+    state.hosts = [ports.LOOPBACK]  # also of a cluster: `up --cluster` makes it one again
+    state.claim_ports([*servers.internal_ports(state), *_DOORS], reserved=())
     port, mqtt_port = (state.ports.pop(one) for one in _DOORS)
     doors = servers.NatsDoors(ports.LOOPBACK, port, mqtt_port)
     addresses = Addresses("", "", f"nats://{doors.host}:{doors.port}")
@@ -172,7 +173,8 @@ async def _started(directory: Path, state: State) -> AsyncIterator[Stores]:
         make_private_directory(directory / "logs"), say=_say, keep_open=(handle,)
     )
     try:
-        wanted = servers.embedded(found, directory, state, doors, addresses, base)
+        ground = servers.Ground(directory, state, base)
+        wanted = servers.embedded(found, ground, [doors], addresses)
         states.save(directory, state)
         await starting.together(
             [starting.until_ready(supervisor.start(one.spec), one.ready) for one in wanted]

@@ -98,6 +98,11 @@ COMMANDS = (
                 help="processes of each of gateway, device and workflow (default: %(default)s)",
             ),
             option(
+                "--cluster",
+                action="store_true",
+                help="run three of MongoDB and NATS and two of Redis, from now on in DIR",
+            ),
+            option(
                 "--admin-email",
                 metavar="EMAIL",
                 default=console.admin_email,
@@ -322,9 +327,9 @@ COMMANDS = (
     Command("version", "print what runs here", version.show, (_JSON,)),
     Command(
         "doctor",
-        "check this machine, and the platform if it runs",
+        "check this machine, and the platform if it runs; in a container, what its service sees",
         doctor.examine,
-        (DATA, *DOORS),
+        (DATA, *DOORS, _JSON),
     ),
 )
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 
 import msgspec
 from nats.aio.msg import Msg
@@ -11,22 +10,12 @@ from nats.aio.msg import Msg
 from deploy.backup.stores import Stores
 from deploy.local.backups import named_errors, stores_of
 from deploy.platform.errors import CommandError
+from deploy.platform.migrations import MIGRATIONS
 from deploy.platform.nats import ADMIN
-from libs.common.store.migrations import Migration, due, migrate
+from libs.common.store.migrations import due, migrate
 from libs.common.store.mongo import Mongo
 from libs.common.version import VERSION
-from services.auth.migrations import MIGRATIONS as AUTH
-from services.device.migrations import MIGRATIONS as DEVICE
-from services.management.migrations import MIGRATIONS as MANAGEMENT
-from services.workflow.migrations import MIGRATIONS as WORKFLOW
 
-MIGRATIONS: Mapping[str, Sequence[Migration]] = {
-    "thingway_auth": AUTH,
-    "thingway_device": DEVICE,
-    "thingway_management": MANAGEMENT,
-    "thingway_workflow": WORKFLOW,
-}
-"""By database."""
 _ANSWER_SECONDS = 2.0
 
 

@@ -1,7 +1,13 @@
-"""The three servers of one machine: on loopback, with logins, data under DIR."""
+"""The servers of one machine: on loopback, with logins, data under DIR.
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+One MongoDB, NATS and Redis each; as a cluster three of MongoDB and NATS, and two of Redis with
+three Sentinels. The first of each keeps the names and the data of one alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from deploy.local import programs
@@ -10,11 +16,46 @@ from deploy.local.programs import Program
 from deploy.platform import keys, mongo_server, redis_server, services
 from deploy.platform.admin import wait_ready
 from deploy.platform.files import make_private_directory, write_private
-from deploy.platform.nats import ADMIN, USERS, NatsConfig, ServerFiles, render_nats_config
-from deploy.platform.state import Addresses, State
+from deploy.platform.nats import (
+    ADMIN,
+    USERS,
+    NatsCluster,
+    NatsConfig,
+    ServerFiles,
+    chosen_partitions,
+    render_nats_config,
+)
+from deploy.platform.ports import LOOPBACK, reachable
+from deploy.platform.redis_server import ClusterLogins
+from deploy.platform.state import Addresses, State, member
+from libs.common.store.redis import RedisError, check_redis, connect_redis
 
-INTERNAL_PORTS = ("mongod", "redis")
-NATS = "nats"
+MONGOD, NATS, MQTT, ROUTE, REDIS, SENTINEL = (
+    "mongod",
+    "nats",
+    "mqtt",
+    "nats-route",
+    "redis",
+    "sentinel",
+)
+CLUSTER = 3
+"""Members of a cluster."""
+_PAUSE_SECONDS = 0.05
+REDISES = 2
+"""Of them, those with a Redis: Sentinels, three, decide which one is the primary."""
+
+
+def internal_ports(state: State) -> list[str]:
+    """The names of the ports that are chosen for the servers."""
+    if not state.is_cluster:
+        return [MONGOD, REDIS]
+    every = [
+        member(kind, number)
+        for kind in (MONGOD, ROUTE, SENTINEL)
+        for number in range(1, CLUSTER + 1)
+    ]
+    others = [member(kind, number) for kind in (NATS, MQTT) for number in range(2, CLUSTER + 1)]
+    return [*every, *others, *(member(REDIS, number) for number in range(1, REDISES + 1))]
 
 
 @dataclass(frozen=True)
@@ -46,7 +87,7 @@ class Programs:
 
 @dataclass(frozen=True)
 class NatsDoors:
-    """Where NATS listens for services, applications and devices."""
+    """Where a NATS server listens for services, applications and devices."""
 
     host: str
     port: int
@@ -54,81 +95,199 @@ class NatsDoors:
     websocket_port: int | None = None
     tls: ServerFiles | None = None
 
+    @property
+    def url(self) -> str:
+        """The address for clients on this machine, without credentials."""
+        return f"{'tls' if self.tls else 'nats'}://{reachable(self.host)}:{self.port}"
+
+    @property
+    def mqtt_url(self) -> str:
+        """The address for devices on this machine."""
+        return f"{'mqtts' if self.tls else 'mqtt'}://{reachable(self.host)}:{self.mqtt_port}"
+
+    def of_members(self, state: State) -> list["NatsDoors"]:
+        """These, and those of the other members of a cluster, which have no WebSocket."""
+        doors = []
+        for number, place in enumerate(state.hosts, 1):
+            host = self.host if place == LOOPBACK else place
+            if number == 1:
+                doors.append(replace(self, host=host))
+                continue
+            port, mqtt_port = (state.ports[member(kind, number)] for kind in (NATS, MQTT))
+            doors.append(NatsDoors(host, port, mqtt_port, tls=self.tls))
+        return doors
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the servers stand on."""
+
+    directory: Path
+    state: State
+    environment: dict[str, str]
+    inside: Sequence[Sequence[str]] = ()
+    """A command for each member of a cluster that runs its servers, e.g. in a network of its
+    own; none by default."""
+
+    def spec(
+        self, kind: str, number: int, argv: Sequence[str], stage: int, grace: float = 10.0
+    ) -> Spec:
+        """How to start the `number`th server of a kind."""
+        inside = self.inside[number - 1] if self.inside else ()
+        return Spec(
+            name=member(kind, number),
+            argv=[*inside, *argv],
+            stage=stage,
+            environment=self.environment,
+            grace=grace,
+        )
+
+    def private(self, kind: str, number: int) -> Path:
+        """The data directory of the `number`th server of a kind."""
+        return make_private_directory(self.directory / member(kind, number))
+
+    def write(self, name: str, content: str) -> Path:
+        """Write a file that only the owner reads."""
+        path = self.directory / name
+        write_private(path, content.encode())
+        return path
+
+    def secret(self, name: str) -> str:
+        """A password, made when it is first asked for."""
+        return self.state.secret(name, keys.new_password)
+
 
 def embedded(
-    found: Programs,
-    directory: Path,
-    state: State,
-    doors: NatsDoors,
-    addresses: Addresses,
-    base: dict[str, str],
+    found: Programs, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
 ) -> list[Server]:
     """Write the servers' configurations and describe how to start them.
 
-    `addresses` is where these doors are found.
+    `doors` are those of each NATS server, and `addresses` where they are found.
     """
+    redis = _redis_cluster if ground.state.is_cluster else _redis
     return [
-        _mongod(found.mongod.path, directory, state, base),
-        _nats(found.nats.path, directory, state, doors, addresses, base),
-        _redis(found.redis.path, directory, state, base),
+        *_mongods(found.mongod.path, ground),
+        *_nats(found.nats.path, ground, doors, addresses),
+        *redis(found.redis.path, ground),
     ]
 
 
-def _mongod(program: Path, directory: Path, state: State, base: dict[str, str]) -> Server:
-    data = make_private_directory(directory / "mongo")
-    key_file = directory / "mongo.key"
-    write_private(key_file, state.secret("mongo_key_file", keys.new_key_file).encode())
-    port = state.ports["mongod"]
-    admin_password = state.secret("mongo.admin", keys.new_password)
+def _mongods(program: Path, ground: Ground) -> list[Server]:
+    """The first is ready when the replica set is."""
+    state = ground.state
+    key_file = ground.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
+    members = state.members(MONGOD)
     users = [*services.database_users(state), services.backup_user(state)]
-    spec = Spec(
-        name="mongod",
-        argv=mongo_server.command(program, data, port, key_file),
-        stage=0,
-        environment=base,
-        grace=30.0,
-    )
-    return Server(spec, lambda: mongo_server.set_up(port, admin_password, users))
+    set_up = partial(mongo_server.set_up, members, ground.secret("mongo.admin"), users)
+    servers = []
+    for number, address in enumerate(members, 1):
+        host, _, port = address.rpartition(":")
+        data = ground.private("mongo", number)
+        argv = mongo_server.command(
+            program, data, host, int(port), key_file, cluster=state.is_cluster
+        )
+        ready = set_up if number == 1 else partial(mongo_server.wait_ready, address)
+        servers.append(Server(ground.spec(MONGOD, number, argv, stage=0, grace=30.0), ready))
+    return servers
 
 
 def _nats(
-    program: Path,
-    directory: Path,
-    state: State,
-    doors: NatsDoors,
-    addresses: Addresses,
-    base: dict[str, str],
-) -> Server:
-    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
+    program: Path, ground: Ground, doors: Sequence[NatsDoors], addresses: Addresses
+) -> list[Server]:
+    state = ground.state
+    passwords = {user: ground.secret(f"nats.{user}") for user in USERS}
     seed = state.secret("callout_seed", keys.new_account_seed)
-    config = NatsConfig(
-        passwords=passwords,
-        callout_issuer=keys.account_public_key(seed),
-        store_dir=make_private_directory(directory / "nats"),
-        host=doors.host,
-        port=doors.port,
-        mqtt_port=doors.mqtt_port,
-        websocket_port=doors.websocket_port,
-        tls=doors.tls,
-    )
-    file = directory / "nats.conf"
-    write_private(file, render_nats_config(config).encode())
-    spec = Spec(
-        name=NATS, argv=[str(program), "-c", str(file)], stage=1, environment=base, grace=15.0
-    )
-    return Server(spec, lambda: wait_ready(addresses, passwords[ADMIN]))
+    servers = []
+    for number, (door, own) in enumerate(zip(doors, addresses.apart(), strict=True), 1):
+        config = NatsConfig(
+            passwords=passwords,
+            callout_issuer=keys.account_public_key(seed),
+            store_dir=ground.private(NATS, number),
+            server_name=nats_name(state, number),
+            cluster=_route(ground, number),
+            host=door.host,
+            port=door.port,
+            mqtt_port=door.mqtt_port,
+            websocket_port=door.websocket_port,
+            tls=door.tls,
+            partitions=chosen_partitions(),
+        )
+        file = ground.write(f"{member(NATS, number)}.conf", render_nats_config(config))
+        spec = ground.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)
+        servers.append(Server(spec, partial(wait_ready, own, passwords[ADMIN])))
+    return servers
 
 
-def _redis(program: Path, directory: Path, state: State, base: dict[str, str]) -> Server:
-    data = make_private_directory(directory / "redis")
+def nats_name(state: State, number: int) -> str:
+    """What a nats-server calls itself."""
+    return f"thingway-{number}" if state.is_cluster else "thingway"
+
+
+def _route(ground: Ground, number: int) -> NatsCluster | None:
+    if not ground.state.is_cluster:
+        return None
+    routes = ground.state.members(ROUTE)
+    host, _, port = routes[number - 1].rpartition(":")
+    return NatsCluster(
+        host=host,
+        port=int(port),
+        routes=tuple(routes),
+        password=ground.secret("nats.route"),
+        replicas=CLUSTER,
+        tag=nats_name(ground.state, number),
+    )
+
+
+def _redis(program: Path, ground: Ground) -> list[Server]:
+    users = services.redis_users(ground.state)
+    acl_file = ground.write("redis.acl", redis_server.render_acl(users))
+    (server,) = ground.state.members(REDIS)
+    argv = redis_server.command(program, ground.private(REDIS, 1), server, acl_file)
+    url = users[0].url(server)
+    return [Server(ground.spec(REDIS, 1, argv, stage=2), partial(redis_server.wait_ready, url))]
+
+
+def _redis_cluster(program: Path, ground: Ground) -> list[Server]:
+    state = ground.state
+    logins = ClusterLogins(ground.secret("redis.replica"), ground.secret("redis.sentinel"))
     users = services.redis_users(state)
-    acl_file = directory / "redis.acl"
-    write_private(acl_file, redis_server.render_acl(users).encode())
-    port = state.ports["redis"]
-    spec = Spec(
-        name="redis",
-        argv=redis_server.command(program, data, port, acl_file),
-        stage=2,
-        environment=base,
-    )
-    return Server(spec, lambda: redis_server.wait_ready(users[0].url(port)))
+    acl = ground.write("redis.acl", redis_server.render_acl(users, logins))
+    own = ground.write("sentinel.acl", redis_server.render_sentinel_acl(users, logins))
+    members, sentinels = state.members(REDIS, REDISES), state.members(SENTINEL)
+    primary = members[state.redis_primary - 1]
+    servers = []
+    for number, server in enumerate(members, 1):
+        config = redis_server.render_member(
+            ground.private(REDIS, number), server, acl, logins, primary
+        )
+        file = ground.write(f"{member(REDIS, number)}.conf", config)
+        ready = partial(redis_server.wait_ready, users[0].url(server))
+        servers.append(Server(ground.spec(REDIS, number, [str(program), str(file)], 2), ready))
+    ready = partial(_until_primary, users[0].sentinel_url(sentinels))
+    for number, server in enumerate(sentinels, 1):
+        data = ground.private(SENTINEL, number)
+        config = redis_server.render_sentinel(data, server, own, logins, primary)
+        file = ground.write(f"{member(SENTINEL, number)}.conf", config)
+        argv = [str(program), str(file), "--sentinel"]
+        servers.append(Server(ground.spec(SENTINEL, number, argv, 2), ready))
+    return servers
+
+
+def remember_primary(directory: Path, state: State) -> None:
+    """Note which Redis was the primary, before addresses change: another has not all data."""
+    files = (directory / f"{member(SENTINEL, number)}.conf" for number in range(1, CLUSTER + 1))
+    primary = redis_server.primary_of(file.read_text() for file in files if file.exists())
+    if primary is not None and primary in (known := state.members(REDIS, REDISES)):
+        state.redis_primary = known.index(primary) + 1
+
+
+async def _until_primary(url: str) -> None:
+    """Return when Sentinels name a primary that answers."""
+    async with connect_redis(url) as redis:
+        while True:
+            try:
+                await check_redis(redis)
+            except RedisError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return

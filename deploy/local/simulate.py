@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import signal
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
 from libs.common.jobs import happened
-from libs.common.tls import mqtt_door
+from libs.common.tls import mqtt_doors
 
 _QOS = 1
 _ACK_SECONDS = 30.0
@@ -56,8 +57,8 @@ async def simulate(given: Namespace) -> None:
             api, given.data, given.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = Counts()
-    door = mqtt_door(addresses.mqtt_url, addresses.ca_file)
-    crowd = Crowd(door, given.devices / given.rate, counts)
+    doors = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
+    crowd = Crowd(doors, given.devices / given.rate, counts)
     tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
     try:
         async with _display(console, counts):
@@ -78,10 +79,10 @@ async def _until_stopped(duration: float | None) -> None:
 
 
 class Crowd:
-    """The devices of one run and their connections; `door` is where MQTT is (`mqtt_door`)."""
+    """The devices of one run and their connections, to each of `doors` (`mqtt_doors`) in turn."""
 
-    def __init__(self, door: Mapping[str, Any], interval: float, counts: Counts) -> None:
-        self._door = door
+    def __init__(self, doors: Iterable[Mapping[str, Any]], interval: float, counts: Counts) -> None:
+        self._doors = itertools.cycle(doors)
         self._interval = interval
         self._counts = counts
         self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
@@ -103,8 +104,9 @@ class Crowd:
 
     @contextlib.asynccontextmanager
     async def _connected(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
+        door = next(self._doors)
         client = aiomqtt.Client(
-            **self._door,
+            **door,
             username=sn,
             password=key,
             identifier=sn,

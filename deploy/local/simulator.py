@@ -6,13 +6,14 @@ environment (`environment`).
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import aiomqtt
@@ -20,7 +21,7 @@ import aiomqtt
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
-from libs.common.tls import mqtt_door
+from libs.common.tls import mqtt_doors
 
 log = logging.getLogger("simulator")
 
@@ -39,15 +40,16 @@ def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str
     }
 
 
-async def run(door: Mapping[str, Any], key: str, device: DemoDevice) -> None:
+async def run(doors: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses.
 
-    `door` is where MQTT is (`mqtt_door`).
+    `doors` are where MQTT is (`mqtt_doors`): after a loss the next one is tried.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
+    turns = itertools.cycle(doors)
     while True:
-        started = loop.time()
+        door, started = next(turns), loop.time()
         try:
             async with aiomqtt.Client(
                 **door,
@@ -111,8 +113,8 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    door = mqtt_door(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
-    task = asyncio.create_task(run(door, key, device))
+    doors = mqtt_doors(os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", ""))
+    task = asyncio.create_task(run(doors, key, device))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)

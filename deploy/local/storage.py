@@ -48,8 +48,8 @@ async def keep_writing(
             restart()
 
 
-async def is_stuck(addresses: Addresses, password: str) -> bool:
-    """Whether a stream of the server has stopped writing, as the system user hears it.
+async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
+    """Whether a stream of the server `name` has stopped writing: the system user asks it.
 
     False when the server does not answer: it is being started, or ends.
     """
@@ -58,7 +58,8 @@ async def is_stuck(addresses: Addresses, password: str) -> bool:
     except (NatsError, OSError, TimeoutError):
         return False
     try:
-        answer = await client.request(_HEALTH, b'{"details":true}', timeout=_ANSWER_SECONDS)
+        question = msgspec.json.encode({"details": True, "server_name": name})
+        answer = await client.request(_HEALTH, question, timeout=_ANSWER_SECONDS)
         health = msgspec.json.decode(answer.data, type=_Answer).data
     except (NatsError, TimeoutError, msgspec.MsgspecError):
         return False

@@ -54,7 +54,7 @@ def _live(addresses: Addresses, application: Application, device: Device) -> str
 
 def _trust(addresses: Addresses, device: Device) -> str:
     """How clients come to trust the authority; the keys of devices are in `ready.json`."""
-    mqtt, file = urlsplit(addresses.mqtt_url), addresses.ca_file
+    mqtt, file = urlsplit(addresses.mqtt_url.split(",")[0]), addresses.ca_file
     return textwrap.dedent(f"""
         Everything speaks TLS, proved by an authority of this installation's own:
 

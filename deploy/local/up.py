@@ -5,14 +5,16 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 
-from deploy.local import lock, servers, simulator, starting, storage
+from deploy.local import growing, lock, servers, simulator, starting, storage
 from deploy.local.backups import RESTORING
 from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
@@ -25,7 +27,7 @@ from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import make_private_directory
-from deploy.platform.nats import SYSTEM_USER
+from deploy.platform.nats import ADMIN, SYSTEM_USER
 from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Doors, Service
 from deploy.platform.serving import until_serving
 from deploy.platform.state import Addresses
@@ -33,8 +35,6 @@ from deploy.platform.state import Addresses
 END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
 """Set by the Makefile: a make that is killed takes the launcher with it."""
 _SERVICE_STAGE = 3
-_SCHEMES = {False: ("http", "mqtt", "nats", "ws"), True: ("https", "mqtts", "tls", "wss")}
-"""Of HTTP, MQTT, NATS and MQTT over WebSocket, plain and with TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +54,18 @@ class Options:
     workers: int
     simulator: bool
     admin_email: str
+    cluster: bool
 
-    @property
-    def addresses(self) -> Addresses:
-        """Where clients on this machine will find the platform."""
+    def addresses(self, doors: Sequence[servers.NatsDoors]) -> Addresses:
+        """Where clients on this machine will find the platform; `doors` are NATS's."""
+        http, websocket = ("https", "wss") if self.tls else ("http", "ws")
         host = ports.reachable(self.host)
-        http, mqtt, nats, websocket = _SCHEMES[self.tls]
         mqtt_ws, certificates = self.websocket_port, self.certificate_port
         nats_certificates = self.certificate_nats_port
         return Addresses(
             base_url=f"{http}://{host}:{self.port}",
-            mqtt_url=f"{mqtt}://{host}:{self.mqtt_port}",
-            nats_url=f"{nats}://{host}:{self.nats_port}",
+            mqtt_url=",".join(door.mqtt_url for door in doors),
+            nats_url=",".join(door.url for door in doors),
             ca_file=str(self.data / "tls" / "ca.pem") if self.tls else "",
             websocket_url=f"{websocket}://{host}:{mqtt_ws}/mqtt" if mqtt_ws else "",
             certificate_url=f"mqtts://{host}:{certificates}" if certificates else "",
@@ -98,13 +98,25 @@ def up(given: Namespace) -> Exit:
 class Launcher:
     """One run of the platform."""
 
-    def __init__(self, options: Options, found: servers.Programs, lock_handle: int) -> None:
+    def __init__(
+        self,
+        options: Options,
+        found: servers.Programs,
+        lock_handle: int,
+        places: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        """`places` are hosts for the members of a cluster, each with the command that runs
+        servers there; by default they are on loopback."""
         self._options = options
+        self._inside = tuple(places.values())
         self._found = found
         self._directory = options.data
         self._state = states.load(self._directory)
+        if options.cluster or self._state.is_cluster:
+            self._state.hosts = list(places) or [ports.LOOPBACK] * servers.CLUSTER
         console.adopt_client(self._state, os.environ)
-        self._base = base_environment(os.environ)
+        self.environment = base_environment(os.environ)
+        """What every process is given."""
         self._certificates = (
             Certificates.prepared(options.data, self._state, options.host, options.tls_name)
             if options.tls
@@ -139,13 +151,9 @@ class Launcher:
 
     async def _serve_until(self, stop: asyncio.Task[bool]) -> None:
         """Wait for `stop`; meanwhile tend nats-server when the disk was full, and certificates."""
-        password = self._state.secrets[f"nats.{SYSTEM_USER}"]
         tending = [
-            storage.keep_writing(
-                partial(storage.is_stuck, self._options.addresses, password),
-                partial(storage.free_bytes, self._directory),
-                self._restart_nats,
-            )
+            self._keep_writing(number, address)
+            for number, address in enumerate(self._addresses().apart(), 1)
         ]
         if self._certificates is not None:
             tending.append(self._certificates.follow(self._show_certificate))
@@ -156,13 +164,23 @@ class Launcher:
             for task in tasks:
                 task.cancel()
 
+    def _keep_writing(self, number: int, address: Addresses) -> Coroutine[Any, Any, None]:
+        password = self._state.secrets[f"nats.{SYSTEM_USER}"]
+        name = states.member(servers.NATS, number)
+        return storage.keep_writing(
+            partial(storage.is_stuck, address, password, servers.nats_name(self._state, number)),
+            partial(storage.free_bytes, self._directory / name),
+            partial(self._restart_nats, name),
+        )
+
     def _show_certificate(self) -> None:
         """The gateway looks for itself; nats-server reads its files again when it is told to."""
-        self._supervisor.signal(servers.NATS, signal.SIGHUP)
+        for number in range(1, len(self._state.hosts) + 1):
+            self._supervisor.signal(states.member(servers.NATS, number), signal.SIGHUP)
 
-    def _restart_nats(self) -> None:
-        self._progress.say("nats could not write, and the disk has room: starting it again")
-        self._supervisor.restart(servers.NATS)
+    def _restart_nats(self, name: str) -> None:
+        self._progress.say(f"{name} could not write, and the disk has room: starting it again")
+        self._supervisor.restart(name)
 
     def _stop_on_signals(self) -> asyncio.Task[bool]:
         asked = asyncio.Event()
@@ -175,41 +193,53 @@ class Launcher:
         return asyncio.create_task(asked.wait())
 
     async def _start(self) -> None:
-        doors = servers.NatsDoors(
-            self._options.host,
-            self._options.nats_port,
-            self._options.mqtt_port,
-            self._options.websocket_port,
-            self._certificates.server if self._certificates else None,
-        )
         self._claim_ports()
-        wanted = servers.embedded(
-            self._found, self._directory, self._state, doors, self._options.addresses, self._base
-        )
-        specs = self._service_specs()
-        self._state.addresses = self._options.addresses
+        self._state.addresses = addresses = self._addresses()
+        ground = servers.Ground(self._directory, self._state, self.environment, self._inside)
+        wanted = servers.embedded(self._found, ground, self._doors(), addresses)
+        specs = self._service_specs(addresses)
         self._save()
         async with self._progress.shown():
             await starting.together([self._bring_up(one.spec, one.ready) for one in wanted])
+            if self._state.is_cluster:
+                await self._grow()
             await starting.together(
                 [
-                    self._bring_up(
-                        spec, partial(until_serving, url, self._options.addresses.ca_file)
-                    )
+                    self._bring_up(spec, partial(until_serving, url, addresses.ca_file))
                     for spec, url in specs
                 ]
             )
             await self._progress.follow(
                 "first data",
-                bootstrap(
-                    self._state, self._options.addresses, self._options.admin_email, self._save
-                ),
+                bootstrap(self._state, addresses, self._options.admin_email, self._save),
             )
         if self._options.simulator:
-            self._supervisor.start(self._simulator_spec())
+            self._supervisor.start(self._simulator_spec(addresses))
         self._is_ready = True
         self._write_ready()
         self._progress.say(summary(self._state, self._directory))
+
+    def _doors(self) -> list[servers.NatsDoors]:
+        """Where the NATS servers listen."""
+        options = self._options
+        tls = self._certificates.server if self._certificates else None
+        first = servers.NatsDoors(
+            options.host, options.nats_port, options.mqtt_port, options.websocket_port, tls
+        )
+        return first.of_members(self._state)
+
+    def _addresses(self) -> Addresses:
+        return self._options.addresses(self._doors())
+
+    async def _grow(self) -> None:
+        """Let the cluster have the streams of a server that was alone until now."""
+        await growing.adopt(
+            self._directory / servers.NATS,
+            self._addresses().apart()[0],
+            self._state.secrets[f"nats.{ADMIN}"],
+            servers.nats_name(self._state, 1),
+            servers.CLUSTER,
+        )
 
     async def _bring_up(self, spec: Spec, is_ready: Callable[[], Awaitable[None]]) -> None:
         child = self._supervisor.start(spec)
@@ -217,8 +247,10 @@ class Launcher:
 
     def _claim_ports(self) -> None:
         options = self._options
+        if self._state.is_cluster:
+            servers.remember_primary(self._directory, self._state)
         self._state.claim_ports(
-            [*servers.INTERNAL_PORTS, *services.internal_port_names()],
+            [*servers.internal_ports(self._state), *services.internal_port_names()],
             reserved={
                 port
                 for port in (
@@ -233,9 +265,8 @@ class Launcher:
             },
         )
 
-    def _service_specs(self) -> list[tuple[Spec, str]]:
+    def _service_specs(self, addresses: Addresses) -> list[tuple[Spec, str]]:
         """Every service process with the address that tells when it is ready."""
-        addresses = self._options.addresses
         doors = Doors(
             self._options.host,
             self._options.port,
@@ -264,21 +295,21 @@ class Launcher:
 
     def _service_spec(self, service: Service, number: int, environment: dict[str, str]) -> Spec:
         return Spec(
-            name=service.name if number == 1 else f"{service.name}-{number}",
+            name=states.member(service.name, number),
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
-            environment=self._base | environment,
+            environment=self.environment | environment,
         )
 
-    def _simulator_spec(self) -> Spec:
-        device, addresses = self._state.device, self._options.addresses
+    def _simulator_spec(self, addresses: Addresses) -> Spec:
+        device = self._state.device
         if device is None or device.key is None:
             raise AssertionError("the bootstrap ends with a device that has a key")
         return Spec(
             name="simulator",
             argv=[sys.executable, "-m", "deploy.local.simulator"],
             stage=_SERVICE_STAGE,
-            environment=self._base
+            environment=self.environment
             | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
         )
 

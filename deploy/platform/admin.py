@@ -60,7 +60,7 @@ async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Clie
     """Connect or raise what nats-py raises, at once: by itself it tries 60 times in two minutes."""
     client = SecureClient()
     await client.connect(
-        addresses.nats_url,
+        addresses.nats_url.split(","),
         tls=trusting_for(addresses.nats_url, addresses.ca_file),
         user=user,
         password=password,

@@ -1,7 +1,7 @@
-"""The embedded MongoDB: a replica set of one, with a user per service."""
+"""The embedded MongoDB: a replica set of one or three, with a user per service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ BACKUP = "backup"
 """The user who reads every database of ours."""
 READING = "thingway_reading"
 """Its role."""
-_CACHE_GB = "0.5"
+_CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
+"""Of a server alone, and of each of three."""
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
 """Ours take a second at most. One that a killed process left open locks what it has written,
@@ -29,6 +30,11 @@ _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
 """While the server looks for itself at its old address, up to 30 s."""
+_NOT_YET = (74, 103, 109, 308)
+"""A new member does not answer yet, or another change of the members is under way: one that
+MongoDB makes itself for a new one."""
+_SERVING = (1, 2)
+"""States of a member: primary, secondary."""
 _PAUSE_SECONDS = 0.05
 
 Client = AsyncMongoClient[dict[str, Any]]
@@ -45,63 +51,66 @@ class DatabaseUser:
     reads: tuple[str, ...] = ()
     """What it may read, if it writes nothing."""
 
-    def url(self, port: int) -> str:
-        """The connection string of this user for an embedded server."""
+    def url(self, *members: str) -> str:
+        """The connection string of this user for a replica set of `host:port`s."""
         return (
-            f"mongodb://{self.name}:{self.password}@{LOOPBACK}:{port}/{self.database}"
+            f"mongodb://{self.name}:{self.password}@{','.join(members)}/{self.database}"
             f"?authSource={self.database}&replicaSet={REPLICA_SET}"
         )
 
 
-def command(program: Path, data: Path, port: int, key_file: Path) -> list[str]:
-    """The command line: loopback only, clients must log in, little memory."""
+def command(
+    program: Path, data: Path, host: str, port: int, key_file: Path, *, cluster: bool = False
+) -> list[str]:
+    """The command line: on one address, clients must log in, little memory.
+
+    A member of a cluster hands over when it is told to end, for which it gets two seconds.
+    """
     return [
-        *bare_command(program, data, port),
+        *bare_command(program, data, port, host, cache=_CLUSTER_CACHE_GB if cluster else _CACHE_GB),
         "--keyFile",
         str(key_file),
         "--oplogSize",
         _OPLOG_MB,
+        "--setParameter",
+        f"shutdownTimeoutMillisForSignaledShutdown={2000 if cluster else 100}",
     ]
 
 
-def bare_command(program: Path, data: Path, port: int) -> list[str]:
-    """The command line without logins, for tests.
-
-    `shutdownTimeoutMillisForSignaledShutdown`: 15 s by default, in which a member of a
-    larger set would hand over.
-    """
+def bare_command(
+    program: Path, data: Path, port: int, host: str = LOOPBACK, *, cache: str = _CACHE_GB
+) -> list[str]:
+    """The command line without logins, for tests; `cache` in GB."""
     return [
         str(program),
         "--dbpath",
         str(data),
         "--bind_ip",
-        LOOPBACK,
+        host,
         "--port",
         str(port),
         "--replSet",
         REPLICA_SET,
         "--wiredTigerCacheSizeGB",
-        _CACHE_GB,
+        cache,
         "--nounixsocket",
         "--quiet",
         "--setParameter",
         "diagnosticDataCollectionEnabled=false",
         "--setParameter",
-        "shutdownTimeoutMillisForSignaledShutdown=100",
-        "--setParameter",
         f"transactionLifetimeLimitSeconds={_TRANSACTION_SECONDS}",
     ]
 
 
-async def set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> None:
-    """Bring a server that has just been started to the wanted state; repeatable.
+async def set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
+    """Bring servers that have just been started to the wanted state; repeatable.
 
-    First start: the replica set, the administrator (by the localhost exception), the
-    service users. Later: the replica set's member follows the port, the users their
-    passwords. Begins again when the server is restarted meanwhile; the caller bounds the
-    time.
+    `members` are their addresses (`host:port`). First start: the replica set, the administrator
+    (by the localhost exception), the service users. Later: the replica set follows the addresses
+    and grows by new members, the users follow their passwords. Begins again when a server is
+    restarted meanwhile; the caller bounds the time.
     """
-    await _patiently(lambda: _set_up(port, admin_password, users))
+    await _patiently(lambda: _set_up(members, admin_password, users))
 
 
 async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
@@ -114,17 +123,57 @@ async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
             return
 
 
-async def _set_up(port: int, admin_password: str, users: list[DatabaseUser]) -> None:
-    if not await _has_admin(port, admin_password):
-        await _initiate(port)
-        async with _connect(port) as client:
+async def _set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
+    known = [one for one in members if await _has_admin(one, admin_password)]
+    if not known:
+        known = [members[0]]
+        await _initiate(members[0])
+        async with _connect(members[0]) as client:
             roles = [{"role": "root", "db": "admin"}]
             await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
-    async with _connect(port, admin_password) as client:
-        await _follow_port(client, port)
-        await _wait_for_primary(client)
+    async with _connect(known[0], admin_password) as client:
+        await _follow_addresses(client, members)
+    login = f"{ADMIN}:{admin_password}@"
+    async with _client(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
+        await _grow(client, members)
         for user in users:
             await _put_user(client, user)
+
+
+async def set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    """Make a replica set of servers that each call themselves as `members` says; repeatable.
+
+    `members` are `host:port`. Later calls add those that are new, and remove none. `key` is the
+    key file's content: with it this logs in as members do to each other, because the localhost
+    exception serves whoever is on the same host only. The caller bounds the time.
+    """
+    await _patiently(lambda: _set_up_members(members, key, admin_password, users))
+
+
+async def _set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    async with _connect_member(members[0], key) as client:
+        await _initiate_with(client, members[0])
+    async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
+        await _grow(client, members)
+        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
+        for user in users:
+            await _put_user(client, user)
+
+
+def _connect_member(hosts: str, key: str, **options: Any) -> Client:
+    options = options or {"directConnection": True}
+    return AsyncMongoClient(
+        f"mongodb://{hosts}/",
+        username="__system",
+        password="".join(key.split()),
+        authSource="local",
+        serverSelectionTimeoutMS=2000,
+        **options,
+    )
 
 
 async def initiate(port: int) -> None:
@@ -132,29 +181,33 @@ async def initiate(port: int) -> None:
 
     The caller bounds the time.
     """
-    await _patiently(lambda: _initiate(port))
+    await _patiently(lambda: _initiate(f"{LOOPBACK}:{port}"))
 
 
-async def _initiate(port: int) -> None:
-    async with _connect(port) as client:
-        if "setName" not in await client.admin.command("hello"):
-            await client.admin.command("replSetInitiate", _members(port, version=1))
+async def _initiate(member: str) -> None:
+    async with _connect(member) as client:
+        await _initiate_with(client, member)
         await _wait_for_primary(client)
 
 
-def _connect(port: int, admin_password: str | None = None) -> Client:
+async def _initiate_with(client: Client, member: str) -> None:
+    if "setName" not in await client.admin.command("hello"):
+        members = [{"_id": 0, "host": member}]
+        config = {"_id": REPLICA_SET, "version": 1, "members": members}
+        await client.admin.command("replSetInitiate", config)
+
+
+def _connect(member: str, admin_password: str | None = None) -> Client:
     login = f"{ADMIN}:{admin_password}@" if admin_password else ""
-    url = f"mongodb://{login}{LOOPBACK}:{port}/?directConnection=true"
-    return AsyncMongoClient(url, serverSelectionTimeoutMS=2000)
+    return _client(f"{login}{member}/?directConnection=true")
 
 
-def _members(port: int, version: int) -> dict[str, Any]:
-    members = [{"_id": 0, "host": f"{LOOPBACK}:{port}"}]
-    return {"_id": REPLICA_SET, "version": version, "members": members}
+def _client(address: str) -> Client:
+    return AsyncMongoClient(f"mongodb://{address}", serverSelectionTimeoutMS=2000)
 
 
-async def _has_admin(port: int, admin_password: str) -> bool:
-    async with _connect(port, admin_password) as client:
+async def _has_admin(member: str, admin_password: str) -> bool:
+    async with _connect(member, admin_password) as client:
         try:
             await client.admin.command("ping")
         except OperationFailure as error:
@@ -164,12 +217,35 @@ async def _has_admin(port: int, admin_password: str) -> bool:
     return True
 
 
-async def _follow_port(client: Client, port: int) -> None:
-    """Rewrite the member's address after its old port was taken by somebody else."""
+async def _follow_addresses(client: Client, members: Sequence[str]) -> None:
+    """Rewrite addresses of members that have moved, e.g. because their old port was taken."""
     config = await _read_config(client)
-    wanted = _members(port, int(config["version"]) + 1)
-    if config["members"][0]["host"] != wanted["members"][0]["host"]:
-        await client.admin.command("replSetReconfig", {**config, **wanted}, force=True)
+    moved = [one | {"host": members[one["_id"]]} for one in config["members"]]
+    if moved != config["members"]:
+        changed = {**config, "version": config["version"] + 1, "members": moved}
+        await client.admin.command("replSetReconfig", changed, force=True)
+
+
+async def _grow(client: Client, members: Sequence[str]) -> None:
+    """Add members that are new, one after another, and wait until all have caught up."""
+    while True:
+        config = await _read_config(client)
+        held = config["members"]
+        if len(held) >= len(members):
+            break
+        added = [*held, {"_id": len(held), "host": members[len(held)]}]
+        changed = {**config, "version": config["version"] + 1, "members": added}
+        try:
+            await client.admin.command("replSetReconfig", changed)
+        except OperationFailure as error:
+            if error.code not in _NOT_YET:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+    while True:
+        status = await client.admin.command("replSetGetStatus")
+        if all(one["state"] in _SERVING for one in status["members"]):
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _read_config(client: Client) -> dict[str, Any]:
@@ -193,9 +269,19 @@ async def _wait_for_primary(client: Client) -> None:
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _put_user(client: Client, user: DatabaseUser) -> None:
+async def wait_ready(member: str) -> None:
+    """Return when a server answers, whatever its state; the caller bounds the time."""
+
+    async def ping() -> None:
+        async with _connect(member) as client:
+            await client.admin.command("hello")
+
+    await _patiently(ping)
+
+
+async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:
     database = client[user.database]
-    roles = [{"role": "readWrite", "db": user.database}]
+    roles = [{"role": role, "db": user.database}]
     if user.reads:
         await _put_role(database, user)
         roles = [{"role": READING, "db": user.database}]

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from deploy.platform.errors import Exit, LauncherError
 from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE
 from libs.common.bus.relayed import (
     DEAD_END,
@@ -27,8 +28,10 @@ from libs.common.bus.relayed import (
     RELAYED,
     relayed,
 )
-from libs.common.bus.streams import SESSION_DAYS
+from libs.common.bus.streams import PARTITIONS, SESSION_DAYS, STREAMS, UPLINKS, Partitions
+from libs.common.bus.subjects import partitioned, up
 from libs.common.contracts.integrations import BUILT_IN
+from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
@@ -37,8 +40,12 @@ BACKUP = "backup"
 SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
+ROUTE = "route"
+"""As whom servers of a cluster log in to each other."""
 
-_STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_sess")
+_STREAMS = tuple(STREAMS)
+_UP = ("thing.*.up.>", partitioned("*", "*", "*"))
+"""What devices say; the server looks at the subject that it has mapped."""
 _HANDSHAKE_SECONDS = 10
 """For a TLS handshake; by default it is two, and many devices come at once."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
@@ -104,7 +111,7 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.service.>",
             "event.*.task.>",
             "thing.*.down.>",
-            "thing.*.up.>",
+            *_UP,
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
             *_EVENTS,
@@ -139,15 +146,16 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.task.>",
             "dead.>",
             "ingest.>",
-            *_consumer("UPLINK"),
-            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in _STREAMS),
+            *(subject for stream in UPLINKS for subject in _consumer(stream)),
+            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*_STREAMS, *PARTITIONS)),
+            *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
         ),
         subscribe=_CHANGES,
         calls=("rpc.auth.get_limits", *_CLOSING),
         answers=False,
     ),
     "gateway": Grant(
-        publish=("thing.*.up.>",),
+        publish=_UP,
         subscribe=("event.>", "rpc.gateway.>"),
         calls=(
             "rpc.auth.check_device",
@@ -214,6 +222,38 @@ class ServerFiles:
     key: PurePath
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    uplink_partitions: Partitions = 1
+
+
+def chosen_partitions() -> int:
+    """What the operator has chosen in the environment, for the server and for `device-ingest`.
+
+    Raises `LauncherError`.
+    """
+    try:
+        return load(_Chosen).uplink_partitions
+    except SettingsInvalid as error:
+        raise LauncherError(str(error), Exit.CANNOT_START) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NatsCluster:
+    """Where a server meets the others of its cluster, and they it."""
+
+    host: str
+    port: int
+    routes: tuple[str, ...]
+    """`host:port` of every member; this one may be among them."""
+    password: str
+    """What members show each other; it stands in addresses, so it is no reference."""
+    replicas: int = 3
+    """Members that keep what nats-server itself makes for MQTT."""
+    tag: str = ""
+    """By which a stream can be asked to be on this server."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsConfig:
     """What differs from one nats-server to the next."""
@@ -225,7 +265,8 @@ class NatsConfig:
     """The public account key (`A…`) whose seed the auth service signs its answers with."""
     store_dir: PurePath
     server_name: str = "thingway"
-    """Unique in a cluster. MQTT sessions belong to it."""
+    """Unique in a cluster, and kept: by it the others know whose streams a server keeps."""
+    cluster: NatsCluster | None = None
     host: str = "127.0.0.1"
     port: int = 4222
     mqtt_port: int = 1883
@@ -237,6 +278,9 @@ class NatsConfig:
     """HTTP monitoring (`/healthz`, `/varz`): without authentication, so off unless asked for."""
     max_payload: int = 1024 * 1024
     """Bytes of one message, MQTT included; a client that sends more is disconnected."""
+    partitions: Partitions = 1
+    """Streams that what devices say is spread over by SN; one is `UPLINK`. When there become more,
+    `device-ingest` has to know it first, and last when there become fewer."""
     sync_interval: str = "100ms"
     """What a power cut may take of what JetStream has acknowledged (`always`: nothing)."""
     max_file_store: int = 1024**4
@@ -280,8 +324,8 @@ mqtt {{
   downgrade_qos2_subscribe: true
   # As long as `$MQTT_sess` keeps the session.
   consumer_inactive_threshold: "{SESSION_DAYS * 24}h"
-}}
-
+{_mqtt_replicas(config.cluster)}}}
+{_cluster(config.cluster)}
 system_account: {SYSTEM_ACCOUNT}
 
 authorization {{
@@ -296,7 +340,7 @@ authorization {{
 accounts {{
   {ACCOUNT} {{
     jetstream: enabled
-    users: [
+{_mappings(config.partitions)}    users: [
 {"".join(users)}    ]
     exports: [
 {_lines(_exports())}    ]
@@ -321,9 +365,41 @@ accounts {{
 """
 
 
+def _cluster(cluster: NatsCluster | None) -> str:
+    """Members are told to nobody: what clients reach is the operator's to say."""
+    if cluster is None:
+        return ""
+    login = f"{ROUTE}:{cluster.password}@"
+    tags = f"\nserver_tags: {_list([cluster.tag])}\n" if cluster.tag else ""
+    return f"""{tags}
+cluster {{
+  name: thingway
+  listen: {_value(f"{cluster.host}:{cluster.port}")}
+  no_advertise: true
+  authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
+  routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
+}}
+# With `ldm`, before a planned end: clients are sent to the other members bit by bit.
+lame_duck_grace_period: "5s"
+lame_duck_duration: "30s"
+"""
+
+
+def _mqtt_replicas(cluster: NatsCluster | None) -> str:
+    return "" if cluster is None else f"  stream_replicas: {cluster.replicas}\n"
+
+
 def _value(text: str) -> str:
     """Quote `text`, unless it refers to the environment."""
     return text if _ENVIRONMENT_REFERENCE.fullmatch(text) else json.dumps(text)
+
+
+def _mappings(partitions: int) -> str:
+    if partitions == 1:
+        return ""
+    chosen = f"{{{{partition({partitions},1)}}}}"
+    to = partitioned("{{wildcard(1)}}", "{{wildcard(2)}}", chosen)
+    return f"    mappings: {{ {_value(up('*', '*'))}: {_value(to)} }}\n"
 
 
 def _list(texts: Iterable[str]) -> str:

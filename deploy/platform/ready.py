@@ -34,7 +34,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     mqtt_url: str
     nats_url: str
-    """With the application's id and secret: it may subscribe to events."""
+    """With the application's id and secret: it may subscribe to events. In a cluster one for each
+    server, separated by commas, as is `mqtt_url`."""
     ca_file: str = ""
     """PEM file of the authority to trust; empty when it is the system's, or nothing has TLS."""
     websocket_url: str = ""
@@ -55,7 +56,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 def nats_url_of(addresses: Addresses, application: Application) -> str:
     """The NATS address with the application's credentials as user information."""
     login = f"{application.client_id}:{application.client_secret}"
-    return addresses.nats_url.replace("://", f"://{login}@", 1)
+    return addresses.nats_url.replace("://", f"://{login}@")
 
 
 def content_of(state: State, addresses: Addresses, pids: dict[str, int]) -> bytes | None:

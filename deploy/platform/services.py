@@ -198,12 +198,16 @@ def _internal_key(state: State) -> str:
 
 def _mongo_url(service: Service, state: State, _: Doors) -> str | None:
     user = _database_user(state, service)
-    return user.url(state.ports["mongod"]) if user else None
+    return user.url(*state.members("mongod")) if user else None
 
 
 def _redis_url(service: Service, state: State, _: Doors) -> str | None:
     user = _redis_user(state, service)
-    return user.url(state.ports["redis"]) if user else None
+    if user is None:
+        return None
+    if state.is_cluster:
+        return user.sentinel_url(state.members("sentinel"))
+    return user.url(*state.members("redis"))
 
 
 def _addresses(state: State, services: Iterable[Service]) -> str:
@@ -243,6 +247,7 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "mongo_database": lambda service, _, __: service.database,
     "redis_url": _redis_url,
     "mqtt_url": lambda _, __, doors: doors.mqtt_url,
+    "stream_replicas": lambda _, state, __: str(len(state.hosts)),
     "callout_seed": lambda _, state, __: state.secret("callout_seed", keys.new_account_seed),
     "console_client_id": lambda _, state, __: console.client(state)[0],
     "console_client_secret": lambda _, state, __: console.client(state)[1],

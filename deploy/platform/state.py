@@ -8,6 +8,7 @@ import msgspec
 from deploy.platform import ports
 from deploy.platform.errors import CommandError, LauncherError
 from deploy.platform.files import write_private
+from deploy.platform.ports import LOOPBACK
 
 FILE_NAME = "state.json"
 
@@ -18,7 +19,8 @@ class Addresses(msgspec.Struct, frozen=True):
     base_url: str
     mqtt_url: str
     nats_url: str
-    """Without credentials; whoever connects brings their own."""
+    """Without credentials; whoever connects brings their own. Of a cluster there are several, and
+    several for MQTT, separated by commas."""
     ca_file: str = ""
     """PEM file of the authority that these prove themselves to; empty: the system's."""
     websocket_url: str = ""
@@ -27,6 +29,10 @@ class Addresses(msgspec.Struct, frozen=True):
     """MQTT for devices with a certificate; empty: there is none."""
     certificate_nats_url: str = ""
     """NATS for them."""
+
+    def apart(self) -> list["Addresses"]:
+        """These with one NATS server each: those of a cluster are separated by commas."""
+        return [msgspec.structs.replace(self, nats_url=url) for url in self.nats_url.split(",")]
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -52,10 +58,19 @@ class Device(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+def member(name: str, number: int) -> str:
+    """What a process is called that is the `number`th of its kind."""
+    return name if number == 1 else f"{name}-{number}"
+
+
 class State(msgspec.Struct, kw_only=True):
     """Ports, secrets, and how far the bootstrap has come."""
 
     ports: dict[str, int] = {}
+    hosts: list[str] = msgspec.field(default_factory=lambda: [LOOPBACK])
+    """Where the members of the stores listen: one, or three that are a cluster."""
+    redis_primary: int = 1
+    """Which Redis of a cluster was the primary when it was last looked at."""
     secrets: dict[str, str] = {}
     addresses: Addresses | None = None
     application: Application | None = None
@@ -76,6 +91,16 @@ class State(msgspec.Struct, kw_only=True):
         self.user = self.user or other.user
         self.product = self.product or other.product
         self.device = self.device or other.device
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the stores have several members."""
+        return len(self.hosts) > 1
+
+    def members(self, name: str, most: int | None = None) -> list[str]:
+        """The addresses (`host:port`) of the members of a store, e.g. of `mongod`."""
+        hosts = enumerate(self.hosts[:most], 1)
+        return [f"{host}:{self.ports[member(name, number)]}" for number, host in hosts]
 
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
         """Give every name a free internal port: last time's where it is still free."""

@@ -39,7 +39,7 @@ async def connected(
             password=settings.nats_password,
             name=process,
             ca_file=settings.ca_file,
-            streams=True,
+            streams=settings.stream_replicas,
         )
         stack.push_async_callback(bus.drain)
         await migrate(mongo.database, migrations)

@@ -40,6 +40,8 @@ class ServiceSettings:
     """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` for people, or `json`: one object for each line."""
     tls_certificate: str = ""
     """PEM file of the certificate that the listener shows, with its chain; it is read again when it
     changes. Empty: the listener is plain."""
@@ -55,6 +57,8 @@ class ServiceSettings:
     """NATS user of this service."""
     nats_password: str = ""
     """Its password."""
+    stream_replicas: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
+    """NATS servers that keep each stream, MQTT's included: 3 in a cluster of three."""
     shutdown_grace: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 10.0
     """Seconds that requests in flight get after SIGTERM."""
 
@@ -66,11 +70,13 @@ class StoreSettings(ServiceSettings):
     internal_public_key: Key
     """Ed25519 key (raw, base64url) that proves the gateway's principal header."""
     mongo_url: str = "mongodb://127.0.0.1:27017/?replicaSet=rs0&directConnection=true"
-    """MongoDB; it must be a replica set, because the outbox needs transactions."""
+    """MongoDB, with every member of its replica set; it must be one (of one member or more),
+    because the outbox needs transactions."""
     mongo_database: str = ""
     """The service's own database."""
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """Token state and rate limits."""
+    """Token state and rate limits. `redis+sentinel://user:password@h1:26379,h2:26379/NAME` asks
+    Sentinels for the primary called NAME."""
 
 
 def load(kind: type[S], environ: Mapping[str, str] | None = None) -> S:

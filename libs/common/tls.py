@@ -36,14 +36,20 @@ def trusting_for(url: str, ca_file: str) -> ssl.SSLContext | None:
     return trusting(ca_file) if url.partition("://")[0] in ENCRYPTED else None
 
 
-def mqtt_door(url: str, ca_file: str) -> dict[str, Any]:
-    """Host, port and TLS of an `mqtt://` or `mqtts://` address, as aiomqtt's client takes them."""
-    address = urlsplit(url)
-    return {
-        "hostname": address.hostname or "",
-        "port": address.port or _MQTT_PORTS.get(address.scheme, 1883),
-        "tls_context": trusting_for(url, ca_file),
-    }
+def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
+    """Host, port and TLS of `mqtt://` or `mqtts://` addresses, separated by commas.
+
+    Each is as aiomqtt's client takes it.
+    """
+    return [
+        {
+            "hostname": address.hostname or "",
+            "port": address.port or _MQTT_PORTS.get(address.scheme, 1883),
+            "tls_context": trusting_for(url, ca_file),
+        }
+        for url in urls.split(",")
+        for address in [urlsplit(url)]
+    ]
 
 
 class PeerCertificate(NamedTuple):

@@ -25,7 +25,7 @@ from libs.common.store.lifetime import keep_for
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
-from libs.common.tls import mqtt_door
+from libs.common.tls import mqtt_doors
 from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
 from services.auth.applications.messages import offer_applications
@@ -151,7 +151,7 @@ def build_app(
         redis,
         keys,
         bus,
-        mqtt_door(settings.mqtt_url, settings.ca_file),
+        mqtt_doors(settings.mqtt_url, settings.ca_file),
         settings.nats_user,
         settings.nats_password,
     )

@@ -17,7 +17,8 @@ class AuthSettings(StoreSettings):
     callout_seed: str
     """Seed of the account key that signs the answers to NATS's auth callout."""
     mqtt_url: str = "mqtt://127.0.0.1:1883"
-    """Where nats-server takes MQTT connections: abandoned sessions of devices are deleted there."""
+    """One or several addresses where NATS takes MQTT connections, separated by commas: abandoned
+    sessions of devices are deleted there."""
     access_token_life: Count = 3600
     """Seconds that an access token of an application lives."""
     refresh_token_life: Count = 2_592_000

@@ -18,7 +18,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
-from libs.common.tls import ServerTls, mqtt_door, trusting, trusting_for
+from libs.common.tls import ServerTls, mqtt_doors, trusting, trusting_for
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import CrossOrigin
 from services.gateway.access.gatekeeper import Gatekeeper, Limits
@@ -37,7 +37,6 @@ from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
-from services.gateway.tracing import Tracing
 from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
 
@@ -110,9 +109,7 @@ async def create_gateway(
         gatekeeper=gatekeeper,
         in_hand=in_hand,
         patience=patience,
-        forwarder=Forwarder(
-            upstreams, signer, settings.request_timeout, traced=telemetry.tracing is not None
-        ),
+        forwarder=Forwarder(upstreams, signer, settings.request_timeout, traced=traced),
         connections=connections,
         tunnels=Tunnels(
             gatekeeper,
@@ -131,7 +128,7 @@ async def create_gateway(
             Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
         ),
         metrics=metrics,
-        tracing=Tracing(on=traced),
+        traced=traced,
         max_body=settings.max_body,
         max_header=settings.max_header,
     )
@@ -142,7 +139,7 @@ def _certificate_doors(
 ) -> list[tuple[int, CertificateDoor | NatsDoor]]:
     """The doors for devices with a certificate that are wanted, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
-    mqtt, nats = mqtt_door(settings.mqtt_url, settings.ca_file), settings.nats_url
+    mqtt, nats = mqtt_doors(settings.mqtt_url, settings.ca_file), settings.nats_url
     doors: list[tuple[int, CertificateDoor | NatsDoor]] = [
         (settings.certificate_port, CertificateDoor(connections, passes, mqtt, wait)),
         (

@@ -66,7 +66,8 @@ class GatewaySettings(ServiceSettings):
     certificate_nats_port: Port = 0
     """The same for plain NATS."""
     mqtt_url: str = "mqtt://127.0.0.1:1883"
-    """Where nats-server takes MQTT connections, for those of `THINGWAY_CERTIFICATE_PORT`."""
+    """One or several addresses where NATS takes MQTT connections, separated by commas: for those of
+    `THINGWAY_CERTIFICATE_PORT`."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
     allowed_origins: str = ""

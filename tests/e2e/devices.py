@@ -100,7 +100,7 @@ class Device:
         """A plain NATS connection."""
         platform = self.application.platform
         client = await nats.connect(
-            f"{'tls' if platform.tls else 'nats'}://127.0.0.1:{platform.nats_port}",
+            platform.nats_door(),
             tls=platform.trust,
             user=self.sn,
             password=self.key,
@@ -147,8 +147,7 @@ class MqttDevice:
     def __init__(self, device: Device, identifier: str, *, clean: bool, key: str) -> None:
         self.device = device
         self.client = aiomqtt.Client(
-            "127.0.0.1",
-            device.application.platform.mqtt_port,
+            *device.application.platform.mqtt_door(),
             username=device.sn,
             password=key,
             identifier=identifier,

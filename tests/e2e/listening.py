@@ -57,7 +57,7 @@ class Listener:
 
 async def connect(platform: Platform, client_id: str, client_secret: str) -> NatsClient:
     """Connect as an application does."""
-    address = urlsplit(platform.ready.nats_url)
+    address = urlsplit(platform.ready.nats_url.split(",")[0])
     return await nats.connect(
         f"{address.scheme}://{address.hostname}:{address.port}",
         tls=platform.trust,

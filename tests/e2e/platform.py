@@ -1,6 +1,7 @@
 """The whole platform as a test meets it: `thingway up` in a process of its own."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import nats
@@ -23,6 +25,7 @@ from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from tests.e2e.callers import Application, Console
+from tests.e2e.traces import receiver
 from tests.e2e.waiting import PAUSE, until
 
 MODEL = "E2E-1"
@@ -31,17 +34,28 @@ THINGWAY = Path(sys.executable).with_name("thingway")
 ALLOWED_ORIGIN = "http://console.test"
 """Whose pages may call from a browser."""
 START_SECONDS = 60.0
+UP = (str(THINGWAY), "up")
 _RUNNING = pytest.StashKey["Platform"]()
 
 
 class Platform:
     """One `thingway up`; with `tls` all of its doors are encrypted, and there are two more."""
 
-    def __init__(self, directory: Path, tree: Path = PROJECT_ROOT, *, tls: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        tree: Path = PROJECT_ROOT,
+        *,
+        command: Iterable[str] = UP,
+        tls: bool = False,
+    ) -> None:
+        """`command` starts it; a directory, ports and the rest are added."""
         self.directory = directory
         self.tree = tree
         """The checkout whose code runs."""
         self.tls = tls
+        self._command = tuple(command)
+        self._turns = itertools.count()
         self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
         self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
         self.certificate_nats_port = ports.choose_free()
@@ -73,13 +87,33 @@ class Platform:
         connector = aiohttp.TCPConnector(ssl=self.trust or True)
         return aiohttp.ClientSession(self.base_url, connector=connector, **options)
 
+    @property
+    def addresses(self) -> states.Addresses:
+        """Where it serves."""
+        found = self.state.addresses
+        assert found is not None
+        return found
+
+    def nats_door(self) -> str:
+        """Where to connect to NATS: to the next server in turn."""
+        return self._in_turn(self.addresses.nats_url)
+
+    def mqtt_door(self) -> tuple[str, int]:
+        """Host and port of where to connect over MQTT: of the next server in turn."""
+        parts = urlsplit(self._in_turn(self.addresses.mqtt_url))
+        return parts.hostname or "", parts.port or 0
+
+    def _in_turn(self, urls: str) -> str:
+        found = urls.split(",")
+        return found[next(self._turns) % len(found)]
+
     def start(self) -> None:
         """Start it and wait until it is ready."""
         log = (self.directory.parent / f"{self.directory.name}.log").open("ab")
         with log:
             self._process = subprocess.Popen(
                 [
-                    *(*self._thingway, "up", "--no-simulator", "--data", self.directory),
+                    *(*self._started_by, "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                     *(self._tls_options() if self.tls else ()),
@@ -90,7 +124,8 @@ class Platform:
                     "THINGWAY_END_WITH_PARENT": "1",
                     "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8",
                     "THINGWAY_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
-                },
+                }
+                | receiver().environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -111,11 +146,12 @@ class Platform:
         return ["--tls", *doors, "--certificate-nats-port", str(self.certificate_nats_port)]
 
     @property
-    def _thingway(self) -> list[str | Path]:
+    def _started_by(self) -> tuple[str, ...]:
         """The command; of another checkout its code, found in the working directory first."""
         if self.tree == PROJECT_ROOT:
-            return [THINGWAY]
-        return [sys.executable, "-c", "from deploy.local.cli import main; raise SystemExit(main())"]
+            return self._command
+        code = "from deploy.local.cli import main; raise SystemExit(main())"
+        return (sys.executable, "-c", code, "up")
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""
@@ -182,21 +218,13 @@ class Platform:
         """What `device-ingest` counts: accepted, stored, rejected, waiting."""
         address = f"http://127.0.0.1:{self.state.ports['device-ingest']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(address) as answer:
-            lines = (await answer.text()).splitlines()
-        found = {}
-        for line in lines:
-            name, _, value = line.rpartition(" ")
-            name = name.partition("{")[0]
-            if name.startswith("thingway_uplink_"):
-                short = name.removeprefix("thingway_uplink_").removesuffix("_total")
-                found[short] = int(float(value))
-        return found
+            return uplink_counts(await answer.text())
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[NatsClient]:
         """A NATS client that may read everything, `DEAD` too."""
         client = await nats.connect(
-            f"{'tls' if self.tls else 'nats'}://127.0.0.1:{self.nats_port}",
+            self.addresses.nats_url.split(","),
             tls=self.trust,
             user="admin",
             password=self.state.secrets["nats.admin"],
@@ -224,6 +252,18 @@ class Platform:
         return Console(self, email or first.email, password or first.password, tenant)
 
 
+def uplink_counts(exposition: str) -> dict[str, int]:
+    """What `/metrics` of `device-ingest` counts: accepted, stored, rejected, waiting."""
+    found = {}
+    for line in exposition.splitlines():
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name.startswith("thingway_uplink_"):
+            short = name.removeprefix("thingway_uplink_").removesuffix("_total")
+            found[short] = int(float(value))
+    return found
+
+
 async def _answers(address: str) -> bool:
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
         timeout = aiohttp.ClientTimeout(total=3)
@@ -244,7 +284,8 @@ def shared(session: pytest.Session) -> Platform:
     found = config.stash.get(_RUNNING, None)
     if found is None:
         root = Path(tempfile.mkdtemp(prefix="thingway-e2e-"))
-        found = Platform(root / "data")
+        cluster = ("--cluster",) if config.getoption("--cluster") else ()
+        found = Platform(root / "data", command=(*UP, *cluster))
         config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.stop)

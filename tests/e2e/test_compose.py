@@ -17,6 +17,7 @@ import pytest
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform.ready import Ready
+from deploy.platform.state import Addresses
 from tests.e2e.callers import Application
 from tests.e2e.journey import browsing, travel
 from tests.e2e.listening import listening
@@ -66,6 +67,13 @@ class Composed(Platform):
             "THINGWAY_WEBSOCKET_PORT": str(self.websocket_port),
             "THINGWAY_IMAGE": "thingway:e2e",
         }
+
+    @property
+    def addresses(self) -> Addresses:
+        host = "127.0.0.1"
+        return Addresses(
+            self.base_url, f"mqtt://{host}:{self.mqtt_port}", f"nats://{host}:{self.nats_port}"
+        )
 
     @property
     def ready(self) -> Ready:
@@ -205,6 +213,18 @@ def test_every_replica_is_ready(composed: Composed):
         assert len(found) == count
         for container in found:
             _until_healthy(composed, container["Id"])
+
+
+@pytest.mark.parametrize("service", ["gateway", "device"])
+def test_doctor_finds_all_well_from_a_container(composed: Composed, service: str):
+    """Each replica that the gateway passes requests on to; the stores that a service has."""
+    found = json.loads(composed.inside(service, "thingway", "doctor", "--json"))
+    assert [one for one in found if not (one["good"] or one["minor"])] == []
+    names = [one["subject"].partition(" at ")[0] for one in found]
+    if service == "gateway":
+        assert {name: names.count(f"service {name}") for name in REPLICAS} == REPLICAS
+    else:
+        assert {"mongo thingway_device", "redis", "nats-server thingway"} <= set(names)
 
 
 def _until_healthy(composed: Composed, container: str) -> None:

@@ -11,6 +11,7 @@ import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import aiohttp
@@ -23,12 +24,15 @@ from tests.e2e.callers import Application
 from tests.e2e.devices import Device
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
+from tests.faults.operations import Operations, Verdict
 
 WINDOW = 5
 """Reports of a device that wait for their acknowledgement at the same time."""
 PACE = 0.05
 """Seconds between a device's windows."""
 ANSWER = 5.0
+STORED = 35.0
+"""Seconds within which the platform says whether a report is stored."""
 EVERY_BAD = 10
 """Each tenth report over MQTT and NATS is one that must end in `DEAD`."""
 FAULTS = (aiomqtt.MqttError, aiohttp.ClientError, NatsError, OSError, TimeoutError)
@@ -52,7 +56,11 @@ class Attempt(NamedTuple):
 
 
 class Unacknowledged(OSError):
-    """The platform did not take a report."""
+    """The platform did not say that it took a report; it has `refused` it, or nobody knows."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.refused = status < 500
 
 
 Send = Callable[[bytes], Awaitable[object]]
@@ -68,7 +76,10 @@ class Load:
         self.promised: dict[int, set[Attempt]] = defaultdict(set)
         self.promised_dead: dict[int, set[Attempt]] = defaultdict(set)
         self.devices: list[Device] = []
+        self.connected: list[Device] = []
+        """Those of them that hold a connection."""
         self.failures: Counter[str] = Counter()
+        self.operations = Operations()
 
     @property
     def acknowledged(self) -> int:
@@ -78,12 +89,19 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def running(self, each: int = 3) -> AsyncIterator[None]:
-        """Report with `each` devices over each protocol inside, until acknowledged after it."""
+        """Report with `each` devices in each way inside, until acknowledged after it.
+
+        The ways are MQTT, NATS, and HTTP that waits until a report is accepted, or stored.
+        """
         jobs = []
-        for speak, _ in itertools.product((self._mqtt, self._http, self._nats), range(each)):
+        ways = (self._mqtt, self._http, partial(self._http, wait="stored"), self._nats)
+        for speak, _ in itertools.product(ways, range(each)):
             device = await self._application.add_device()
             self.devices.append(device)
-            jobs.append(asyncio.create_task(self._keep(device, speak)))
+            if speak in (self._mqtt, self._nats):
+                self.connected.append(device)
+            has_bad = speak in (self._mqtt, self._nats)  # HTTP refuses it at once
+            jobs.append(asyncio.create_task(self._keep(device, speak, has_bad)))
         try:
             await self.goes_on()
             yield
@@ -92,19 +110,20 @@ class Load:
             self._stopping.set()
             await asyncio.gather(*jobs)
 
-    async def goes_on(self, seconds: float = 30) -> None:
-        """Wait until every device has been given a further acknowledgement."""
+    async def goes_on(self, seconds: float = 30, more: int = 0) -> None:
+        """Wait until every device has been given a further acknowledgement, and `more`."""
         before = {device.id: len(self.promised[device.id]) for device in self.devices}
 
         async def all_heard() -> bool:
-            return all(len(self.promised[key]) > count for key, count in before.items())
+            return all(len(self.promised[key]) > count + more for key, count in before.items())
 
         await until(all_heard, seconds)
 
-    async def _keep(self, device: Device, speak: Callable[[Device], AsyncIterator[Send]]) -> None:
+    async def _keep(
+        self, device: Device, speak: Callable[[Device], AsyncIterator[Send]], has_bad: bool
+    ) -> None:
         """Connect, report until something breaks, and begin again."""
         numbers = itertools.count()
-        has_bad = speak != self._http  # HTTP refuses it at once
         waiting: list[Attempt] = []
         while not self._stopping.is_set():
             try:
@@ -136,8 +155,11 @@ class Load:
         for one, (_, promises), outcome in zip(waiting, bodies, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 failed.append(Attempt(one.number, one.attempt + 1))
+                refused = isinstance(outcome, Unacknowledged) and outcome.refused
+                self.operations.unanswered(refused=refused)
             else:
                 promises[device.id].add(one)
+                self.operations.acknowledge()
         waiting[:] = failed
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -153,18 +175,18 @@ class Load:
             while not self._stopping.is_set():
                 yield publish
 
-    async def _http(self, device: Device) -> AsyncIterator[Send]:
+    async def _http(self, device: Device, wait: str = "") -> AsyncIterator[Send]:
         headers = {"Authorization": aiohttp.encode_basic_auth(device.sn, device.key)}
-        timeout = aiohttp.ClientTimeout(total=ANSWER)
-        async with aiohttp.ClientSession(
-            self._platform.base_url, headers=headers, timeout=timeout
-        ) as session:
+        timeout = aiohttp.ClientTimeout(total=STORED if wait == "stored" else ANSWER)
+        path = f"/ingest/v1/{device.sn}/report"
+        query = {"wait": wait} if wait else {}
+        async with self._platform.session(headers=headers, timeout=timeout) as session:
 
             async def post(body: bytes) -> None:
-                async with session.post(f"/ingest/v1/{device.sn}/report", data=body) as answer:
-                    if answer.status != 202:
+                async with session.post(path, data=body, params=query) as answer:
+                    if not answer.ok:
                         self.failures[f"HTTP {answer.status}"] += 1
-                        raise Unacknowledged(await answer.text())
+                        raise Unacknowledged(answer.status)
 
             while not self._stopping.is_set():
                 yield post
@@ -188,24 +210,32 @@ class Load:
 
         `before` is what the metrics said when nothing was on its way.
         """
+        verdict = await self.judge()
+        assert verdict == Verdict()
         now = await settled(self._platform)
-        kept = rejected = 0
+        assert now["stored"] - before["stored"] == self.stored
+        assert now["rejected"] - before["rejected"] == self.rejected
+        assert now["accepted"] == now["stored"] + now["rejected"]
+
+    async def judge(self) -> Verdict:
+        """Compare what was promised with history, events and `DEAD`, when nothing waits."""
+        await settled(self._platform)
+        verdict = Verdict()
+        self.stored = self.rejected = 0
         async with self._platform.admin() as client:
             for device in self.devices:
                 records = await stored(device)
                 events = await _read(client, "EVENTS", f"event.*.device.{device.id}.reported")
                 told = {_attempt(json.loads(one)["properties"]) for one in events}
                 dead = await refused(client, device)
-                assert _repeated(records) == {}
-                assert _repeated(dead) == {}
-                assert self.promised[device.id] - records.keys() == set()
-                assert self.promised_dead[device.id] - dead.keys() == set()
-                assert told == records.keys()
-                kept += records.total()
-                rejected += dead.total()
-        assert now["stored"] - before["stored"] == kept
-        assert now["rejected"] - before["rejected"] == rejected
-        assert now["accepted"] == now["stored"] + now["rejected"]
+                sn, lost = device.sn, verdict.lost
+                lost += [f"{sn} {one}" for one in self.promised[device.id] - records.keys()]
+                lost += [f"{sn} {one}" for one in self.promised_dead[device.id] - dead.keys()]
+                lost += [f"{sn} {one}: no event" for one in records.keys() - told]
+                verdict.doubled.extend(f"{sn} {one}" for one in _repeated(records + dead))
+                self.stored += records.total()
+                self.rejected += dead.total()
+        return verdict
 
 
 async def stored(device: Device) -> Counter[Attempt]:

@@ -92,7 +92,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         "THINGWAY_SECRETS_KEY": public,
     }
     replicas = [Replica(environment, tmp_path / f"replica-{one}.log") for one in range(2)]
-    bus = await Bus.connect(servers.nats_url, name="others", streams=True)
+    bus = await Bus.connect(servers.nats_url, name="others", streams=1)
     mongo = Mongo(servers.mongo_url, database)
     played = PlayedDevice(bus)
     played.has(TARGET)

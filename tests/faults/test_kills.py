@@ -75,7 +75,7 @@ async def test_what_a_killed_process_left_half_done_holds_up_reports_for_seconds
     device = await application.add_device()
     users = database_users(platform.state)
     user = next(one for one in users if one.name == "device")
-    url = user.url(platform.state.ports["mongod"])
+    url = user.url(*platform.state.members("mongod"))
     with subprocess.Popen(
         [sys.executable, "-c", HALF_DONE, url, str(device.id)], stdout=subprocess.PIPE
     ) as process:

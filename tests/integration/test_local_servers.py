@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
+from deploy.local.growing import adopt
 from deploy.local.process import base_environment
 from deploy.local.servers import NatsDoors, Programs
 from deploy.local.starting import together, until_ready
@@ -29,6 +30,7 @@ from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.redis_server import KeyUser
 from deploy.platform.state import Addresses, State
 from libs.common.contracts.auth import Applications, ListApplications
+from libs.common.store.redis import connect_redis
 
 WAIT = 30.0
 THINGWAY = [sys.executable, "-c", "import sys; from deploy.local.cli import main; sys.exit(main())"]
@@ -50,16 +52,16 @@ class Running:
 
     @contextlib.asynccontextmanager
     async def mongo(self, name: str) -> AsyncIterator[AsyncMongoClient]:
-        url = self.database_user(name).url(self.state.ports["mongod"])
+        url = self.database_user(name).url(*self.state.members("mongod"))
         async with AsyncMongoClient(url) as client:
             yield client
 
     def redis(self, name: str) -> Redis:
-        return Redis.from_url(self.key_user(name).url(self.state.ports["redis"]))
+        return Redis.from_url(self.key_user(name).url(*self.state.members("redis")))
 
     def nats(self, name: str):
         return nats.connect(
-            self.addresses.nats_url,
+            self.addresses.nats_url.split(","),
             user=name,
             password=self.state.secrets[f"nats.{name}"],
             inbox_prefix=f"_INBOX.{name}".encode(),
@@ -68,22 +70,28 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, found: Programs) -> AsyncIterator[Running]:
+async def running(directory: Path, found: Programs, members: int = 1) -> AsyncIterator[Running]:
     """Start the servers as `thingway up` does, and end them as it does."""
     state = states.load(directory)
-    state.claim_ports([*servers.INTERNAL_PORTS, *services.internal_port_names()], reserved=())
+    state.hosts = [ports.LOOPBACK] * members
+    state.claim_ports(
+        [*servers.internal_ports(state), *services.internal_port_names()], reserved=()
+    )
     nats_port = ports.choose_free()
     mqtt_port = ports.choose_free()
-    doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port)
-    addresses = Addresses("", "", f"nats://{ports.LOOPBACK}:{nats_port}")
-    base = base_environment(os.environ)
-    wanted = servers.embedded(found, directory, state, doors, addresses, base)
+    doors = NatsDoors(ports.LOOPBACK, nats_port, mqtt_port).of_members(state)
+    addresses = Addresses("", "", ",".join(door.url for door in doors))
+    ground = servers.Ground(directory, state, base_environment(os.environ))
+    wanted = servers.embedded(found, ground, doors, addresses)
     states.save(directory, state)
     logs = directory / "logs"
     logs.mkdir(exist_ok=True)
     supervisor = Supervisor(logs, say=print)
     try:
         await together([until_ready(supervisor.start(one.spec), one.ready) for one in wanted])
+        if state.is_cluster:
+            password = state.secrets["nats.admin"]
+            await adopt(directory / "nats", addresses, password, "thingway-1", members)
         yield Running(state, addresses, supervisor)
     finally:
         await supervisor.stop()
@@ -180,7 +188,7 @@ async def test_a_killed_server_comes_back(platform: Running) -> None:
     with pidfds({"redis": first}) as handles:
         os.kill(first, 9)
         await ended(handles["redis"])
-    url = platform.key_user("device").url(platform.state.ports["redis"])
+    url = platform.key_user("device").url(*platform.state.members("redis"))
     async with asyncio.timeout(WAIT):
         await servers.redis_server.wait_ready(url)
     assert platform.supervisor.pids()["redis"] != first
@@ -266,3 +274,39 @@ def test_commands_without_a_platform_end_with_exit_code_1(tmp_path: Path) -> Non
     )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+async def test_what_one_has_grows_into_a_cluster(found: Programs, tmp_path: Path) -> None:
+    """Documents, keys, messages, and what a consumer has not acknowledged are there afterwards."""
+    async with running(tmp_path, found) as alone:
+        async with alone.mongo("device") as client:
+            await client["thingway_device"]["things"].insert_one({"_id": 1})
+        async with alone.redis("device") as redis:
+            await redis.set("tw:key", "kept")
+        async with contextlib.AsyncExitStack() as stack:
+            client = await alone.nats("admin")
+            stack.push_async_callback(client.close)
+            stream = client.jetstream()
+            await stream.add_stream(name="EVENTS", subjects=["event.>"])
+            for number in range(10):
+                await stream.publish(f"event.{number}", b"x")
+            reader = await stream.pull_subscribe("event.>", durable="reader", stream="EVENTS")
+            for message in await reader.fetch(4):
+                await message.ack_sync()
+    async with running(tmp_path, found, members=3) as grown:
+        async with grown.mongo("device") as client:
+            assert await client["thingway_device"]["things"].find_one() == {"_id": 1}
+            assert len(client.nodes) == 3
+        async with connect_redis(
+            grown.key_user("device").sentinel_url(grown.state.members("sentinel"))
+        ) as redis:
+            assert await redis.get("tw:key") == b"kept"
+        async with contextlib.AsyncExitStack() as stack:
+            client = await grown.nats("admin")
+            stack.push_async_callback(client.close)
+            stream = client.jetstream()
+            reader = await stream.pull_subscribe("event.>", durable="reader", stream="EVENTS")
+            rest = await reader.fetch(10)
+            assert [one.metadata.sequence.stream for one in rest] == [5, 6, 7, 8, 9, 10]
+            assert (await stream.stream_info("EVENTS")).config.num_replicas == 3

@@ -41,7 +41,8 @@ async def test_streams_may_reserve_what_the_disk_has_not(server, tmp_path):
 
 async def test_the_system_user_hears_whether_streams_are_written(server):
     """A server that writes is not stuck, as the launcher asks it; the answer is let through."""
-    assert await is_stuck(Addresses("", "", server.url), "secret-sys") is False
+    addresses = Addresses("", "", server.url)
+    assert await is_stuck(addresses, "secret-sys", "thingway") is False
 
     async with server.service("sys") as system, asyncio.timeout(WAIT):
         while True:  # a stream that is just being made makes it unavailable for a moment

@@ -26,6 +26,9 @@ PUBLISH_TIMEOUT = 5.0
 """Seconds to wait for JetStream's acknowledgement."""
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
+PING = 3
+"""Seconds between two pings; a server that has left two unanswered at the third is left for
+another one."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
 """How NATS begins to say that it lets somebody in no longer, or not at all."""
 MESSAGE_TOO_LARGE = 10054
@@ -129,9 +132,11 @@ class _Persistent(SecureClient):
 class Bus:
     """One NATS connection of a process."""
 
-    def __init__(self, client: Client, js: JetStreamContext) -> None:
+    def __init__(self, client: Client, js: JetStreamContext, replicas: int = 1) -> None:
         self.client = client
         self.js = js
+        self.replicas = replicas
+        """Servers that keep each of the streams that are missing and created here."""
         self._leaving = False
 
     @classmethod
@@ -144,16 +149,18 @@ class Bus:
         name: str,
         ca_file: str = "",
         wait: float = 30.0,
-        streams: bool = False,
+        streams: int = 0,
     ) -> "Bus":
-        """Connect, waiting up to `wait` seconds for a server; reconnects for ever after.
+        """Connect to one of several servers, separated by commas; reconnects for ever after.
+
+        Waits up to `wait` seconds for the first time.
 
         A connection that is closed all the same, for example because the server took offence at
         what came on it, ends the process: whoever watches over it starts it again.
 
         A `tls://` server proves itself to the authorities in `ca_file`.
-        With `streams`, create the streams that are missing. Replies come to an inbox that only
-        this user may read.
+        With `streams`, create the streams that are missing, on so many servers each. Replies
+        come to an inbox that only this user may read.
         """
         options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
         if user:
@@ -171,7 +178,7 @@ class Bus:
                             tls=trusting_for(url, ca_file),
                             max_reconnect_attempts=-1,
                             connect_timeout=3,
-                            ping_interval=10,
+                            ping_interval=PING,
                             max_outstanding_pings=2,
                             pending_size=64 * 1024 * 1024,
                             allow_reconnect=True,
@@ -179,9 +186,9 @@ class Bus:
                             closed_cb=client.closed,
                             **options,
                         )
-                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT))
+                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT), streams or 1)
                 if streams:
-                    await ensure_streams(bus.js)
+                    await ensure_streams(bus.js, streams)
                 client.on_closed = bus._closed
             except (OSError, NatsError, TimeoutError, APIError) as error:
                 if asyncio.get_running_loop().time() > deadline:

@@ -3,8 +3,11 @@
 Motor carries everything; it is typed as PyMongo's client, whose interface it is given where they
 differ (`_like_pymongo`); hot reads go over PyMongo's own (`Mongo.direct`): decision 0021.
 
-Writes are `w=majority, j=true`. Driver errors stay in here and in stores, which name what they
-expect (`DuplicateKey`, `BulkFailed`).
+Writes are `w=majority, j=true`: what is answered outlives a primary. Reads are the primary's with
+`majority`: what a primary that is being replaced has written and will lose is not seen, so nothing
+is decided or told by it. Transactions read with `snapshot`, which makes what they have read as
+durable as what they write (docs/decisions/0025). Driver errors stay in here and in stores, which
+name what they expect (`DuplicateKey`, `BulkFailed`).
 """
 
 import asyncio
@@ -30,6 +33,7 @@ from pymongo.errors import (
     OperationFailure,
     PyMongoError,
 )
+from pymongo.read_concern import ReadConcern
 
 R = TypeVar("R")
 
@@ -52,10 +56,12 @@ _OPTIONS: dict[str, Any] = {
     "maxPoolSize": 32,
     "serverSelectionTimeoutMS": 5000,
     "connectTimeoutMS": 3000,
+    "heartbeatFrequencyMS": 5000,  # with the line above: a silent primary is left after 8 s
     "retryWrites": True,
     "retryReads": True,
     "appname": "thingway",
 }
+_DURABLE = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
 NAMESPACE_EXISTS = 48
@@ -142,7 +148,8 @@ class Mongo:
         settings: dict[str, Any] = {
             "codec_options": codec,
             "read_preference": ReadPreference.PRIMARY,
-            "write_concern": WriteConcern(w="majority", j=True),
+            "read_concern": ReadConcern("majority"),
+            "write_concern": _DURABLE,
         }
         self.database = cast("Database", self.client.get_database(database, **settings))
         self.direct: Database = self._direct.get_database(database, **settings)
@@ -169,7 +176,10 @@ class Mongo:
             return await work(session)
 
         async with await self.client.start_session() as session:
-            return cast("R", await session.with_transaction(with_pauses))
+            done = await session.with_transaction(
+                with_pauses, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE
+            )
+            return cast("R", done)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -1,7 +1,15 @@
-"""Redis: the one place that makes its client."""
+"""Redis: the one place that makes its client.
+
+Everything is read and written at the primary. With Sentinel its address is asked for at each new
+connection; a primary that was demoted says so, or is silent, and its connections are left.
+"""
+
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
@@ -22,23 +30,69 @@ WAIT = 3.0
 """Seconds that a command waits for a connection, for its opening, and for its answer."""
 
 
+SENTINEL_WAIT = 1.0
+"""Seconds that a Sentinel gets to answer, before the next one is asked."""
+SENTINEL_PORT = 26379
+_SCHEME = "redis+sentinel"
+
+
+class _PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
+    """Connections to the primary; who finds none free waits for one."""
+
+
 def connect_redis(url: str) -> Redis:
     """Make the client of this process; it connects when first used, and again when needed.
+
+    `url` is that of a server, or `redis+sentinel://user:password@host:port,host:port/NAME`: then
+    the login is also that for the Sentinels, unless `?sentinel_username=…&sentinel_password=…`
+    say another one (an empty password: none). Raises `ValueError` for any other.
 
     Commands beyond `CONNECTIONS` at a time wait for a connection: redis-py's plain pool
     fails them at once, so that a burst would look like a Redis that is gone.
     """
-    pool = BlockingConnectionPool.from_url(
-        url,
-        timeout=WAIT,
-        socket_timeout=WAIT,
-        socket_connect_timeout=WAIT,
-        health_check_interval=30,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.02), 3),
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
-        max_connections=CONNECTIONS,
+    options: dict[str, Any] = {
+        "timeout": WAIT,
+        "socket_timeout": WAIT,
+        "socket_connect_timeout": WAIT,
+        "health_check_interval": 30,
+        "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), 3),
+        "retry_on_error": [RedisConnectionError, RedisTimeoutError],
+        "max_connections": CONNECTIONS,
+    }
+    if urlsplit(url).scheme == _SCHEME:
+        return _primary(url, options)
+    return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+
+
+def _primary(url: str, options: dict[str, Any]) -> Redis:
+    """A client of the primary that Sentinels name."""
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    name = parts.path.strip("/")
+    if not hosts or not name:
+        raise ValueError(f"{_SCHEME}:// needs hosts and the name of the primary")
+    user, _, password = (unquote(part) for part in login.partition(":"))
+    more = {
+        key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()
+    }
+    sentinels = Sentinel(  # type: ignore[no-untyped-call]
+        [_address(host) for host in hosts.split(",")],
+        sentinel_kwargs={
+            "username": more.get("sentinel_username", user) or None,
+            "password": more.get("sentinel_password", password) or None,
+            "socket_timeout": SENTINEL_WAIT,
+            "socket_connect_timeout": SENTINEL_WAIT,
+        },
+    )
+    pool = _PrimaryPool(  # type: ignore[no-untyped-call]
+        name, sentinels, username=user or None, password=password or None, **options
     )
     return Redis.from_pool(pool)
+
+
+def _address(host: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{host}")
+    return parts.hostname or "", parts.port or SENTINEL_PORT
 
 
 async def check_redis(redis: Redis) -> None:

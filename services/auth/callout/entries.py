@@ -9,7 +9,7 @@ a few ids; with a further one it loses the oldest, whose session is deleted.
 import hashlib
 import logging
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,15 +71,15 @@ class Entries:
         redis: Redis,
         devices: DeviceStore,
         bus: Bus,
-        door: Mapping[str, Any],
+        doors: Sequence[Mapping[str, Any]],
         user: str,
         password: str,
     ) -> None:
-        """`door` is where MQTT is (`mqtt_door`), `user` and `password` open it for a service."""
+        """`doors` are where MQTT is (`mqtt_doors`), `user` and `password` open them."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
-        self._door = door
+        self._doors = doors
         self._user = user
         self._password = password
         script = Path(__file__).with_name("admit.lua").read_text()
@@ -126,19 +126,26 @@ class Entries:
         await self._deleting.stop()
 
     async def _delete(self, client_id: str) -> None:
+        """Delete a session at the first server that lets in."""
+        for door in self._doors:
+            try:
+                if await self._exists(client_id):
+                    await self._replace(client_id, door)
+            except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
+                log.warning("the MQTT session %r was not deleted: %r", client_id, error)
+            else:
+                return
+
+    async def _replace(self, client_id: str, door: Mapping[str, Any]) -> None:
         """Delete a session as MQTT does it: by a clean one with the same id."""
-        try:
-            if await self._exists(client_id):
-                async with aiomqtt.Client(
-                    **self._door,
-                    username=self._user,
-                    password=self._password,
-                    identifier=client_id,
-                    timeout=WAIT,
-                ):
-                    pass
-        except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
-            log.warning("the MQTT session %r was not deleted: %r", client_id, error)
+        async with aiomqtt.Client(
+            **door,
+            username=self._user,
+            password=self._password,
+            identifier=client_id,
+            timeout=WAIT,
+        ):
+            pass
 
     async def _exists(self, client_id: str) -> bool:
         subject = f"$MQTT.sess.{_hash(client_id)}"

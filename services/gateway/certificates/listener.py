@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,14 +25,13 @@ class CertificateDoor:
         self,
         connections: Connections,
         passes: PassSigner,
-        upstream: dict[str, Any],
+        upstream: Sequence[Mapping[str, Any]],
         connect_timeout: float,
     ) -> None:
-        """`upstream` is nats-server's MQTT listener (`mqtt_door`)."""
+        """`upstream` are nats-servers' MQTT listeners (`mqtt_doors`)."""
         self.connections = connections
         self.passes = passes
-        self._host, self._port = upstream["hostname"], upstream["port"]
-        self._tls: ssl.SSLContext | None = upstream["tls_context"]
+        self._upstream = upstream
         self._timeout = connect_timeout
         self._open: set[Client] = set()
 
@@ -61,10 +59,20 @@ class CertificateDoor:
         self._open.discard(client)
 
     async def connect(self) -> End:
-        """Connect to nats-server; raise OSError or TimeoutError."""
+        """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
+        failed: Exception = OSError("no server is named")
+        for one in self._upstream:
+            try:
+                return await self._connect_to(one)
+            except (OSError, TimeoutError) as error:
+                failed = error
+        raise failed
+
+    async def _connect_to(self, door: Mapping[str, Any]) -> End:
         loop = asyncio.get_running_loop()
+        host, port, tls = door["hostname"], door["port"], door["tls_context"]
         async with asyncio.timeout(self._timeout):
-            _, server = await loop.create_connection(End, self._host, self._port, ssl=self._tls)
+            _, server = await loop.create_connection(End, host, port, ssl=tls)
         return server
 
 

@@ -1,5 +1,6 @@
 """The Litestar application of the gateway's own pages; `/docs` is Swagger UI (`docs/static`)."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -75,9 +76,10 @@ def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouter
         ready = all(map(is_ready, states.values()))
         return Response(states, status_code=200 if ready else 503)
 
-    @get("/metrics", media_type="text/plain", sync_to_thread=True)
-    def metrics() -> bytes:
-        return telemetry.exposition()
+    @get("/metrics", media_type="text/plain")
+    async def metrics() -> bytes:
+        await readiness.states()
+        return await asyncio.to_thread(telemetry.exposition)
 
     return [healthz, readyz, metrics]
 

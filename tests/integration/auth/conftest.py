@@ -208,7 +208,7 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
         bus = await Bus.connect(
-            door.url, user="auth", password="secret-auth", name="auth", streams=True
+            door.url, user="auth", password="secret-auth", name="auth", streams=1
         )
         stack.push_async_callback(bus.drain)
         other = await door.bus("admin")

@@ -30,7 +30,7 @@ from libs.common.bus import (
 )
 from libs.common.bus.atomic import publish_all
 from libs.common.bus.consumer import MOST_BYTES
-from libs.common.bus.streams import bound_streams, ensure_streams
+from libs.common.bus.streams import complete_streams, ensure_streams
 from libs.common.errors import (
     Conflict,
     InvalidInput,
@@ -129,7 +129,7 @@ async def test_headers_and_payload_arrive_as_they_were_given(bus: Bus):
 
 async def test_streams_that_are_there_are_left_alone(bus: Bus):
     """Several processes may make the streams at the same time."""
-    await asyncio.gather(*(ensure_streams(bus.js) for _ in range(3)))
+    await asyncio.gather(*(ensure_streams(bus.js, 1) for _ in range(3)))
 
 
 async def test_nobody_at_the_address_is_told_in_time():
@@ -490,7 +490,7 @@ async def test_streams_of_an_earlier_version_get_the_bounds_that_they_lack(bus):
         await bus.js.add_stream(old.evolve(max_bytes=1024**2) if name == UPLINK else old)
     await bus.js.publish("thing.old.up.report", b"{}")
 
-    await bound_streams(bus.js)
+    await complete_streams(bus.js, 1)
 
     for name, config in STREAMS.items():
         held = await bus.js.stream_info(name)
@@ -499,7 +499,7 @@ async def test_streams_of_an_earlier_version_get_the_bounds_that_they_lack(bus):
         assert held.config.max_bytes == (1024**2 if name == UPLINK else config.max_bytes or -1)
     assert (await bus.js.stream_info(UPLINK)).state.messages == 1
     await bus.js.delete_stream(UPLINK)
-    await ensure_streams(bus.js)
+    await ensure_streams(bus.js, 1)
 
 
 async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):

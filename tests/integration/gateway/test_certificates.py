@@ -17,7 +17,7 @@ from deploy.local import programs
 from deploy.platform import ports
 from libs.common.identity import make_keys
 from libs.common.identity.certificate_pass import PassSigner, PassVerifier
-from libs.common.tls import PeerCertificate, ServerTls, mqtt_door
+from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.certificates import listener
 from services.gateway.certificates.connect import Connect, read_connect
@@ -98,7 +98,7 @@ def opened(tmp_path: Path) -> Open:
             door = CertificateDoor(
                 Connections(TrustedProxies(), most),
                 SIGNER,
-                mqtt_door(f"mqtt://127.0.0.1:{there}", ""),
+                mqtt_doors(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
             tls = ServerTls(str(files.certificate), str(files.key), str(files.ca))

@@ -54,7 +54,7 @@ async def management(servers, database) -> AsyncIterator[Management]:
     mongo = Mongo(servers.mongo_url, database)
     redis = connect_redis(servers.redis_url)
     await redis.flushdb()
-    bus = await Bus.connect(servers.nats_url, name="management", streams=True)
+    bus = await Bus.connect(servers.nats_url, name="management", streams=1)
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
     await migrate(mongo.database, MIGRATIONS)
     app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))

@@ -113,7 +113,7 @@ async def world(servers, database) -> AsyncIterator[World]:
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
         await migrate(mongo.database, MIGRATIONS)
-        bus = await Bus.connect(servers.nats_url, name="device", streams=True)
+        bus = await Bus.connect(servers.nats_url, name="device", streams=1)
         stack.push_async_callback(bus.drain)
         auth = await Bus.connect(servers.nats_url, name="auth")
         stack.push_async_callback(auth.drain)
@@ -122,7 +122,7 @@ async def world(servers, database) -> AsyncIterator[World]:
         await _play(bus, grants, gone, stack)
         ports = []
         for _ in range(2):
-            own = await Bus.connect(servers.nats_url, name="management", streams=True)
+            own = await Bus.connect(servers.nats_url, name="management", streams=1)
             stack.push_async_callback(own.drain)
             app = build_app(settings, mongo, redis, own, Telemetry(None, MeterProvider()))
             serves = serving(app, PatientProtocol)

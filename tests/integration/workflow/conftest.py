@@ -155,7 +155,7 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )
     mongo = Mongo(servers.mongo_url, database)
-    bus = await Bus.connect(servers.nats_url, name="workflow", streams=True)
+    bus = await Bus.connect(servers.nats_url, name="workflow", streams=1)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
     core = Core(settings, mongo, bus)

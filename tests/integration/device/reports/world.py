@@ -242,7 +242,7 @@ class World:
 async def running(servers: Servers, database: str) -> AsyncIterator[World]:
     """A world with empty streams and an empty database."""
     mongo = Mongo(servers.mongo_url, database)
-    bus = await Bus.connect(servers.nats_url, name="test", streams=True)
+    bus = await Bus.connect(servers.nats_url, name="test", streams=1)
     try:
         for stream in (UPLINK, EVENTS, DEAD):
             await bus.js.purge_stream(stream)

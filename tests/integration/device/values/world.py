@@ -340,7 +340,7 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
 async def running(servers: Servers) -> AsyncIterator[World]:
     """Start the service and its ingest on empty streams and a database of their own."""
     mongo = Mongo(servers.mongo_url, f"test_{uuid.uuid4().hex[:16]}")
-    bus = await Bus.connect(servers.nats_url, name="device", streams=True)
+    bus = await Bus.connect(servers.nats_url, name="device", streams=1)
     outside = await Bus.connect(servers.nats_url, name="outside")
     for stream in (UPLINK, EVENTS, DEAD):
         await bus.js.purge_stream(stream)

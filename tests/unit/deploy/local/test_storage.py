@@ -49,4 +49,5 @@ async def test_a_stuck_server_is_restarted_once_there_is_room(looks, expected, m
 
 async def test_a_server_that_does_not_answer_is_not_stuck():
     """It is being started or ends; the supervisor sees to that."""
-    assert await storage.is_stuck(Addresses("", "", "nats://127.0.0.1:1"), "x") is False
+    addresses = Addresses("", "", "nats://127.0.0.1:1")
+    assert await storage.is_stuck(addresses, "x", "thingway") is False

@@ -1,0 +1,237 @@
+"""`python -m tests.faults`: every fault on a cluster under load, and one table of what came of it.
+
+Partitions and full disks need root, for network namespaces and small disks of their own. Without
+it they are left out, and the table says so.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import platform as machine
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from deploy.local.process import PROJECT_ROOT
+from tests.e2e.callers import Application, Console
+from tests.e2e.platform import MODEL, PRODUCT
+from tests.faults.catalogue import Fault, Harm, catalogue
+from tests.faults.cluster import Cluster
+from tests.faults.load import WINDOW, Load, settled
+from tests.faults.operations import Operations, Verdict
+from tests.faults.places import Places
+from tests.faults.writing import Writers
+
+DOCUMENT = PROJECT_ROOT / "docs" / "faults.md"
+PATIENCE = 300.0
+"""Seconds in which it serves again after any fault, on a busy machine."""
+CROWD = 9
+"""Devices of the crowd for each of the usual load."""
+
+NONE = "-"
+
+
+def say(text: str) -> None:
+    """Tell who runs this."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class Row:
+    """A row of the table."""
+
+    fault: str
+    operations: Operations = field(default_factory=Operations)
+    verdict: Verdict = field(default_factory=Verdict)
+    seconds: float | None = None
+    note: str = ""
+
+    def cells(self) -> list[str]:
+        """As it is printed."""
+        if self.note:
+            return [self.fault, *(NONE,) * 5, self.note]
+        counts = self.operations
+        return [
+            self.fault,
+            f"{counts.invoked:,}",
+            f"{counts.acknowledged:,}",
+            f"{counts.unknown:,}",
+            str(len(self.verdict.lost)),
+            str(len(self.verdict.doubled)),
+            NONE if self.seconds is None else f"{self.seconds:.1f}",
+        ]
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is lost or doubled, and it serves."""
+        return not (self.verdict.lost or self.verdict.doubled or self.note.startswith("failed"))
+
+
+class Trial:
+    """One fault under load."""
+
+    def __init__(self, cluster: Cluster, application: Application, console: Console) -> None:
+        self._cluster = cluster
+        self._application = application
+        self._load = Load(cluster, application)
+        self._crowd = Load(cluster, application)
+        self._writers = Writers(application, console)
+        self._serving: asyncio.Task[float] | None = None
+
+    async def run(self, fault: Fault, seconds: float) -> Row:
+        """Do harm under load, and compare what was promised with what there is."""
+        await self._writers.start()
+        await self._writers.device.http(
+            "POST", "report", {"properties": {"counter": 0}}, wait="stored"
+        )
+        before = await settled(self._cluster)
+        row = Row(fault.name)
+        async with self._writers.running(), self._load.running(1):
+            await self._writers.go_on(PATIENCE)
+            await fault.work(Harm(self._cluster, self._strike, seconds, self._press))
+            assert self._serving is not None
+            row.seconds = await self._serving
+            await self._cluster.whole()
+            await self._goes_on()
+            for device in self._load.connected:
+                await device.becomes("ONLINE", PATIENCE)
+        for device in self._load.connected:
+            await device.becomes("OFFLINE", PATIENCE)
+        for one in (self._load.operations, self._crowd.operations, self._writers.operations):
+            row.operations.add(one)
+        await self._judge(row, before)
+        return row
+
+    async def _judge(self, row: Row, before: dict[str, int]) -> None:
+        row.verdict.add(await self._load.judge())
+        row.verdict.add(await self._crowd.judge())
+        device, prefix = self._writers.device, self._writers.prefix
+        row.verdict.add(await self._writers.judge(*await self._cluster.counted(device.id, prefix)))
+        now = await settled(self._cluster)
+        if now["accepted"] != now["stored"] + now["rejected"]:
+            row.verdict.lost.append(f"the ledger: {now}")
+        for name in ("stored", "rejected"):
+            there = getattr(self._load, name) + getattr(self._crowd, name)
+            if now[name] - before[name] < there:
+                row.verdict.lost.append(f"the ledger: {there} are {name}, it says {now}")
+
+    def _strike(self) -> None:
+        self._serving = asyncio.create_task(self._measure())
+
+    async def _measure(self) -> float:
+        began = time.monotonic()
+        await self._goes_on()
+        return time.monotonic() - began
+
+    async def _goes_on(self) -> None:
+        await asyncio.gather(self._load.goes_on(PATIENCE, WINDOW), self._writers.go_on(PATIENCE))
+
+    async def _press(self, seconds: float) -> None:
+        async with self._crowd.running(CROWD):
+            await asyncio.sleep(seconds)
+
+
+@contextlib.asynccontextmanager
+async def running(places: bool) -> AsyncIterator[Cluster]:
+    """A cluster inside, its members in places of their own if there may be any."""
+    root = Path(tempfile.mkdtemp(prefix="thingway-faults-"))
+    with contextlib.ExitStack() as stack:
+        made = Places(root / "data") if places else None
+        options: list[str] = []
+        if made is not None:
+            stack.enter_context(made.disks())
+            first = Cluster(root / "data", [], None)  # MongoDB makes its first user on loopback
+            stack.callback(first.stop)
+            await asyncio.to_thread(first.start)
+            first.stop()
+            stack.enter_context(made.made())
+            options = made.options()
+        cluster = Cluster(root / "data", options, made)
+        stack.callback(cluster.stop)
+        await asyncio.to_thread(cluster.start)
+        yield cluster
+    say(f"the logs of the cluster: {root}")
+
+
+async def attempt(cluster: Cluster, fault: Fault, seconds: float) -> Row:
+    """The row of a fault; one that is not survived says why."""
+    application, console = cluster.application(), cluster.console()
+    try:
+        await cluster.whole()
+        await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+        row = await Trial(cluster, application, console).run(fault, seconds)
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is told in the table
+        traceback.print_exc()
+        row = Row(fault.name, note=f"failed: {' '.join(str(error).split())[:200]}")
+    finally:
+        await application.close()
+        await console.close()
+    return row
+
+
+async def campaign(given: argparse.Namespace) -> list[Row]:
+    """All rows."""
+    wanted = [one for one in catalogue() if given.only.lower() in one.name.lower()]
+    rows: list[Row] = []
+    places = os.geteuid() == 0 and not given.loopback
+    async with running(places) as cluster:
+        for fault in wanted:
+            if fault.places and not places:
+                rows.append(Row(fault.name, note="left out: needs root"))
+                continue
+            rows.append(await attempt(cluster, fault, given.seconds))
+            _tell(rows[-1])
+    return rows
+
+
+def _tell(row: Row) -> None:
+    say(" | ".join(row.cells()))
+    for kind, found in (("lost", row.verdict.lost), ("doubled", row.verdict.doubled)):
+        for one in found[:20]:
+            say(f"    {kind}: {one}")
+
+
+HEAD = ["fault", "operations", "acknowledged", "unknown", "lost", "doubled", "serves again (s)"]
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown."""
+    lines = [HEAD, ["---", *("---:",) * 6], *(row.cells() for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def document(rows: list[Row], seconds: float) -> str:
+    """The page of the last run."""
+    text = Path(__file__).with_name("faults.md").read_text()
+    cores = os.cpu_count()
+    where = f"{datetime.now(UTC):%Y-%m-%d}, {cores} processors, Python {machine.python_version()}"
+    return text.format(where=where, seconds=f"{seconds:g}", table=table(rows))
+
+
+def main() -> int:
+    """Run, print, and write `docs/faults.md` when all of them were tried."""
+    parser = argparse.ArgumentParser(prog="make test-faults", description=__doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose name has it")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="that stops, partitions and the like last"
+    )
+    parser.add_argument("--loopback", action="store_true", help="no namespaces, also as root")
+    given = parser.parse_args()
+    rows = asyncio.run(campaign(given))
+    say("\n" + table(rows))
+    if not given.only:
+        DOCUMENT.write_text(document(rows, given.seconds))
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The faults: each does its harm, calls `strike` when it is done, and takes it back."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from typing import NamedTuple
+
+from deploy.local.servers import CLUSTER, MONGOD, NATS, REDIS, SENTINEL
+from deploy.platform.state import member
+from tests.faults.cluster import SERVICES_NAMES, Cluster, members_of
+
+
+@dataclass
+class Harm:
+    """What a fault has at hand."""
+
+    cluster: Cluster
+    strike: Callable[[], None]
+    """Begins the time until it serves again."""
+    seconds: float
+    """How long what lasts a while lasts."""
+    crowd: Callable[[float], Awaitable[None]]
+    """Ten times the load, for so many seconds."""
+
+
+class Fault(NamedTuple):
+    """A fault by its name in the table."""
+
+    name: str
+    work: Callable[[Harm], Awaitable[None]]
+    places: bool = False
+    """Whether it needs namespaces and disks."""
+    clock: bool = False
+    """Whether it needs clocks that can be set."""
+
+
+def catalogue() -> list[Fault]:
+    """Every fault."""
+    return [*_deaths(), *_pauses(), *_two_of_three(), *_partitions(), *_disks(), *_others()]
+
+
+Who = Callable[[Harm], Awaitable[list[str]]]
+
+
+def _named(*names: str) -> Who:
+    async def who(_: Harm) -> list[str]:
+        return list(names)
+
+    return who
+
+
+def _leader(kind: str) -> Who:
+    async def who(harm: Harm) -> list[str]:
+        return [member(kind, (await harm.cluster.leaders())[kind])]
+
+    return who
+
+
+def _followers(kind: str, which: slice) -> Who:
+    async def who(harm: Harm) -> list[str]:
+        leader = member(kind, (await harm.cluster.leaders())[kind])
+        return [name for name in members_of(kind) if name != leader][which]
+
+    return who
+
+
+def _with_leader(kind: str) -> Who:
+    """Two of the members, the leader among them."""
+
+    async def who(harm: Harm) -> list[str]:
+        return [*await _leader(kind)(harm), *await _followers(kind, slice(1))(harm)]
+
+    return who
+
+
+def _processes() -> Iterable[tuple[str, Who]]:
+    """Each process and each member of a store."""
+    for name in SERVICES_NAMES:
+        yield name, _named(name)
+    for kind, title, leads, follows in (
+        (MONGOD, "MongoDB", "primary", "secondary"),
+        (NATS, "NATS", "leader of `UPLINK`", "follower"),
+        (REDIS, "Redis", "primary", "replica"),
+    ):
+        yield f"{title}, {leads}", _leader(kind)
+        followers = len(members_of(kind)) - 1
+        for number in range(followers):
+            order = f" {number + 1}" if followers > 1 else ""
+            yield f"{title}, {follows}{order}", _followers(kind, slice(number, number + 1))
+    for name in members_of(SENTINEL):
+        yield name, _named(name)
+
+
+def _deaths() -> Iterable[Fault]:
+    for title, who in _processes():
+
+        async def work(harm: Harm, who: Who = who) -> None:
+            names = await who(harm)
+            pids = [harm.cluster.ready.pids[name] for name in names]
+            for name in names:
+                harm.cluster.signal(name, SIGKILL)
+            harm.strike()
+            for name, pid in zip(names, pids, strict=True):
+                await harm.cluster.returned(name, pid)
+
+        yield Fault(f"kill -9: {title}", work)
+
+
+async def _stopped(harm: Harm, names: list[str], *, during: bool) -> None:
+    """Stop processes for a while; it is expected to serve during it, or after it."""
+    for name in names:
+        harm.cluster.signal(name, SIGSTOP)
+    if during:
+        harm.strike()
+    try:
+        await asyncio.sleep(harm.seconds)
+    finally:
+        for name in names:
+            harm.cluster.signal(name, SIGCONT)
+    if not during:
+        harm.strike()
+
+
+def _pauses() -> Iterable[Fault]:
+    for title, who in _processes():
+
+        async def work(harm: Harm, who: Who = who) -> None:
+            names = await who(harm)
+            await _stopped(harm, names, during=names[0] not in SERVICES_NAMES)
+
+        after = " (from CONT)" if title in SERVICES_NAMES else ""
+        yield Fault(f"SIGSTOP, SIGCONT: {title}{after}", work)
+
+
+def _two_of_three() -> Iterable[Fault]:
+    for kind, title in ((MONGOD, "MongoDB"), (NATS, "NATS"), (SENTINEL, "Sentinel")):
+
+        async def work(harm: Harm, kind: str = kind) -> None:
+            names = members_of(SENTINEL)[:2]
+            if kind != SENTINEL:
+                names = await _with_leader(kind)(harm)
+            await _stopped(harm, names, during=kind == SENTINEL)
+
+        after = "" if kind == SENTINEL else " (from CONT)"
+        yield Fault(f"SIGSTOP: two of three of {title}{after}", work)
+
+    async def both(harm: Harm) -> None:
+        await _stopped(harm, members_of(REDIS), during=False)
+
+    yield Fault("SIGSTOP: both of Redis (from CONT)", both)
+
+
+def _partitions() -> Iterable[Fault]:
+    for kind, title in ((MONGOD, "MongoDB's primary"), (NATS, "the leader of `UPLINK`")):
+
+        async def part(harm: Harm, kind: str = kind) -> None:
+            places, number = harm.cluster.places, (await harm.cluster.leaders())[kind]
+            assert places is not None
+            places.part(number)
+            harm.strike()
+            try:
+                await asyncio.sleep(harm.seconds)
+            finally:
+                places.heal(number)
+
+        async def cut(harm: Harm, kind: str = kind) -> None:
+            places, number = harm.cluster.places, (await harm.cluster.leaders())[kind]
+            assert places is not None
+            places.cut(number, off=True)
+            harm.strike()
+            try:
+                await asyncio.sleep(harm.seconds)
+            finally:
+                places.cut(number, off=False)
+
+        yield Fault(f"partition: the member with {title} from the others", part, places=True)
+        yield Fault(f"partition: the member with {title} from all", cut, places=True)
+
+    async def all_parted(harm: Harm) -> None:
+        places = harm.cluster.places
+        assert places is not None
+        for number in (1, 2):
+            places.cut(number, off=True)
+        await asyncio.sleep(harm.seconds)
+        for number in (1, 2):
+            places.cut(number, off=False)
+        harm.strike()
+
+    yield Fault("partition: every member alone (from its end)", all_parted, places=True)
+
+
+def _disks() -> Iterable[Fault]:
+    for kind, title in (("mongo", "MongoDB"), ("nats", "NATS")):
+        leads = MONGOD if kind == "mongo" else NATS
+
+        async def one(harm: Harm, kind: str = kind, leads: str = leads) -> None:
+            places, number = harm.cluster.places, (await harm.cluster.leaders())[leads]
+            assert places is not None
+            await asyncio.to_thread(places.fill, kind, number)
+            harm.strike()
+            await asyncio.sleep(harm.seconds)
+            places.empty(kind, number)
+
+        async def every(harm: Harm, kind: str = kind) -> None:
+            places = harm.cluster.places
+            assert places is not None
+            for number in range(1, CLUSTER + 1):
+                await asyncio.to_thread(places.fill, kind, number)
+            await asyncio.sleep(harm.seconds)
+            for number in range(1, CLUSTER + 1):
+                places.empty(kind, number)
+            harm.strike()
+
+        yield Fault(f"disk full: the leading member of {title}", one, places=True)
+        yield Fault(f"disk full: every member of {title} (from room)", every, places=True)
+
+
+def _others() -> Iterable[Fault]:
+    async def crowd(harm: Harm) -> None:
+        harm.strike()
+        await harm.crowd(harm.seconds)
+
+    yield Fault("ten times the load", crowd)
+
+    async def rolling(harm: Harm) -> None:
+        harm.strike()
+        stores = (members_of(kind) for kind in (SENTINEL, REDIS, NATS, MONGOD))
+        for name in (*SERVICES_NAMES, *itertools.chain.from_iterable(stores)):
+            pid = harm.cluster.ready.pids[name]
+            harm.cluster.signal(name, SIGTERM)
+            await harm.cluster.returned(name, pid)
+            await harm.cluster.whole()
+
+    yield Fault("SIGTERM: everything, one after another", rolling)

@@ -1,0 +1,144 @@
+"""A cluster as faults see it: who leads where, whether it is whole, and what its stores hold."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from nats.errors import Error as NatsError
+from nats.js.errors import Error as JetStreamError
+from pymongo import AsyncMongoClient
+from pymongo.errors import PyMongoError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from deploy.local.servers import CLUSTER, MONGOD, NATS, REDIS, REDISES
+from deploy.platform.services import SERVICES
+from deploy.platform.state import member
+from libs.common.bus import STREAMS, UPLINK
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
+from tests.faults.places import Places
+
+SERVICES_NAMES = tuple(one.name for one in SERVICES)
+WHOLE = 180.0
+"""Seconds in which a cluster is whole again after a fault."""
+_SERVING = (1, 2)
+_FAULTS = (PyMongoError, NatsError, JetStreamError, RedisError, OSError, TimeoutError)
+
+
+class Cluster(Platform):
+    """One `tests.faults.up`."""
+
+    def __init__(self, directory: Path, options: list[str], places: Places | None) -> None:
+        super().__init__(directory, command=(sys.executable, "-m", "tests.faults.up", *options))
+        self.places = places
+
+    @contextlib.asynccontextmanager
+    async def mongo(self, *members: str) -> AsyncIterator[AsyncMongoClient[dict[str, Any]]]:
+        """MongoDB as its administrator: the replica set, or one member."""
+        state = self.state
+        which = "directConnection=true" if members else "replicaSet=rs0"
+        hosts = ",".join(members or state.members(MONGOD))
+        url = f"mongodb://admin:{state.secrets['mongo.admin']}@{hosts}/?{which}"
+        async with AsyncMongoClient(url, serverSelectionTimeoutMS=3000) as client:
+            yield client
+
+    async def leaders(self) -> dict[str, int]:
+        """The number of the member that leads, by kind of store."""
+        async with self.mongo() as client:
+            status = await client.admin.command("replSetGetStatus")
+        primary = next(one["_id"] + 1 for one in status["members"] if one["state"] == 1)
+        async with self.admin() as client:
+            cluster = (await client.jetstream().stream_info(UPLINK)).cluster
+        assert cluster is not None
+        assert cluster.leader is not None
+        roles = [await self._role(number) for number in range(1, REDISES + 1)]
+        return {
+            MONGOD: primary,
+            NATS: int(cluster.leader.rpartition("-")[2]),
+            REDIS: roles.index("master") + 1,
+        }
+
+    async def _role(self, number: int) -> str:
+        state = self.state
+        host, _, port = state.members(REDIS, REDISES)[number - 1].rpartition(":")
+        async with Redis(
+            host=host,
+            port=int(port),
+            username="sentinel",
+            password=state.secrets["redis.sentinel"],
+            socket_timeout=3,
+            decode_responses=True,
+        ) as redis:
+            role = await redis.role()
+            return str(role[0]) if role[0] == "master" else str(role[3])
+
+    async def whole(self) -> None:
+        """Wait until every process runs and every member has caught up."""
+
+        async def is_whole() -> bool:
+            try:
+                async with asyncio.timeout(20):
+                    return await self._is_whole()
+            except _FAULTS:
+                return False
+
+        await until(is_whole, WHOLE)
+
+    async def _is_whole(self) -> bool:
+        async with self.mongo() as client:
+            status = await client.admin.command("replSetGetStatus")
+        if [one["state"] for one in status["members"] if one["state"] not in _SERVING]:
+            return False
+        async with self.admin() as client:
+            stream = client.jetstream()
+            for name in STREAMS:
+                cluster = (await stream.stream_info(name)).cluster
+                if cluster is None or not cluster.leader or cluster.replicas is None:
+                    return False
+                if len(cluster.replicas) != CLUSTER - 1:
+                    return False
+                if any(one.offline or not one.current for one in cluster.replicas):
+                    return False
+        roles = sorted([await self._role(number) for number in range(1, REDISES + 1)])
+        return roles == ["connected", "master"] and await self._all_answer()
+
+    async def _all_answer(self) -> bool:
+        pids = self.ready.pids
+        return all(name in pids for name in SERVICES_NAMES)
+
+    async def counted(self, device: int, prefix: str) -> tuple[Counter[int], Counter[str]]:
+        """How often the store has the commands of a device, and the SNs that begin so."""
+        async with self.mongo() as client:
+            database = client["thingway_device"]
+            commands = [
+                one["payload"] async for one in database["commands"].find({"thingId": device})
+            ]
+            devices = database["devices"].find({"sn": {"$regex": f"^{prefix}"}})
+            serials = [one["sn"] async for one in devices]
+        values = [payload["properties"]["interval"] for payload in commands]
+        return Counter(values), Counter(serials)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process of the cluster."""
+        os.kill(self.ready.pids[name], number)
+
+    async def returned(self, name: str, old: int) -> None:
+        """Wait until a process that has ended runs again."""
+
+        async def again() -> bool:
+            return self.ready.pids.get(name, old) != old
+
+        await until(again, 60)
+
+
+def members_of(kind: str) -> list[str]:
+    """The names of the members of a store."""
+    count = REDISES if kind == REDIS else CLUSTER
+    return [member(kind, number) for number in range(1, count + 1)]

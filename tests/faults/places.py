@@ -1,0 +1,108 @@
+"""Places for the members of a cluster: a network namespace and small disks for each.
+
+Needs root. Members have the addresses 10.77.N.1, .2 and .3 on a bridge; this machine is .254.
+"""
+
+import contextlib
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from deploy.platform.state import member
+
+MEMBERS = range(1, 4)
+DISK_MB = 900
+"""Of each MongoDB and each NATS; nats-server is started again when 512 MB of it are free."""
+_FILL = "fill"
+
+
+class Places:
+    """The namespaces and disks of one cluster."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        number = os.getpid() % 250
+        self._bridge = f"twbr{number}"
+        self._net = f"10.77.{number}"
+
+    def host(self, number: int) -> str:
+        """The address of a member."""
+        return f"{self._net}.{number}"
+
+    def _name(self, number: int) -> str:
+        return f"{self._bridge}-{number}"
+
+    def options(self) -> list[str]:
+        """What `tests.faults.up` is told."""
+        return [
+            f"--place={self.host(number)}=ip netns exec {self._name(number)}" for number in MEMBERS
+        ]
+
+    @contextlib.contextmanager
+    def made(self) -> Iterator[None]:
+        """Namespaces on a bridge inside, and nothing of them afterwards."""
+        with contextlib.ExitStack() as stack:
+            _run("ip", "link", "add", self._bridge, "type", "bridge")
+            stack.callback(_run, "ip", "link", "del", self._bridge)
+            _run("ip", "addr", "add", f"{self._net}.254/24", "dev", self._bridge)
+            _run("ip", "link", "set", self._bridge, "up")
+            for number in MEMBERS:
+                name = self._name(number)
+                _run("ip", "netns", "add", name)
+                stack.callback(_run, "ip", "netns", "del", name)
+                peer = ("peer", "name", "eth0", "netns", name)
+                _run("ip", "link", "add", name, "type", "veth", *peer)
+                _run("ip", "link", "set", name, "master", self._bridge, "up")
+                _run("ip", "-n", name, "link", "set", "lo", "up")
+                _run("ip", "-n", name, "addr", "add", f"{self.host(number)}/24", "dev", "eth0")
+                _run("ip", "-n", name, "link", "set", "eth0", "up")
+            yield
+
+    @contextlib.contextmanager
+    def disks(self) -> Iterator[None]:
+        """A disk for each MongoDB and each NATS inside."""
+        with contextlib.ExitStack() as stack:
+            for kind, number in itertools.product(("mongo", "nats"), MEMBERS):
+                directory = self._data / member(kind, number)
+                directory.mkdir(parents=True, exist_ok=True)
+                _run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(directory))
+                stack.callback(_run, "umount", "-l", str(directory))
+            yield
+
+    def part(self, number: int) -> None:
+        """Let a member and the two others hear nothing of each other; clients reach all."""
+        for other in MEMBERS:
+            if other != number:
+                self._route("add", number, other)
+
+    def heal(self, number: int) -> None:
+        """End `part`."""
+        for other in MEMBERS:
+            if other != number:
+                self._route("del", number, other)
+
+    def _route(self, change: str, number: int, other: int) -> None:
+        where = ("blackhole", f"{self.host(other)}/32")
+        _run("ip", "-n", self._name(number), "route", change, *where)
+
+    def cut(self, number: int, *, off: bool) -> None:
+        """Let a member reach nobody, clients neither; or again."""
+        _run("ip", "link", "set", self._name(number), "down" if off else "up")
+
+    def fill(self, kind: str, number: int) -> None:
+        """Leave no room on a disk."""
+        directory = self._data / member(kind, number)
+        with (directory / _FILL).open("wb") as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1024**2))
+                file.flush()
+
+    def empty(self, kind: str, number: int) -> None:
+        """Make room again."""
+        (self._data / member(kind, number) / _FILL).unlink(missing_ok=True)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
