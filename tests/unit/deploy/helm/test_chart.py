@@ -163,6 +163,12 @@ def test_each_part_mounts_its_own_secret_only(name: str) -> None:
             allowed = {"thingway-credentials"}
         if part == "backup":
             allowed = {"thingway-setup", "thingway-bootstrap"}
+        if "migrate" in pod:
+            secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
+            allowed = {f"thingway-{one['name']}" for one in spec["containers"]}
+            for one in spec["containers"]:
+                [volume] = [at["name"] for at in one["volumeMounts"] if at["name"] in secrets]
+                assert secrets[volume]["secretName"] == f"thingway-{one['name']}"
         assert mounted <= allowed, pod
 
 
