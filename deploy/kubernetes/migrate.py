@@ -1,7 +1,7 @@
 """The chart's job before an upgrade: bring one service's database to the new version.
 
 It does what the service does at its start, before there is a pod of the new version: a database
-that cannot be migrated ends the upgrade, and the old version goes on. It has the service's settings.
+that cannot be migrated ends the upgrade, and the old version goes on.
 """
 
 import asyncio
