@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all lint bench compose clean
+.PHONY: help up test test-all test-faults lint bench compose clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -31,6 +31,9 @@ test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for py
 
 test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
+
+test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/ruff check

@@ -157,8 +157,10 @@ class MqttDevice:
         )
 
     async def __aenter__(self) -> Self:
-        await self.client.__aenter__()
-        await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.client)
+            await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
+            stack.pop_all()
         return self
 
     async def __aexit__(
