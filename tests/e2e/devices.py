@@ -106,7 +106,7 @@ class Device:
             password=self.key,
             inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
             allow_reconnect=reconnect,
-            max_reconnect_attempts=-1,
+            max_reconnect_attempts=-1 if reconnect else 1,  # -1: also of the first connection
             reconnect_time_wait=0.1,
             error_cb=_ignore,
         )

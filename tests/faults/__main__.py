@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,8 @@ class Row:
     operations: Operations = field(default_factory=Operations)
     verdict: Verdict = field(default_factory=Verdict)
     seconds: float | None = None
+    slowest: str = ""
+    """Who was given acknowledgements last."""
     note: str = ""
 
     def cells(self) -> list[str]:
@@ -73,7 +75,7 @@ class Row:
 
     @property
     def _served(self) -> str:
-        return NONE if self.seconds is None else f"{self.seconds:.1f}"
+        return NONE if self.seconds is None else f"{self.seconds:.1f} ({self.slowest})"
 
     @property
     def good(self) -> bool:
@@ -90,7 +92,7 @@ class Trial:
         self._load = Load(cluster, application)
         self._crowd = Load(cluster, application)
         self._writers = Writers(application, console)
-        self._serving: asyncio.Task[float] | None = None
+        self._serving: asyncio.Task[tuple[float, str]] | None = None
 
     async def run(self, fault: Fault, seconds: float) -> Row:
         """Do harm under load, and compare what was promised with what there is."""
@@ -105,7 +107,7 @@ class Trial:
                 await self._writers.go_on(PATIENCE)
                 await fault.work(Harm(self._cluster, self._strike, seconds, self._press))
                 assert self._serving is not None
-                row.seconds = await self._serving
+                row.seconds, row.slowest = await self._serving
                 await self._cluster.whole()
                 await self._goes_on()
                 for device in self._load.connected:
@@ -134,13 +136,21 @@ class Trial:
     def _strike(self) -> None:
         self._serving = asyncio.create_task(self._measure())
 
-    async def _measure(self) -> float:
+    async def _measure(self) -> tuple[float, str]:
+        """Seconds until the last is given acknowledgements again, and who that is."""
         began = time.monotonic()
-        await self._goes_on()
-        return time.monotonic() - began
+
+        async def after(work: Awaitable[None], name: str) -> tuple[float, str]:
+            await work
+            return time.monotonic() - began, name
+
+        ways = dict.fromkeys(self._load.ways.values())
+        reporting = [after(self._load.goes_on(PATIENCE, WINDOW, way), way) for way in ways]
+        writing = [after(self._writers.go_on(PATIENCE, one), one) for one in self._writers.names]
+        return max(await asyncio.gather(*reporting, *writing))
 
     async def _goes_on(self) -> None:
-        await asyncio.gather(self._load.goes_on(PATIENCE, WINDOW), self._writers.go_on(PATIENCE))
+        await self._measure()
 
     async def _press(self, seconds: float) -> None:
         async with self._crowd.running(CROWD):
@@ -242,8 +252,11 @@ def table(rows: list[Row]) -> str:
 def document(rows: list[Row], seconds: float) -> str:
     """The page of the last run."""
     text = Path(__file__).with_name("faults.md").read_text()
-    cores = os.cpu_count()
-    where = f"{datetime.now(UTC):%Y-%m-%d}, {cores} processors, Python {machine.python_version()}"
+    cores, load = os.cpu_count(), os.getloadavg()[2]
+    where = (
+        f"{datetime.now(UTC):%Y-%m-%d}, {cores} processors, Python {machine.python_version()}, "
+        f"load average {load:.0f} at its end"
+    )
     return text.format(where=where, seconds=f"{seconds:g}", table=table(rows))
 
 

@@ -28,7 +28,7 @@ class Harm:
 LOADED = 120.0
 """Seconds of ten times the load."""
 PARTED = 60.0
-"""Seconds of a partition."""
+"""Seconds for which a member of a store is cut off or stopped, while others have its place."""
 JUMP = 900
 """Seconds that a clock jumps."""
 
@@ -121,13 +121,13 @@ def _deaths() -> Iterable[Fault]:
 
 
 async def _stopped(harm: Harm, names: list[str], *, during: bool) -> None:
-    """Stop processes for a while; it is expected to serve during it, or after it."""
+    """Stop processes for a while; it is expected to serve during it (longer), or after it."""
     for name in names:
         harm.cluster.signal(name, SIGSTOP)
     if during:
         harm.strike()
     try:
-        await asyncio.sleep(harm.seconds)
+        await asyncio.sleep(PARTED if during else harm.seconds)
     finally:
         for name in names:
             harm.cluster.signal(name, SIGCONT)
