@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all test-faults lint bench compose clean
+.PHONY: help up test test-all test-faults test-kubernetes lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -29,11 +29,14 @@ up: $(RUN) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thin
 test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
 
-test-all: $(DEV) ## Run every test; needs a Docker engine (ARGS: for pytest)
+test-all: $(DEV) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
 
 test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
 	@$(BIN)/python -m tests.faults $(ARGS)
+
+test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
+	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/ruff check
@@ -49,6 +52,11 @@ compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)
 	@if docker compose version >/dev/null 2>&1; then exec docker compose up --build $(ARGS); \
 	elif command -v docker-compose >/dev/null; then exec docker-compose up --build $(ARGS); \
 	else echo "neither 'docker compose' nor docker-compose is installed" >&2; exit 2; fi
+
+image: ## Build the image, tagged with its version and as thingway:local (ARGS: for docker build)
+	@version=$$(sed -n 's/^VERSION = "\(.*\)"/\1/p' libs/common/version.py); \
+	docker build -f deploy/docker/Dockerfile -t "thingway:$$version" -t thingway:local \
+	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
 clean: ## Remove the environment and all caches; data in .data stay
 	@rm -rf .venv tests/clients/node_modules .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info

@@ -234,7 +234,7 @@ async def serve_role(role: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        run_service(lambda: serve_role(sys.argv[1]))
+        run_service("gateway", lambda: serve_role(sys.argv[1]))
     else:
         for row in asyncio.run(run()):
             print(row)

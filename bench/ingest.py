@@ -8,6 +8,7 @@ insertion into a clustered collection of its own; the median of the ratios count
 import asyncio
 import signal
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,15 +76,18 @@ def prepare(database: Any) -> None:
     )
 
 
+def encoded(ts: int) -> Iterator[bytes]:
+    """A round's reports, those of all devices in turn."""
+    encoder = msgspec.json.Encoder()
+    for number in range(REPORTS):
+        yield encoder.encode({"ts": ts + number // DEVICES, "properties": properties(number)})
+
+
 async def fill(bus: Bus, ts: int) -> None:
     """Put a round's reports on `UPLINK`."""
-    encoder = msgspec.json.Encoder()
     await bus.publish(
-        Outgoing(
-            f"thing.BENCH{number % DEVICES}.up.report",
-            encoder.encode({"ts": ts + number // DEVICES, "properties": properties(number)}),
-        )
-        for number in range(REPORTS)
+        Outgoing(f"thing.BENCH{number % DEVICES}.up.report", body)
+        for number, body in enumerate(encoded(ts))
     )
 
 

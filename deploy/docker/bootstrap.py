@@ -7,6 +7,7 @@ prints where it is. `THINGWAY_PUBLIC_*` name these addresses, `THINGWAY_ADMIN_EM
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from deploy.platform import console, ready
@@ -53,12 +54,23 @@ def simulator_file(state: State) -> bytes:
     ).encode()
 
 
-async def run(directory: Path, simulator: Path, public: Addresses) -> None:
-    """Wait for the platform and bring it to its first data; repeatable."""
-    state, addresses = states.load_addressed(directory)
+async def first_data(state: State, save: Callable[[], None]) -> None:
+    """Wait for the platform and bring it to its first data; repeatable.
+
+    Raises `TimeoutError` when it does not serve in time.
+    """
+    addresses = state.addresses
+    if addresses is None:
+        raise LauncherError("no addresses: the job `setup` has not run")
     async with asyncio.timeout(START_SECONDS):
         await until_serving(addresses.base_url, addresses.ca_file)
-    await bootstrap(state, addresses, console.admin_email(), lambda: states.save(directory, state))
+    await bootstrap(state, addresses, console.admin_email(), save)
+
+
+async def run(directory: Path, simulator: Path, public: Addresses) -> None:
+    """Make the first data, and write what others need to use them."""
+    state = states.load(directory)
+    await first_data(state, lambda: states.save(directory, state))
     write_private(directory / ready.FILE_NAME, ready_file(state, public))
     write_private(simulator / "env", simulator_file(state))
 

@@ -8,23 +8,21 @@ import asyncio
 import os
 import sys
 
-from deploy.docker.setup import MONGO_PORT
-from deploy.platform import mongo_server
+from deploy.platform import mongo_server, services
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.ports import LOOPBACK
-from deploy.platform.services import SERVICES
+from deploy.platform.shares import MONGO_PORT
+from deploy.platform.state import State
 
 START_SECONDS = 180.0
+_PREFIX = "MONGO_"
 
 
 def users(environ: dict[str, str]) -> list[DatabaseUser]:
-    """The users by database, with the passwords that `setup` made."""
-    found = {
-        service.store_user: service.database for service in SERVICES if service.database is not None
-    }
-    return [
-        DatabaseUser(name, environ[f"MONGO_{name}"], database) for name, database in found.items()
-    ]
+    """The users, with the passwords that `setup` made."""
+    given = [name for name in environ if name.startswith(_PREFIX)]
+    state = State(secrets={f"mongo.{one.removeprefix(_PREFIX)}": environ[one] for one in given})
+    return [*services.database_users(state), services.backup_user(state)]
 
 
 async def _run(environ: dict[str, str]) -> None:

@@ -8,7 +8,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deploy.local import administration, device_certificates, doctor, products, simulate
+from deploy.backup.keys import PASSPHRASE
+from deploy.local import (
+    administration,
+    backups,
+    device_certificates,
+    doctor,
+    migrating,
+    products,
+    simulate,
+    version,
+)
 from deploy.local import up as launcher
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, positive
 from deploy.platform import console
@@ -43,6 +53,34 @@ _SHARED = (DATA, _JSON)
 _APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
 _SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
 _INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
+
+_STORES = (
+    DATA,
+    option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
+    option("--nats-url", metavar="URL", help="NATS (logins are those of DIR/state.json,"),
+    option("--redis-url", metavar="URL", help="Redis    unless the URLs have their own)"),
+    option(
+        "--bootstrap",
+        type=Path,
+        metavar="DIR",
+        help="whose state.json has the first application and device, if that of --data has not",
+    ),
+)
+_BACKUPS = (
+    *_STORES,
+    option(
+        "--passphrase-file",
+        type=Path,
+        metavar="FILE",
+        help=f"encrypt or open with this passphrase (environment: {PASSPHRASE})",
+    ),
+    option(
+        "--identity-file",
+        type=Path,
+        metavar="FILE",
+        help="open with a private key of age (AGE-SECRET-KEY-1…)",
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -235,10 +273,63 @@ COMMANDS = (
         ),
     ),
     Command(
+        "backup",
+        "back the platform up while it runs: secrets, databases and streams of one moment",
+        backups.backup,
+        (
+            option("to", metavar="DIR|-", help="where the file goes; '-': standard output"),
+            option("--tenant", metavar="NAME", help="only this tenant, to be moved elsewhere"),
+            option(
+                "--recipient",
+                action="append",
+                metavar="KEY",
+                help="encrypt for this public key of age (age1…); may be repeated",
+            ),
+            *_BACKUPS,
+            option("--verify", action="store_true", help="read it again and compare"),
+        ),
+    ),
+    Command(
+        "restore",
+        "restore a backup into an empty data directory or empty stores; a tenant's into a platform",
+        backups.restore,
+        (
+            option("file", metavar="FILE|-", help="the backup; '-': standard input"),
+            *_BACKUPS,
+            option("--verify", action="store_true", help="compare what is there with the backup"),
+            option("--dry-run", action="store_true", help="read and check it, change nothing"),
+            option(
+                "--only-secrets",
+                action="store_true",
+                help="with URLs: write state.json to DIR, from which the stores get their logins",
+            ),
+            option(
+                "--replicas",
+                type=number(1, 5),
+                metavar="N",
+                help="replicas of each stream (default: as in the backup)",
+            ),
+        ),
+    ),
+    Command(
+        "migrate",
+        "bring the databases to this version, as services do when they start",
+        migrating.run,
+        (
+            *_STORES,
+            option(
+                "--contract",
+                action="store_true",
+                help="also take away what only older versions need: there is no way back then",
+            ),
+        ),
+    ),
+    Command("version", "print what runs here", version.show, (_JSON,)),
+    Command(
         "doctor",
-        "check this machine, and the platform if it runs",
+        "check this machine, and the platform if it runs; in a container, what its service sees",
         doctor.examine,
-        (DATA, *DOORS),
+        (DATA, *DOORS, _JSON),
     ),
 )
 

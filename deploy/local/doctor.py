@@ -1,51 +1,82 @@
-"""`thingway doctor`: can this machine run the platform, and does it run?"""
+"""`thingway doctor`: can this machine run the platform, and is the one that runs well?"""
 
 import os
 import platform
 import shutil
 import sys
 from argparse import Namespace
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
+from deploy.checkup import Finding, addresses_of
+from deploy.checkup import examine as examine_platform
+from deploy.checkup.platform import Settings
+from deploy.docker.entry import complete
 from deploy.local import lock, programs
 from deploy.local.options import given_ports, port_options
-from deploy.platform import ports, ready, services
+from deploy.platform import ports, ready
 from deploy.platform import state as states
 from deploy.platform.errors import Exit, LauncherError
-from deploy.platform.serving import is_serving, probing
+from deploy.platform.services import (
+    PUBLIC_SERVICE,
+    SERVICES,
+    Doors,
+    environment,
+    internal_port_names,
+)
+from libs.common.settings import PREFIX
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_FREE_GB = 2.0
 _GB = 1e9
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report."""
-
-    subject: str
-    good: bool
-    text: str
+_OK, _WARNING, _BAD = "[green]ok[/green]", "[yellow]warning[/yellow]", "[red]bad[/red]"
 
 
 async def examine(given: Namespace) -> Exit:
-    """Print a table of findings."""
-    directory = given.data
-    doors = port_options(given_ports(given))
+    """Print a table of findings, or JSON; what is only a warning fails nothing.
+
+    In a container of a service the findings are what its settings let see, elsewhere they are of
+    this machine and of the platform that runs with the data in `given.data`.
+    """
+    settings = complete(os.environ)
+    inside = f"{PREFIX}NATS_URL" in settings
+    findings = await (_around(settings) if inside else _here(given))
+    if given.json:
+        print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
+    else:
+        _show(findings)
+    return Exit.OK if all(one.good or one.minor for one in findings) else Exit.FAILED
+
+
+def _show(findings: Iterable[Finding]) -> None:
+    table = Table("", "", Column(overflow="fold"), box=None, show_header=False)
+    for finding in findings:
+        mark = _WARNING if finding.minor else _BAD
+        todo = f"\n→ {finding.todo}" if finding.todo else ""
+        table.add_row(finding.subject, _OK if finding.good else mark, escape(finding.text + todo))
+    Console().print(table)
+
+
+async def _around(settings: Settings) -> list[Finding]:
+    """What is seen from a container of a service, with its settings."""
+    scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
+    own = f"{scheme}://{ports.LOOPBACK}:{settings.get(f'{PREFIX}PORT', '8000')}"
+    name = settings.get(f"{PREFIX}NATS_USER", "here")
+    return await examine_platform([settings], {name: own} | addresses_of(settings))
+
+
+async def _here(given: Namespace) -> list[Finding]:
+    """What is seen on this machine."""
+    directory, doors = given.data, port_options(given_ports(given))
     running = lock.is_held(directory)
     findings = [_python(), *_programs(), _writable(directory), _space(directory)]
     findings += [_port(given.host, option, port, running=running) for option, port in doors.items()]
-    findings += await _services(directory) if running else [_not_running(directory)]
-    table = Table("", "", Column(overflow="fold"), box=None, show_header=False)
-    for finding in findings:
-        mark = "[green]ok[/green]" if finding.good else "[red]bad[/red]"
-        table.add_row(finding.subject, mark, finding.text)
-    Console().print(table)
-    return Exit.OK if all(finding.good for finding in findings) else Exit.FAILED
+    return findings + (await _platform(directory) if running else [_not_running(directory)])
 
 
 def _python() -> Finding:
@@ -96,20 +127,18 @@ def _not_running(directory: Path) -> Finding:
     return Finding("platform", good=True, text=f"not running with data in {directory}")
 
 
-async def _services(directory: Path) -> list[Finding]:
-    state = states.load(directory)
-    urls = {
-        name: f"http://{ports.LOOPBACK}:{port}"
-        for name, port in state.ports.items()
-        if name in services.internal_port_names()
-    }
-    if state.addresses is not None:
-        urls["gateway"] = state.addresses.base_url
-    async with probing(state.addresses.ca_file if state.addresses else "") as session:
-        findings = [
-            Finding(name, good := await is_serving(session, url), "ready" if good else "not ready")
-            for name, url in urls.items()
-        ]
+async def _platform(directory: Path) -> list[Finding]:
+    """What is seen of the platform that runs with these data."""
     is_ready = ready.read(directory) is not None
-    text = "running" if is_ready else "starting"
-    return [Finding("platform", is_ready, text), *findings]
+    state = states.load(directory)
+    first = Finding("platform", good=is_ready, text="running" if is_ready else "starting")
+    if state.addresses is None:
+        return [first]
+    at = state.addresses
+    doors = Doors("", 0, at.base_url, at.nats_url, at.mqtt_url, ca_file=at.ca_file)
+    settings = [environment(service, state, doors) for service in SERVICES]
+    addresses = {
+        name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_port_names()
+    }
+    found = await examine_platform(settings, addresses | {PUBLIC_SERVICE: at.base_url})
+    return [first, *found]

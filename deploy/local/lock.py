@@ -8,6 +8,7 @@ from pathlib import Path
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import make_private_directory
 
+FILE_NAME = "lock"
 _LEFTOVERS_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 
@@ -35,7 +36,7 @@ def acquire(directory: Path) -> int:
 def is_held(directory: Path) -> bool:
     """Whether a launcher uses `directory` now."""
     try:
-        handle = os.open(directory / "lock", os.O_RDONLY)
+        handle = os.open(directory / FILE_NAME, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -49,7 +50,7 @@ def _open(directory: Path) -> int:
         make_private_directory(directory)
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(0, "no permission to write")
-        return os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(directory / FILE_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         reason = error.strerror or str(error)
         raise LauncherError(

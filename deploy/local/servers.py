@@ -22,6 +22,7 @@ from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     ServerFiles,
+    chosen_partitions,
     render_nats_config,
 )
 from deploy.platform.ports import LOOPBACK, reachable
@@ -176,7 +177,7 @@ def _mongods(program: Path, ground: Ground) -> list[Server]:
     state = ground.state
     key_file = ground.write("mongo.key", state.secret("mongo_key_file", keys.new_key_file))
     members = state.members(MONGOD)
-    users = services.database_users(state)
+    users = [*services.database_users(state), services.backup_user(state)]
     set_up = partial(mongo_server.set_up, members, ground.secret("mongo.admin"), users)
     servers = []
     for number, address in enumerate(members, 1):
@@ -209,6 +210,7 @@ def _nats(
             mqtt_port=door.mqtt_port,
             websocket_port=door.websocket_port,
             tls=door.tls,
+            partitions=chosen_partitions(),
         )
         file = ground.write(f"{member(NATS, number)}.conf", render_nats_config(config))
         spec = ground.spec(NATS, number, [str(program), "-c", str(file)], stage=1, grace=15.0)

@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from deploy.local import growing, lock, servers, simulator, starting, storage
+from deploy.local.backups import RESTORING
 from deploy.local.options import given_ports, port_options
 from deploy.local.process import Spec, base_environment, end_with_parent
 from deploy.local.progress import Progress
@@ -85,6 +86,10 @@ def up(given: Namespace) -> Exit:
         end_with_parent()
     found = servers.Programs.find()
     handle = lock.acquire(options.data)
+    if (options.data / RESTORING).exists():
+        raise LauncherError(
+            f"a restore into {options.data} has not come to its end: empty it and begin again"
+        )
     ports.require_free(options.host, port_options(doors))
     asyncio.run(Launcher(options, found, handle).run())
     return Exit.OK

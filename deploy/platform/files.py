@@ -25,7 +25,7 @@ def write_private(path: Path, content: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def make_private_directory(path: Path) -> Path:
@@ -34,7 +34,8 @@ def make_private_directory(path: Path) -> Path:
     return path
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Let the names in a directory reach the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

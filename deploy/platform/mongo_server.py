@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConnectionFailure, OperationFailure
 
 from deploy.platform.ports import LOOPBACK
 
 REPLICA_SET = "rs0"
 ADMIN = "admin"
+BACKUP = "backup"
+"""The user who reads every database of ours."""
+READING = "thingway_reading"
+"""Its role."""
 _CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
 """Of a server alone, and of each of three."""
 _OPLOG_MB = "1024"
@@ -21,11 +26,13 @@ _TRANSACTION_SECONDS = 10
 and MongoDB ends it after this and at most half as much again; its default of 60 s is up to
 90 s in which no report of such a device is dealt with. `docker-compose.yml` says the same."""
 _USER_NOT_FOUND = 11
+_ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
 _NOT_YET_INITIALIZED = 94
 """While the server looks for itself at its old address, up to 30 s."""
-_RECONFIGURED_MEANWHILE = (103, 109, 308)
-"""Another change of the members is under way: one that it makes itself for a new member."""
+_NOT_YET = (74, 103, 109, 308)
+"""A new member does not answer yet, or another change of the members is under way: one that
+MongoDB makes itself for a new one."""
 _SERVING = (1, 2)
 """States of a member: primary, secondary."""
 _PAUSE_SECONDS = 0.05
@@ -35,11 +42,14 @@ Client = AsyncMongoClient[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DatabaseUser:
-    """A user who may read and write one database and nothing else."""
+    """A user who may read and write one database and nothing else, or read some (`BACKUP`)."""
 
     name: str
     password: str
     database: str
+    """That it writes and logs in to; `admin` where it reads."""
+    reads: tuple[str, ...] = ()
+    """What it may read, if it writes nothing."""
 
     def url(self, *members: str) -> str:
         """The connection string of this user for a replica set of `host:port`s."""
@@ -130,6 +140,42 @@ async def _set_up(members: Sequence[str], admin_password: str, users: list[Datab
             await _put_user(client, user)
 
 
+async def set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    """Make a replica set of servers that each call themselves as `members` says; repeatable.
+
+    `members` are `host:port`. Later calls add those that are new, and remove none. `key` is the
+    key file's content: with it this logs in as members do to each other, because the localhost
+    exception serves whoever is on the same host only. The caller bounds the time.
+    """
+    await _patiently(lambda: _set_up_members(members, key, admin_password, users))
+
+
+async def _set_up_members(
+    members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
+) -> None:
+    async with _connect_member(members[0], key) as client:
+        await _initiate_with(client, members[0])
+    async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
+        await _grow(client, members)
+        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin"), role="root")
+        for user in users:
+            await _put_user(client, user)
+
+
+def _connect_member(hosts: str, key: str, **options: Any) -> Client:
+    options = options or {"directConnection": True}
+    return AsyncMongoClient(
+        f"mongodb://{hosts}/",
+        username="__system",
+        password="".join(key.split()),
+        authSource="local",
+        serverSelectionTimeoutMS=2000,
+        **options,
+    )
+
+
 async def initiate(port: int) -> None:
     """Make the server the only member of its replica set and wait until it takes writes.
 
@@ -140,11 +186,15 @@ async def initiate(port: int) -> None:
 
 async def _initiate(member: str) -> None:
     async with _connect(member) as client:
-        if "setName" not in await client.admin.command("hello"):
-            members = [{"_id": 0, "host": member}]
-            config = {"_id": REPLICA_SET, "version": 1, "members": members}
-            await client.admin.command("replSetInitiate", config)
+        await _initiate_with(client, member)
         await _wait_for_primary(client)
+
+
+async def _initiate_with(client: Client, member: str) -> None:
+    if "setName" not in await client.admin.command("hello"):
+        members = [{"_id": 0, "host": member}]
+        config = {"_id": REPLICA_SET, "version": 1, "members": members}
+        await client.admin.command("replSetInitiate", config)
 
 
 def _connect(member: str, admin_password: str | None = None) -> Client:
@@ -181,14 +231,14 @@ async def _grow(client: Client, members: Sequence[str]) -> None:
     while True:
         config = await _read_config(client)
         held = config["members"]
-        if len(held) == len(members):
+        if len(held) >= len(members):
             break
         added = [*held, {"_id": len(held), "host": members[len(held)]}]
         changed = {**config, "version": config["version"] + 1, "members": added}
         try:
             await client.admin.command("replSetReconfig", changed)
         except OperationFailure as error:
-            if error.code not in _RECONFIGURED_MEANWHILE:
+            if error.code not in _NOT_YET:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
     while True:
@@ -229,12 +279,31 @@ async def wait_ready(member: str) -> None:
     await _patiently(ping)
 
 
-async def _put_user(client: Client, user: DatabaseUser) -> None:
+async def _put_user(client: Client, user: DatabaseUser, role: str = "readWrite") -> None:
     database = client[user.database]
-    roles = [{"role": "readWrite", "db": user.database}]
+    roles = [{"role": role, "db": user.database}]
+    if user.reads:
+        await _put_role(database, user)
+        roles = [{"role": READING, "db": user.database}]
     try:
         await database.command("updateUser", user.name, pwd=user.password, roles=roles)
     except OperationFailure as error:
         if error.code != _USER_NOT_FOUND:
             raise
         await database.command("createUser", user.name, pwd=user.password, roles=roles)
+
+
+async def _put_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:
+    """The role of who reads: also how long MongoDB keeps what a snapshot reads is its to set."""
+    reading = ["find", "listCollections", "listIndexes"]
+    privileges: list[dict[str, Any]] = [
+        {"resource": {"db": one, "collection": ""}, "actions": reading} for one in user.reads
+    ]
+    parameters = ["getParameter", "setParameter"]
+    privileges.append({"resource": {"cluster": True}, "actions": parameters})
+    try:
+        await database.command("updateRole", READING, privileges=privileges, roles=[])
+    except OperationFailure as error:
+        if error.code != _ROLE_NOT_FOUND:
+            raise
+        await database.command("createRole", READING, privileges=privileges, roles=[])

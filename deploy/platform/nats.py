@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from deploy.platform.errors import Exit, LauncherError
 from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE
 from libs.common.bus.relayed import (
     DEAD_END,
@@ -27,18 +28,24 @@ from libs.common.bus.relayed import (
     RELAYED,
     relayed,
 )
-from libs.common.bus.streams import SESSION_DAYS
+from libs.common.bus.streams import PARTITIONS, SESSION_DAYS, STREAMS, UPLINKS, Partitions
+from libs.common.bus.subjects import partitioned, up
 from libs.common.contracts.integrations import BUILT_IN
+from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
 ADMIN = "admin"
+BACKUP = "backup"
+"""Reads streams for a backup; restoring one is the administrator's."""
 SYSTEM_USER = "sys"
 RELAY = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, the only one of ours there."""
 ROUTE = "route"
 """As whom servers of a cluster log in to each other."""
 
-_STREAMS = ("UPLINK", "EVENTS", "DEAD", "$MQTT_msgs", "$MQTT_rmsgs", "$MQTT_sess")
+_STREAMS = tuple(STREAMS)
+_UP = ("thing.*.up.>", partitioned("*", "*", "*"))
+"""What devices say; the server looks at the subject that it has mapped."""
 _HANDSHAKE_SECONDS = 10
 """For a TLS handshake; by default it is two, and many devices come at once."""
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
@@ -104,7 +111,7 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.service.>",
             "event.*.task.>",
             "thing.*.down.>",
-            "thing.*.up.>",
+            *_UP,
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
             *_EVENTS,
@@ -139,15 +146,16 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.task.>",
             "dead.>",
             "ingest.>",
-            *_consumer("UPLINK"),
-            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in _STREAMS),
+            *(subject for stream in UPLINKS for subject in _consumer(stream)),
+            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*_STREAMS, *PARTITIONS)),
+            *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
         ),
         subscribe=_CHANGES,
         calls=("rpc.auth.get_limits", *_CLOSING),
         answers=False,
     ),
     "gateway": Grant(
-        publish=("thing.*.up.>",),
+        publish=_UP,
         subscribe=("event.>", "rpc.gateway.>"),
         calls=(
             "rpc.auth.check_device",
@@ -202,7 +210,7 @@ _ASKED = "rpc.integration.*.*"
 SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
 """The users of the services; each sets `_INBOX.{user}` as its inbox prefix."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, SYSTEM_USER)
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
 """Every user that needs a password."""
 
 
@@ -212,6 +220,22 @@ class ServerFiles:
 
     certificate: PurePath
     key: PurePath
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    uplink_partitions: Partitions = 1
+
+
+def chosen_partitions() -> int:
+    """What the operator has chosen in the environment, for the server and for `device-ingest`.
+
+    Raises `LauncherError`.
+    """
+    try:
+        return load(_Chosen).uplink_partitions
+    except SettingsInvalid as error:
+        raise LauncherError(str(error), Exit.CANNOT_START) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +278,9 @@ class NatsConfig:
     """HTTP monitoring (`/healthz`, `/varz`): without authentication, so off unless asked for."""
     max_payload: int = 1024 * 1024
     """Bytes of one message, MQTT included; a client that sends more is disconnected."""
+    partitions: Partitions = 1
+    """Streams that what devices say is spread over by SN; one is `UPLINK`. When there become more,
+    `device-ingest` has to know it first, and last when there become fewer."""
     sync_interval: str = "100ms"
     """What a power cut may take of what JetStream has acknowledged (`always`: nothing)."""
     max_file_store: int = 1024**4
@@ -274,6 +301,7 @@ def render_nats_config(config: NatsConfig) -> str:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
     users = [_service(user, config.passwords[user]) for user in SERVICE_USERS]
     users.append(_user(ADMIN, config.passwords[ADMIN], ""))
+    users.append(_user(BACKUP, config.passwords[BACKUP], _backup_permissions()))
     monitor = "" if config.monitor_port is None else _listen("http", config, config.monitor_port)
     return f"""\
 server_name: {_value(config.server_name)}
@@ -312,7 +340,7 @@ authorization {{
 accounts {{
   {ACCOUNT} {{
     jetstream: enabled
-    users: [
+{_mappings(config.partitions)}    users: [
 {"".join(users)}    ]
     exports: [
 {_lines(_exports())}    ]
@@ -351,6 +379,9 @@ cluster {{
   authorization {{ user: {ROUTE}, password: {_value(cluster.password)}, timeout: 5 }}
   routes: {_list(f"nats://{login}{route}" for route in cluster.routes)}
 }}
+# With `ldm`, before a planned end: clients are sent to the other members bit by bit.
+lame_duck_grace_period: "5s"
+lame_duck_duration: "30s"
 """
 
 
@@ -361,6 +392,14 @@ def _mqtt_replicas(cluster: NatsCluster | None) -> str:
 def _value(text: str) -> str:
     """Quote `text`, unless it refers to the environment."""
     return text if _ENVIRONMENT_REFERENCE.fullmatch(text) else json.dumps(text)
+
+
+def _mappings(partitions: int) -> str:
+    if partitions == 1:
+        return ""
+    chosen = f"{{{{partition({partitions},1)}}}}"
+    to = partitioned("{{wildcard(1)}}", "{{wildcard(2)}}", chosen)
+    return f"    mappings: {{ {_value(up('*', '*'))}: {_value(to)} }}\n"
 
 
 def _list(texts: Iterable[str]) -> str:
@@ -446,6 +485,18 @@ def _relay_permissions() -> str:
     """May pass on and answer at any inbox from outside, and speak as nobody."""
     publish = (*map(relayed, RELAYED), *OUTSIDE_INBOXES)
     return _permissions(publish, RELAYED)
+
+
+def _backup_permissions() -> str:
+    """May read whole streams, and change nothing but consumers of its own."""
+    publish = (
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.SNAPSHOT.*",
+        "$JS.SNAPSHOT.ACK.>",
+        *(f"$JS.API.CONSUMER.{verb}" for verb in ("CREATE.EVENTS.>", "CREATE.DEAD.>")),
+        *(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.*" for stream in ("EVENTS", "DEAD")),
+    )
+    return _permissions(publish, (f"_INBOX.{BACKUP}.>",))
 
 
 def _system_user(password: str) -> str:

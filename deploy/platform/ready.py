@@ -28,21 +28,21 @@ class ReadyDevice(msgspec.Struct, frozen=True):
     device_id: int
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """The file's content."""
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The file's content; a version without TLS says nothing of what is empty by default."""
 
     base_url: str
     mqtt_url: str
     nats_url: str
     """With the application's id and secret: it may subscribe to events. In a cluster one for each
     server, separated by commas, as is `mqtt_url`."""
-    ca_file: str
+    ca_file: str = ""
     """PEM file of the authority to trust; empty when it is the system's, or nothing has TLS."""
-    websocket_url: str
+    websocket_url: str = ""
     """MQTT over WebSocket; empty when it is not open."""
-    certificate_url: str
+    certificate_url: str = ""
     """MQTT with a device certificate; empty when it is not open."""
-    certificate_nats_url: str
+    certificate_nats_url: str = ""
     """NATS with one."""
     application: ReadyClient
     user: User

@@ -7,7 +7,7 @@ all others are the operator's (`TUNING`).
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from deploy.platform import console, keys
+from deploy.platform import console, keys, mongo_server
 from deploy.platform.mongo_server import DatabaseUser
 from deploy.platform.nats import RELAY, SYSTEM_USER, ServerFiles
 from deploy.platform.ports import LOOPBACK
@@ -141,6 +141,13 @@ def database_users(state: State) -> list[DatabaseUser]:
     """The MongoDB users: one per database."""
     found = {user.name: user for one in SERVICES if (user := _database_user(state, one))}
     return list(found.values())
+
+
+def backup_user(state: State) -> DatabaseUser:
+    """The MongoDB user who reads all of them."""
+    databases = tuple(dict.fromkeys(one.database for one in SERVICES if one.database))
+    password = state.secret(f"mongo.{mongo_server.BACKUP}", keys.new_password)
+    return DatabaseUser(mongo_server.BACKUP, password, mongo_server.ADMIN, databases)
 
 
 def redis_users(state: State) -> list[KeyUser]:

@@ -85,6 +85,13 @@ class State(msgspec.Struct, kw_only=True):
             self.secrets[name] = make()
         return self.secrets[name]
 
+    def begin_with(self, other: "State") -> None:
+        """Take what is missing of the first data from another state."""
+        self.application = self.application or other.application
+        self.user = self.user or other.user
+        self.product = self.product or other.product
+        self.device = self.device or other.device
+
     @property
     def is_cluster(self) -> bool:
         """Whether the stores have several members."""

@@ -40,6 +40,8 @@ class ServiceSettings:
     """Port to listen on; several workers of a service may share it (SO_REUSEPORT)."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     """Least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` for people, or `json`: one object for each line."""
     tls_certificate: str = ""
     """PEM file of the certificate that the listener shows, with its chain; it is read again when it
     changes. Empty: the listener is plain."""

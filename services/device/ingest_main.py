@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from libs.common.bus import UPLINK, BatchConsumer
-from libs.common.bus.streams import complete_streams
+from libs.common.bus import STREAMS, BatchConsumer
+from libs.common.bus.stream_metrics import StreamMetrics
+from libs.common.bus.streams import complete_streams, ensure_uplinks
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
+from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
@@ -55,22 +57,29 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
 
 
 async def main() -> None:
-    """Consume `UPLINK` until told to end; probes and metrics are served beside it."""
+    """Consume `UPLINK` and its partitions until told to end, with probes and metrics beside it."""
     async with started("device-ingest") as base:
         settings = base.settings
+        streams = await ensure_uplinks(
+            base.bus.js, settings.stream_replicas, settings.uplink_partitions
+        )
         await complete_streams(base.bus.js, settings.stream_replicas)
         ledger = Ledger(base.mongo)
         store = ReportStore(base.mongo, base.partitions, ledger)
         shapes = ShapeStore(base.mongo.database)
-        consumer = BatchConsumer(
-            bus=base.bus,
-            stream=UPLINK,
-            durable=DURABLE,
-            handle=build_ingest(base, store, shapes).handle,
-            batch=settings.ingest_batch,
-            concurrency=settings.ingest_concurrency,
-            overlap_from=OVERLAP_FROM,
-        )
+        ingest = build_ingest(base, store, shapes)
+        consumers = [
+            BatchConsumer(
+                bus=base.bus,
+                stream=stream,
+                durable=DURABLE,
+                handle=ingest.handle,
+                batch=settings.ingest_batch,
+                concurrency=settings.ingest_concurrency,
+                overlap_from=OVERLAP_FROM,
+            )
+            for stream in streams
+        ]
         days = settings.retention_days
         own = base.things.own
         end_tasks = partial(base.commands.fail_all, code=DELETED.code, reason=DELETED.text)
@@ -88,14 +97,16 @@ async def main() -> None:
             removals=[base.latest.forget, base.commands.forget, end_tasks],
             days=days,
         )
-        uplink = UplinkMetrics(base.bus, ledger)
+        uplink = UplinkMetrics(base.bus, streams, ledger)
         unused = partial(shapes.sweep, base.devices)
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
             async with running(
-                consumer.run(),
+                *(one.run() for one in consumers),
                 uplink.run(),
+                StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
+                DiskMetrics(base.mongo.database).run(),
                 Leader(base.mongo.database, "retention", sweeps.run).run(),
                 Leader(base.mongo.database, "shapes", unused).run(),
             ):
@@ -120,4 +131,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    run_service(main)
+    run_service("device-ingest", main)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from libs.common.bus.streams import Partitions
 from libs.common.settings import Count, Days, Seconds, StoreSettings
 from libs.common.store.lifetime import MOST_DAYS
 
@@ -30,7 +31,9 @@ class DeviceSettings(StoreSettings):
     """Seconds that a console waits for the answer of a service; the call goes on after that."""
     http_offline_after: Seconds = 300.0
     """Seconds without a report after which a device that speaks HTTP is OFFLINE."""
+    uplink_partitions: Partitions = 1
+    """Streams that reports are spread over by SN, as nats-server is told (`device-ingest` only)."""
     ingest_batch: Count = 8000
     """Most messages of one ingest batch, which is one transaction."""
     ingest_concurrency: Count = 3
-    """Ingest batches in hand at the same time."""
+    """Ingest batches of a partition in hand at the same time."""

@@ -31,4 +31,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    run_service(main)
+    run_service("gateway", main)

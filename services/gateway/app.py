@@ -37,7 +37,6 @@ from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import PatientRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
-from services.gateway.tracing import Tracing
 from services.gateway.tunnel.tunnels import Tunnels
 from services.gateway.upstream.service import Upstream
 
@@ -110,9 +109,7 @@ async def create_gateway(
         gatekeeper=gatekeeper,
         in_hand=in_hand,
         patience=patience,
-        forwarder=Forwarder(
-            upstreams, signer, settings.request_timeout, traced=telemetry.tracing is not None
-        ),
+        forwarder=Forwarder(upstreams, signer, settings.request_timeout, traced=traced),
         connections=connections,
         tunnels=Tunnels(
             gatekeeper,
@@ -131,7 +128,7 @@ async def create_gateway(
             Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
         ),
         metrics=metrics,
-        tracing=Tracing(on=traced),
+        traced=traced,
         max_body=settings.max_body,
         max_header=settings.max_header,
     )

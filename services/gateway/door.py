@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from opentelemetry.trace import SpanKind
 
 from libs.common.errors import Forbidden, ThingwayError, TooManyRequests
 from libs.common.http.request import REQUEST_ID, new_request_id
+from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.credentials import take_query_token
 from services.gateway.access.cross_origin import CrossOrigin, preflight
@@ -27,7 +30,6 @@ from services.gateway.proxy.forward import Exchange, Forwarder
 from services.gateway.proxy.refusal import HeaderTooLarge, refuse
 from services.gateway.proxy.watch import Watch
 from services.gateway.routes import Route, RouteTable
-from services.gateway.tracing import Tracing
 from services.gateway.tunnel.tunnels import Tunnels
 
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -53,7 +55,8 @@ class Door:
     tunnels: Tunnels
     """Takes WebSocket clients; the server hands them over before they get here."""
     metrics: Metrics
-    tracing: Tracing
+    traced: bool
+    """Whether spans are exported."""
     max_body: int
     max_header: int
 
@@ -69,16 +72,25 @@ class Door:
             await self._preflight(headers, scope, receive, send)
         elif route is None:
             await self._page(scope, receive, send)
-        elif self.tracing.on:
-            with self.tracing.span(scope["method"], route.name, scope["headers"]):
-                await self._service(route, scope, receive, send)
+        elif self.traced:
+            await self._traced(route, scope, receive, send)
         else:
             await self._service(route, scope, receive, send)
 
-    async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Let a service answer; count what came of it."""
+    async def _traced(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
+        with door(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
+            status = await self._service(route, scope, receive, send)
+            span.set_attribute("http.response.status_code", status)
+            if status >= ThingwayError.status:
+                failed(span, str(status))
+
+    async def _service(self, route: Route, scope: HTTPScope, receive: Receive, send: Send) -> int:
+        """Let a service answer; count what came of it, and give the status."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
+        request_id = new_request_id()
+        name_lines(requestId=request_id)
         body = RequestBody(receive, headers, self.max_body)
         exchange = Exchange(
             route=route,
@@ -87,7 +99,7 @@ class Door:
             origin=self.proxies.origin(scope, headers),
             body=body,
             watch=Watch(receive, body),
-            request_id=new_request_id(),
+            request_id=request_id,
         )
         try:
             status = await self._exchange(exchange, send)
@@ -96,6 +108,7 @@ class Door:
         finally:
             exchange.watch.stop()
         self.metrics.request(route.name, route.upstream, status, time.perf_counter() - started)
+        return status
 
     async def _exchange(self, exchange: Exchange, send: Send) -> int:
         try:
@@ -183,6 +196,7 @@ class Door:
         """Let a request in that the gateway answers itself, or answer why not."""
         request_id = new_request_id()
         scope[REQUEST_ID] = request_id  # type: ignore[literal-required]
+        name_lines(requestId=request_id)
         body = RequestBody(receive, headers, self.max_body)
         try:
             self._check_header_size(scope)

@@ -70,4 +70,4 @@ def _service(
 
 
 if __name__ == "__main__":
-    run_service(main)
+    run_service("gateway-bus", main)

@@ -7,6 +7,7 @@ process that runs hundreds of flows a second shares them. No I/O of its own.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import Context
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -48,7 +49,8 @@ class Batches(Generic[T, R]):
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, done))
         if len(self._writers) < AT_ONCE:
-            writer = asyncio.ensure_future(self._work())
+            loop = asyncio.get_running_loop()  # nobody's request or trace: it writes for all
+            writer = loop.create_task(self._work(), context=Context())
             self._writers.add(writer)
             writer.add_done_callback(self._writers.discard)
         return done

@@ -25,6 +25,7 @@ from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from tests.e2e.callers import Application, Console
+from tests.e2e.traces import receiver
 from tests.e2e.waiting import PAUSE, until
 
 MODEL = "E2E-1"
@@ -40,9 +41,18 @@ _RUNNING = pytest.StashKey["Platform"]()
 class Platform:
     """One `thingway up`; with `tls` all of its doors are encrypted, and there are two more."""
 
-    def __init__(self, directory: Path, command: Iterable[str] = UP, *, tls: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        tree: Path = PROJECT_ROOT,
+        *,
+        command: Iterable[str] = UP,
+        tls: bool = False,
+    ) -> None:
         """`command` starts it; a directory, ports and the rest are added."""
         self.directory = directory
+        self.tree = tree
+        """The checkout whose code runs."""
         self.tls = tls
         self._command = tuple(command)
         self._turns = itertools.count()
@@ -103,18 +113,19 @@ class Platform:
         with log:
             self._process = subprocess.Popen(
                 [
-                    *(*self._command, "--no-simulator", "--data", self.directory),
+                    *(*self._started_by, "--no-simulator", "--data", self.directory),
                     *("--port", str(self.port)),
                     *("--mqtt-port", str(self.mqtt_port), "--nats-port", str(self.nats_port)),
                     *(self._tls_options() if self.tls else ()),
                 ],
-                cwd=PROJECT_ROOT,
+                cwd=self.tree,
                 env=os.environ
                 | {
                     "THINGWAY_END_WITH_PARENT": "1",
                     "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8",
                     "THINGWAY_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
-                },
+                }
+                | receiver().environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -133,6 +144,14 @@ class Platform:
         doors = ["--websocket-port", str(self.websocket_port)]
         doors += ["--certificate-port", str(self.certificate_port)]
         return ["--tls", *doors, "--certificate-nats-port", str(self.certificate_nats_port)]
+
+    @property
+    def _started_by(self) -> tuple[str, ...]:
+        """The command; of another checkout its code, found in the working directory first."""
+        if self.tree == PROJECT_ROOT:
+            return self._command
+        code = "from deploy.local.cli import main; raise SystemExit(main())"
+        return (sys.executable, "-c", code, "up")
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""
@@ -199,15 +218,7 @@ class Platform:
         """What `device-ingest` counts: accepted, stored, rejected, waiting."""
         address = f"http://127.0.0.1:{self.state.ports['device-ingest']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(address) as answer:
-            lines = (await answer.text()).splitlines()
-        found = {}
-        for line in lines:
-            name, _, value = line.rpartition(" ")
-            name = name.partition("{")[0]
-            if name.startswith("thingway_uplink_"):
-                short = name.removeprefix("thingway_uplink_").removesuffix("_total")
-                found[short] = int(float(value))
-        return found
+            return uplink_counts(await answer.text())
 
     @contextlib.asynccontextmanager
     async def admin(self) -> AsyncIterator[NatsClient]:
@@ -241,6 +252,18 @@ class Platform:
         return Console(self, email or first.email, password or first.password, tenant)
 
 
+def uplink_counts(exposition: str) -> dict[str, int]:
+    """What `/metrics` of `device-ingest` counts: accepted, stored, rejected, waiting."""
+    found = {}
+    for line in exposition.splitlines():
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name.startswith("thingway_uplink_"):
+            short = name.removeprefix("thingway_uplink_").removesuffix("_total")
+            found[short] = int(float(value))
+    return found
+
+
 async def _answers(address: str) -> bool:
     with contextlib.suppress(aiohttp.ClientError, TimeoutError):
         timeout = aiohttp.ClientTimeout(total=3)
@@ -262,7 +285,7 @@ def shared(session: pytest.Session) -> Platform:
     if found is None:
         root = Path(tempfile.mkdtemp(prefix="thingway-e2e-"))
         cluster = ("--cluster",) if config.getoption("--cluster") else ()
-        found = Platform(root / "data", (*UP, *cluster))
+        found = Platform(root / "data", command=(*UP, *cluster))
         config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.stop)

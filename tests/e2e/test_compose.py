@@ -215,6 +215,18 @@ def test_every_replica_is_ready(composed: Composed):
             _until_healthy(composed, container["Id"])
 
 
+@pytest.mark.parametrize("service", ["gateway", "device"])
+def test_doctor_finds_all_well_from_a_container(composed: Composed, service: str):
+    """Each replica that the gateway passes requests on to; the stores that a service has."""
+    found = json.loads(composed.inside(service, "thingway", "doctor", "--json"))
+    assert [one for one in found if not (one["good"] or one["minor"])] == []
+    names = [one["subject"].partition(" at ")[0] for one in found]
+    if service == "gateway":
+        assert {name: names.count(f"service {name}") for name in REPLICAS} == REPLICAS
+    else:
+        assert {"mongo thingway_device", "redis", "nats-server thingway"} <= set(names)
+
+
 def _until_healthy(composed: Composed, container: str) -> None:
     deadline = time.monotonic() + 60
     query = ["docker", "inspect", "-f", "{{.State.Health.Status}}", container]

@@ -38,7 +38,7 @@ class Cluster(Platform):
     """One `tests.faults.up`."""
 
     def __init__(self, directory: Path, options: list[str], places: Places | None) -> None:
-        super().__init__(directory, (sys.executable, "-m", "tests.faults.up", *options))
+        super().__init__(directory, command=(sys.executable, "-m", "tests.faults.up", *options))
         self.places = places
 
     @contextlib.asynccontextmanager

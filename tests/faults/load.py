@@ -192,9 +192,7 @@ class Load:
         timeout = aiohttp.ClientTimeout(total=STORED if wait == "stored" else ANSWER)
         path = f"/ingest/v1/{device.sn}/report"
         query = {"wait": wait} if wait else {}
-        async with aiohttp.ClientSession(
-            self._platform.base_url, headers=headers, timeout=timeout
-        ) as session:
+        async with self._platform.session(headers=headers, timeout=timeout) as session:
 
             async def post(body: bytes) -> None:
                 async with session.post(path, data=body, params=query) as answer:
@@ -215,6 +213,10 @@ class Load:
             while not self._stopping.is_set():
                 yield publish
 
+    async def close(self) -> None:
+        """Close what the application had open."""
+        await self._application.close()
+
     async def check(self, before: dict[str, int]) -> None:
         """Every promise is kept, nothing is there twice, and the counts agree.
 
@@ -234,21 +236,31 @@ class Load:
         self.stored = self.rejected = 0
         async with self._platform.admin() as client:
             for device in self.devices:
-                records = Counter([_attempt(one["properties"]) for one in await device.history()])
+                records = await stored(device)
                 events = await _read(client, "EVENTS", f"event.*.device.{device.id}.reported")
                 told = {_attempt(json.loads(one)["properties"]) for one in events}
-                refused = Counter(
-                    Attempt(*json.loads(json.loads(one)["payload"])["properties"]["nope"])
-                    for one in await _read(client, "DEAD", f"dead.uplink.{device.sn}")
-                )
+                dead = await refused(client, device)
                 sn, lost = device.sn, verdict.lost
                 lost += [f"{sn} {one}" for one in self.promised[device.id] - records.keys()]
-                lost += [f"{sn} {one}" for one in self.promised_dead[device.id] - refused.keys()]
+                lost += [f"{sn} {one}" for one in self.promised_dead[device.id] - dead.keys()]
                 lost += [f"{sn} {one}: no event" for one in records.keys() - told]
-                verdict.doubled.extend(f"{sn} {one}" for one in _repeated(records + refused))
+                verdict.doubled.extend(f"{sn} {one}" for one in _repeated(records + dead))
                 self.stored += records.total()
-                self.rejected += refused.total()
+                self.rejected += dead.total()
         return verdict
+
+
+async def stored(device: Device) -> Counter[Attempt]:
+    """What is in the history of a device, and how often."""
+    return Counter([_attempt(one["properties"]) for one in await device.history()])
+
+
+async def refused(client: NatsClient, device: Device) -> Counter[Attempt]:
+    """What `DEAD` has of a device, and how often."""
+    return Counter(
+        Attempt(*json.loads(json.loads(one)["payload"])["properties"]["nope"])
+        for one in await _read(client, "DEAD", f"dead.uplink.{device.sn}")
+    )
 
 
 async def settled(platform: Platform) -> dict[str, int]:

@@ -135,7 +135,7 @@ async def answer_callouts(client: Client, issuer: KeyPair) -> None:
 
 
 @contextlib.asynccontextmanager
-async def nats_door(folder: Path) -> AsyncIterator[Server]:
+async def nats_door(folder: Path, partitions: int = 1) -> AsyncIterator[Server]:
     """Start it with its data in `folder`, with the streams that devices and applications use."""
     issuer = KeyPair.create(KeyKind.ACCOUNT)
     port, mqtt_port = free_ports(2)
@@ -148,6 +148,7 @@ async def nats_door(folder: Path) -> AsyncIterator[Server]:
                 store_dir=folder,
                 port=port,
                 mqtt_port=mqtt_port,
+                partitions=partitions,
             )
         )
     )

@@ -18,10 +18,12 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
+from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.streams import ensure_streams
+from libs.common.bus.streams import STREAMS, ensure_streams
 from libs.common.bus.wire import write_frames
+from libs.common.jobs import running as beside
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,15 @@ BACKOFF = 0.5
 """Seconds between attempts while the bus does not answer."""
 FLEETING = 300.0
 """Seconds for which a fleeting consumer outlives its process."""
+WATCHED = 10.0
+"""Seconds between two looks at what waits."""
 ENDS = {"404", "408"}
 """Statuses that end a request in good order: no messages, request expired."""
+
+
+_waiting = metrics.get_meter("thingway").create_gauge(
+    "thingway_consumer_waiting", description="Messages that a consumer has yet to deal with"
+)
 
 
 class RequestLostError(Exception):
@@ -145,6 +154,10 @@ class BatchConsumer:
 
     async def run(self) -> None:
         """Consume until cancelled; batches in hand are finished first."""
+        async with beside(self._watch()):
+            await self._run()
+
+    async def _run(self) -> None:
         slots = asyncio.Semaphore(self.concurrency)
         running: set[asyncio.Task[None]] = set()
         try:
@@ -158,6 +171,19 @@ class BatchConsumer:
         finally:
             if running:
                 await asyncio.wait(running, timeout=self.ack_wait)
+
+    async def _watch(self) -> None:
+        """Look at what waits, for ever; one of many processes is `live`, not `live-3f…`."""
+        name = self.durable.rpartition("-")[0] if self.fleeting else self.durable
+        told = {"stream": self.stream, "consumer": name}
+        while True:
+            await asyncio.sleep(WATCHED)
+            try:
+                info = await self.bus.js.consumer_info(self.stream, self.durable)
+            except (NatsError, APIError, TimeoutError) as error:
+                log.info("consumer %s cannot be looked at: %r", self.durable, error)
+            else:
+                _waiting.set((info.num_pending or 0) + (info.num_ack_pending or 0), told)
 
     async def _consume(self, slots: asyncio.Semaphore, running: set["asyncio.Task[None]"]) -> None:
         await self._ensure()
@@ -224,7 +250,7 @@ class BatchConsumer:
         try:
             await self.bus.js.add_consumer(self.stream, config)
         except NotFoundError:
-            await ensure_streams(self.bus.js, self.bus.replicas)
+            await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, self.stream})
             await self.bus.js.add_consumer(self.stream, config)
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # `wait_for`, on which nats-py waits, swallows a cancellation that comes with the

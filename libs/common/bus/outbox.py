@@ -21,7 +21,7 @@ from libs.common.bus.atomic import publish_each
 from libs.common.bus.connection import Bus, Outgoing
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
-from libs.common.telemetry import inject_context
+from libs.common.telemetry.tracing import trace_header
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ CHUNK = 500
 
 _depth = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_depth", description="Events written and not yet published"
+)
+_age = metrics.get_meter("thingway").create_gauge(
+    "thingway_outbox_oldest_seconds", description="For how long the oldest of them waits"
 )
 
 
@@ -58,8 +61,7 @@ class Outbox:
 
         Raises `TooLarge` for an entry that the bus would take at no time.
         """
-        headers: dict[str, str] = {}
-        inject_context(headers)
+        headers = trace_header()
         for entry in entries:
             self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
         now = datetime.now(UTC)
@@ -87,16 +89,23 @@ class Outbox:
 
     async def sweep(self) -> None:
         """Publish what was left behind, for ever; run by the lease holder."""
-        while True:
-            try:
-                await self._sweep_once()
-            except (Unavailable, StoreError) as error:
-                log.warning("outbox sweep: %s", error)
-            await asyncio.sleep(SWEEP)
+        try:
+            while True:
+                try:
+                    await self._sweep_once()
+                except (Unavailable, StoreError) as error:
+                    log.warning("outbox sweep: %s", error)
+                await asyncio.sleep(SWEEP)
+        finally:  # another process tells from now on
+            _depth.set(0)
+            _age.set(0)
 
     async def _sweep_once(self) -> None:
         """One pass over all that is old; what fails is passed over and raised in the end."""
-        old: dict[str, Any] = {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=SWEEP)}}
+        now = datetime.now(UTC)
+        old: dict[str, Any] = {"at": {"$lt": now - timedelta(seconds=SWEEP)}}
+        oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
+        _age.set((now - oldest[0]["at"]).total_seconds() if oldest else 0)
         failure: Unavailable | None = None
         while True:
             documents = await self._entries.find(old).sort("_id", 1).to_list(CHUNK)

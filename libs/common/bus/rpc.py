@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError, NoRespondersError
 from nats.micro.request import Handler, Request
 from nats.micro.service import EndpointConfig, Service, ServiceConfig
+from opentelemetry.trace import SpanKind
 
 from libs.common.bus.connection import Bus
 from libs.common.errors import (
@@ -27,6 +28,9 @@ from libs.common.errors import (
 from libs.common.jobs import Bounded
 from libs.common.store.mongo import StoreUnavailable
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
+from libs.common.telemetry.logs import line_name, name_lines
+from libs.common.telemetry.tracing import continued, trace_header, trace_of
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +38,8 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 TIMEOUT = 5.0
-VERSION = "1.0.0"
-"""Of every service, as nats.micro tells it."""
+REQUEST = "Thingway-Request"
+"""Header: the id of the HTTP request that a question belongs to, for the log."""
 AT_ONCE = 64
 """Requests of an operation in hand; the others wait in the subscription."""
 
@@ -122,17 +126,21 @@ class RpcServer:
             else:
                 await _respond(message, result)
 
-        taking = self._beside(handle, at_once)
+        taking = self._beside(f"rpc.{self._service}.{operation}", handle, at_once)
         self._endpoints.append(EndpointConfig(name=operation, subject=subject, handler=taking))
 
-    def _beside(self, handle: Handler, at_once: int) -> Handler:
+    def _beside(self, name: str, handle: Handler, at_once: int) -> Handler:
         """Make a handler that does not wait for `handle`, as nats.micro waits for handlers."""
         in_hand = Bounded(at_once)
         self._in_hand.append(in_hand)
 
         async def answer(message: Request) -> None:
+            headers = message.headers or {}
+            if REQUEST in headers:
+                name_lines(requestId=headers[REQUEST])
             try:
-                await handle(message)
+                with continued(name, SpanKind.SERVER, trace_of(headers)):
+                    await handle(message)
             except (NatsError, ValueError) as error:  # of which the last: nobody wants an answer
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
 
@@ -168,9 +176,12 @@ class RpcClient:
         self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
     ) -> A:
         """Call `subject`; raise the error of the other side, `Unavailable` or `UpstreamFailed`."""
+        headers = trace_header()
+        if request_id := line_name("requestId"):
+            headers[REQUEST] = request_id
         try:
             message = await self._bus.client.request(
-                subject, msgspec.json.encode(request), timeout=timeout
+                subject, msgspec.json.encode(request), timeout=timeout, headers=headers or None
             )
         except MaxPayloadError as error:
             raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error

@@ -5,13 +5,21 @@ has stored it. That stream is its own `$MQTT_msgs` unless another one takes the 
 `UPLINK` takes it, and `$MQTT_msgs` is made first and narrow: a PUBACK then means "in UPLINK"
 (docs/decisions/0003). nats-server's other streams for MQTT are made here too, because its own have
 no bounds.
+
+With partitions, nats-server maps what devices say to `uplink.{partition}.{sn}.{channel}`, by the
+SN, and each partition has a stream of its own beside `UPLINK` (docs/scale.md).
 """
 
 import logging
+from collections.abc import Collection
+from typing import Annotated
 
+import msgspec
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import BadRequestError, NotFoundError
+
+from libs.common.bus.subjects import partitioned
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +107,18 @@ STREAMS: dict[str, StreamConfig] = {
 }
 
 
+MOST_PARTITIONS = 16
+Partitions = Annotated[int, msgspec.Meta(ge=1, le=MOST_PARTITIONS)]
+PARTITIONS: dict[str, StreamConfig] = {
+    f"{UPLINK}_{number}": STREAMS[UPLINK].evolve(
+        name=f"{UPLINK}_{number}",
+        description=f"{STREAMS[UPLINK].description}; partition {number}",
+        subjects=[f"{prefix}{partitioned('*', '*', number)}" for prefix in ("", "$MQTT.msgs.")],
+    )
+    for number in range(MOST_PARTITIONS)
+}
+UPLINKS = (UPLINK, *PARTITIONS)
+_KNOWN = STREAMS | PARTITIONS
 _BOUNDS = ("max_age", "max_msgs", "max_bytes")
 _PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
 
@@ -108,7 +128,9 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
 
     Nothing takes replicas away: an operator may want more of a stream.
     """
-    for name, wanted in STREAMS.items():
+    for name, wanted in _KNOWN.items():
+        if name in PARTITIONS and not await _is_there(js, name):
+            continue
         held = (await js.stream_info(name)).config
         lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
         lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
@@ -120,15 +142,34 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
             log.info("stream %s is changed: %s", name, changes)
 
 
-async def ensure_streams(js: JetStreamContext, replicas: int) -> None:
+async def ensure_streams(
+    js: JetStreamContext, replicas: int, names: Collection[str] = STREAMS
+) -> None:
     """Create missing streams, each on `replicas` servers; leave existing ones as they are."""
-    for name, config in STREAMS.items():
+    for name, config in _KNOWN.items():
+        if name not in names or await _is_there(js, name):
+            continue
         try:
-            await js.stream_info(name)
-        except NotFoundError:
-            try:
-                await js.add_stream(config.evolve(num_replicas=replicas))
-            except BadRequestError as error:
-                if error.err_code != NAME_IN_USE:
-                    raise
-                log.info("stream %s was made by another process: %s", name, error.description)
+            await js.add_stream(config.evolve(num_replicas=replicas))
+        except BadRequestError as error:
+            if error.err_code != NAME_IN_USE:
+                raise
+            log.info("stream %s was made by another process: %s", name, error.description)
+
+
+async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -> list[str]:
+    """Create the streams of so many partitions, none for one; return those that there are.
+
+    What a partition holds that is no longer asked for is stored all the same.
+    """
+    if partitions > 1:
+        await ensure_streams(js, replicas, list(PARTITIONS)[:partitions])
+    return [name for name in UPLINKS if await _is_there(js, name)]
+
+
+async def _is_there(js: JetStreamContext, name: str) -> bool:
+    try:
+        await js.stream_info(name)
+    except NotFoundError:
+        return False
+    return True

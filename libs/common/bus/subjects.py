@@ -15,6 +15,11 @@ def up(sn: str, channel: str) -> str:
     return f"thing.{sn}.up.{channel}"
 
 
+def partitioned(sn: str, channel: str, partition: object) -> str:
+    """`uplink.{partition}.{sn}.{channel}`: what the server makes of `up` with partitions."""
+    return f"uplink.{partition}.{sn}.{channel}"
+
+
 def down_command(sn: str) -> str:
     """`thing.{sn}.down.command`: a device is spoken to."""
     return f"thing.{sn}.down.command"

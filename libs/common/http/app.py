@@ -22,6 +22,7 @@ from litestar.types import (
     Scope,
     Send,
 )
+from opentelemetry import metrics as measures
 
 from libs.common.http.context import RequestContext
 from libs.common.http.document import DocumentPlugin, operation_id
@@ -29,6 +30,7 @@ from libs.common.http.failures import HANDLERS
 from libs.common.http.request import as_handled
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,10 @@ OK = "ok"
 CHECK_TIMEOUT = 2.0
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that a service reads."""
+
+_up = measures.get_meter("thingway").create_gauge(
+    "thingway_dependency_up", description="1 while what a service needs is ready, else 0"
+)
 
 
 class Application(Litestar):
@@ -118,25 +124,29 @@ def _give(value: Any) -> Callable[[], Any]:
 def _operations(service: Service) -> list[ControllerRouterHandler]:
     @get("/healthz", include_in_schema=False, sync_to_thread=False)
     def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+        return {"status": "ok", "version": VERSION}
 
     @get("/readyz", include_in_schema=False)
     async def readyz() -> Response[dict[str, str]]:
-        states = dict(
-            zip(
-                service.checks,
-                await asyncio.gather(*(state_of(check) for check in service.checks.values())),
-                strict=True,
-            )
-        )
+        states = await states_of(service.name, service.checks)
         ready = all(map(is_ready, states.values()))
         return Response(states, status_code=200 if ready else 503)
 
-    @get("/metrics", include_in_schema=False, media_type="text/plain", sync_to_thread=True)
-    def metrics() -> bytes:
-        return service.telemetry.exposition()
+    @get("/metrics", include_in_schema=False, media_type="text/plain")
+    async def metrics() -> bytes:
+        await states_of(service.name, service.checks)
+        return await asyncio.to_thread(service.telemetry.exposition)
 
     return [healthz, readyz, metrics]
+
+
+async def states_of(service: str, checks: Mapping[str, Check]) -> dict[str, str]:
+    """The state of each part that a service needs, which its metrics show from then on."""
+    found = await asyncio.gather(*map(state_of, checks.values()))
+    states = dict(zip(checks, found, strict=True))
+    for name, state in states.items():
+        _up.set(is_ready(state), {"service": service, "dependency": name})
+    return states
 
 
 async def state_of(check: Check) -> str:

@@ -2,7 +2,7 @@
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
-from opentelemetry import trace
+from opentelemetry.trace import SpanKind
 
 from libs.common.envelope import encode_error
 from libs.common.errors import Unauthenticated
@@ -13,7 +13,8 @@ from libs.common.http.request import (
     new_request_id,
 )
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier
-from libs.common.telemetry import extract_context, tracer
+from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.tracing import TRACE, continued
 
 _REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
 
@@ -40,6 +41,7 @@ class RequestContext:
         request_id = request_id or new_request_id()
         extra: dict[str, object] = scope  # type: ignore[assignment]
         extra[REQUEST_ID] = request_id
+        name_lines(requestId=request_id)
         value = headers.get(PRINCIPAL_HEADER.encode())
         if value is not None or not self._is_open(scope["path"]):
             try:
@@ -58,13 +60,12 @@ class RequestContext:
     async def _traced(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
     ) -> None:
-        parent = headers.get(b"traceparent")
+        parent = headers.get(TRACE.encode())
         if parent is None:
             await self._app(scope, receive, send)
             return
-        context = extract_context({"traceparent": parent.decode("latin-1")})
-        name = f"{scope.get('method', '')} {scope['path']}"
-        with tracer().start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER):
+        method, template = scope.get("method", "GET"), scope.get("path_template", "")
+        with continued(f"{method} {template}".strip(), SpanKind.SERVER, parent.decode("latin-1")):
             await self._app(scope, receive, send)
 
 

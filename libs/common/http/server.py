@@ -19,6 +19,7 @@ import uvloop
 
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.settings import ServiceSettings, SettingsInvalid, load
+from libs.common.telemetry.logs import log_to_stderr
 from libs.common.tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ LARGEST_FRAME = 1024 * 1024
 """Bytes of a WebSocket frame: a subscription of the most keys, each of them a long one."""
 MOST_FILES = 1_048_576
 """Open files where the system has no bound."""
-FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -119,20 +119,14 @@ def _raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def run_service(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the main coroutine of a service process; bad settings end it with one line."""
+def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the main coroutine of the process `name`; bad settings end it with one line."""
     try:
-        _log_from(load(ServiceSettings).log_level)
+        settings = load(ServiceSettings)
+        log_to_stderr(settings.log_level, settings.log_format, name)
         _raise_open_files()
         uvloop.run(main())
     except SettingsInvalid as error:
         sys.exit(f"settings: {error}")
     except (KeyboardInterrupt, asyncio.CancelledError):
         log.info("interrupted")
-
-
-def _log_from(level: str) -> None:
-    """Log to standard error from `level` on; what libraries say, from WARNING on at least."""
-    logging.basicConfig(level=level, format=FORMAT, stream=sys.stderr)
-    for noisy in ("pymongo", "nats", "uvicorn.error", "opentelemetry"):
-        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.root.level))

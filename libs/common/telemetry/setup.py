@@ -2,7 +2,8 @@
 
 Metrics always feed a Prometheus registry (`/metrics`). Traces and metrics go out over
 OTLP/HTTP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or its signal-specific form) is set; without
-it no span is recorded, and a request pays nothing for tracing.
+it no span is recorded, and a request pays nothing for tracing. How many traces are recorded is
+said as usual, by `OTEL_TRACES_SAMPLER` (`tracing.share_from`).
 """
 
 import os
@@ -17,7 +18,11 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from prometheus_client import REGISTRY, generate_latest
+
+from libs.common.telemetry.tracing import record_share
+from libs.common.version import VERSION
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -46,16 +51,23 @@ def _exports(signal: str) -> bool:
 
 
 def start_telemetry(service: str) -> Telemetry:
-    """Install the global providers of this process; call once."""
+    """Install the global providers of this process; call once.
+
+    Raises `SettingsInvalid` for sampling that is none.
+    """
     resource = Resource.create({"service.name": f"thingway-{service}"})
     readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
     if _exports("METRICS"):
         readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
     metering = MeterProvider(resource=resource, metric_readers=readers)
     metrics.set_meter_provider(metering)
+    meter = metrics.get_meter("thingway")
+    version = meter.create_gauge("thingway_build_info", description="1, with service and version")
+    version.set(1, {"service": service, "version": VERSION})
     tracing = None
     if _exports("TRACES"):
-        tracing = TracerProvider(resource=resource)
+        record_share()
+        tracing = TracerProvider(ALWAYS_ON, resource)  # what is not chosen begins no span
         tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(tracing)
     return Telemetry(tracing, metering)

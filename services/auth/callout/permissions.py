@@ -11,7 +11,7 @@ import msgspec
 
 from libs.common.bus import EVENTS
 from libs.common.bus.accounts import ACCOUNT, OUTSIDE, application_user, device_inbox, inbox
-from libs.common.bus.subjects import is_token, up
+from libs.common.bus.subjects import is_token, partitioned, up
 from libs.common.contracts.integrations import (
     OUTSIDE_MAY_TELL,
     announce_subject,
@@ -66,6 +66,7 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
 
     - `thing.{sn}.down` beside `thing.{sn}.down.>`: an MQTT filter `thing/{sn}/down/#` also means
       its parent level, for which nats-server makes a second subscription.
+    - `uplink.*.{sn}.>`, over MQTT only: nats-server looks at the subject that it has mapped.
     - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. Its last token
       is random and is made by the server, so it cannot be narrowed. An MQTT client cannot subscribe
       to it itself; a client of plain NATS could, and would hear every QoS 1 command there is.
@@ -74,9 +75,10 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     Raises `InvalidIdentityError` when `sn` is not one plain token.
     """
     sn = _token(sn, "the SN")
+    mapped = [partitioned(sn, channel, "*") for channel in CHANNELS]
     answers = "$MQTT.sub.>" if mqtt else f"{device_inbox(sn)}.>"
     return Permissions(
-        publish=tuple(up(sn, channel) for channel in CHANNELS),
+        publish=(*(up(sn, channel) for channel in CHANNELS), *(mapped if mqtt else ())),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
         subscriptions=DEVICE_SUBSCRIPTIONS,
         account=ACCOUNT if mqtt else OUTSIDE,

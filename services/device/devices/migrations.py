@@ -83,9 +83,16 @@ async def _lay_down(database: Database) -> None:
         await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)
 
 
+async def _complete(database: Database) -> None:
+    """Devices that processes of version 0.1 have added or removed beside newer ones."""
+    await _give_grams(database)
+    await _lay_down(database)
+
+
 MIGRATIONS = [
     Migration(200, "indexes of devices", _make_indexes),
     Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
     Migration(202, "grams of names and SNs", _give_grams),
     Migration(203, "SNs of devices that are nobody's", _lay_down),
+    Migration(204, "grams and SNs from version 0.1", _complete, contract=True),
 ]

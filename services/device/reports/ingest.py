@@ -8,17 +8,18 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
-from opentelemetry import metrics, trace
+from opentelemetry import metrics
+from opentelemetry.trace import SpanKind
 
 from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
-from libs.common.telemetry import extract_context, tracer
+from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
 from services.device.members.shape_store import ShapeKeeper
 from services.device.members.shapes import Shape, within
@@ -28,6 +29,7 @@ from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
 from services.device.reports.quota import Quota, Refusals
 from services.device.reports.store import ReportStore
+from services.device.reports.tracing import ReportSpans
 from services.device.reports.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things import Thing, ThingDirectory
 from services.device.things.latest import LatestValues
@@ -140,24 +142,25 @@ class Ingest:
 
     async def _deal_with(self, messages: list[Msg]) -> None:
         started = time.perf_counter()
-        uplinks = [read_uplink(message) for message in messages if not is_second_copy(message)]
-        things = await self._things.by_sn({uplink.sn for uplink in uplinks})
-        beyond = self._quota.beyond(uplinks, things)
-        batch = sort_batch(uplinks, things, self._retention_ms, beyond)
-        spans = _start_spans(uplinks)
-        await self._close_commands(batch)
-        await self._finish(uplinks, batch, messages)
-        for span in spans:
-            span.end()
+        spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
+        with spans.joined():
+            batch = await self._sort(spans.uplinks)
+            await self._close_commands(batch)
+            await self._finish(spans.uplinks, batch, messages)
+            spans.refuse([one.uplink for one in batch.refused])
         _duration.record(time.perf_counter() - started)
         _size.record(len(messages))
 
+    async def _sort(self, uplinks: list[Uplink]) -> Batch:
+        things = await self._things.by_sn({uplink.sn for uplink in uplinks})
+        beyond = self._quota.beyond(uplinks, things)
+        return sort_batch(uplinks, things, self._retention_ms, beyond)
+
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
-        await asyncio.gather(
-            self._store.store(batch),
-            self._show(batch.reports),
-        )
-        await self._announce(batch)
+        with step("store batch", SpanKind.CLIENT):
+            await asyncio.gather(self._store.store(batch), self._show(batch.reports))
+        with step("announce batch", SpanKind.PRODUCER):
+            await self._announce(batch)
         await acknowledge(self._bus.client, messages)
         await notify(self._bus, uplinks, batch)
 
@@ -188,7 +191,8 @@ class Ingest:
         """Deal with replies one after another; return those that are refused."""
         refused = []
         for uplink, thing in replies:
-            reason = await self._close_command(uplink, thing)
+            with continued("close command", SpanKind.INTERNAL, uplink.trace):
+                reason = await self._close_command(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused
@@ -202,17 +206,3 @@ def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
     if report.thing.model != GENERIC:
         return report.properties
     return within(shapes.get(report.thing.id, {}), report.properties)
-
-
-def _start_spans(uplinks: Iterable[Uplink]) -> list[trace.Span]:
-    """A span for each uplink that came with a trace, until the batch is acknowledged."""
-    return [
-        tracer().start_span(
-            "store report",
-            context=extract_context(uplink.message.headers),
-            kind=trace.SpanKind.CONSUMER,
-            attributes={"thingway.sn": uplink.sn, "db.system": "mongodb"},
-        )
-        for uplink in uplinks
-        if uplink.message.headers and "traceparent" in uplink.message.headers
-    ]

@@ -44,9 +44,9 @@ class Ledger:
         self._mongo = mongo
         self._ledger = mongo.database["ledger"]
         self._free: list[str] = []
-        self.first = 0
-        """Sequence of the first message that `UPLINK` still holds, or one before it: what was
-        counted up to there comes no more, and is forgotten."""
+        self.waiting: Sequence[range] = [range(2**63 - 1)]
+        """Sequences that may still come, those of each partition from its first one on, or some
+        before it: what was counted of others is forgotten."""
 
     async def counting(
         self,
@@ -81,7 +81,12 @@ class Ledger:
         if not stored and not rejected:
             return
         seen = {"$ifNull": ["$seen", []]}
-        kept = {"$filter": {"input": seen, "cond": {"$gte": ["$$this.last", self.first]}}}
+        last = "$$this.last"
+        may_come = [
+            {"$and": [{"$gte": [last, some.start]}, {"$lt": [last, some.stop]}]}
+            for some in self.waiting
+        ]
+        kept = {"$filter": {"input": seen, "cond": {"$or": may_come}}}
         changes = {
             "stored": {"$add": [{"$ifNull": ["$stored", 0]}, len(stored)]},
             "rejected": {"$add": [{"$ifNull": ["$rejected", 0]}, len(rejected)]},
@@ -117,7 +122,10 @@ class Ledger:
         old = {
             "_id": {"$ne": PAST},
             "at": {"$not": {"$gt": datetime.now(UTC) - UNUSED}},
-            "seen.last": {"$not": {"$gte": self.first}},
+            "$nor": [
+                {"seen": {"$elemMatch": {"last": {"$gte": some.start, "$lt": some.stop}}}}
+                for some in self.waiting
+            ],
         }
 
         async def work(session: Session) -> int:

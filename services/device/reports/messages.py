@@ -17,6 +17,7 @@ from libs.common.contracts.events import (
     PropertiesRejected,
     PropertiesReported,
 )
+from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl import Fault as TslFault
 from services.device.reports.batch import Batch, GoodEvent, GoodReport
 from services.device.reports.uplink import Uplink
@@ -68,7 +69,8 @@ def reported(report: GoodReport, now: int) -> Outgoing:
         ts=report.ts,
         properties=report.properties,
     )
-    headers = hops_header(hops_of(report.uplink.message.headers))
+    hops = hops_header(hops_of(report.uplink.message.headers))
+    headers = hops | trace_header(report.uplink.trace)
     return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers)
 
 
@@ -83,7 +85,7 @@ def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now
         faults=_listed(faults),
     )
     subject = _subject(thing, "rejected")
-    return Outgoing(subject, fitted(body), event_id)
+    return Outgoing(subject, fitted(body), event_id, trace_header(uplink.trace))
 
 
 def _listed(faults: list[TslFault]) -> list[Fault]:
@@ -116,7 +118,7 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
         outputs=event.outputs,
     )
     subject = _subject(thing, "event")
-    return Outgoing(subject, fitted(body), event_id)
+    return Outgoing(subject, fitted(body), event_id, trace_header(event.uplink.trace))
 
 
 def dead(uplink: Uplink, reason: str) -> Outgoing:

@@ -9,7 +9,7 @@ sequence cannot serve: it counts the second copies of MQTT messages too.)
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nats.errors import Error as NatsError
@@ -17,10 +17,11 @@ from nats.js.errors import APIError
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from libs.common.bus import UPLINK, Bus
+from libs.common.bus import Bus
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
 from services.device.reports.ledger import Ledger
+from services.device.reports.uplink import PARTITION_BITS, sequence_in
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,9 @@ class Reading:
 class UplinkMetrics:
     """Reads stream and ledger in the background; `/metrics` shows the last reading."""
 
-    def __init__(self, bus: Bus, ledger: Ledger) -> None:
+    def __init__(self, bus: Bus, streams: Sequence[str], ledger: Ledger) -> None:
         self._bus = bus
+        self._streams = streams
         self._ledger = ledger
         self._last = Reading()
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
@@ -102,9 +104,12 @@ class UplinkMetrics:
 
     async def read(self) -> Reading:
         """One reading; ledger and stream are read one after the other."""
-        info = await self._bus.js.stream_info(UPLINK)
-        self._ledger.first = info.state.first_seq
+        states = {name: (await self._bus.js.stream_info(name)).state for name in self._streams}
+        self._ledger.waiting = [
+            range(sequence_in(name, state.first_seq), sequence_in(name, 2**PARTITION_BITS - 1))
+            for name, state in states.items()
+        ]
         totals = await self._ledger.totals()
-        waiting = info.state.messages
+        waiting = sum(state.messages for state in states.values())
         handled = totals.stored + totals.rejected
         return Reading(handled + waiting, totals.stored, totals.rejected, waiting)

@@ -41,6 +41,10 @@ async def _connections(database: Database) -> None:
         {"$merge": {"into": "connections"}},
     ]
     await (await database["devices"].aggregate(online)).to_list(None)
+
+
+async def _drop_presence(database: Database) -> None:
+    """Version 0.1 looks by it for devices that have fallen silent."""
     await drop_present(database["devices"], "connectStatus_1_httpUntil_1")
 
 
@@ -68,4 +72,5 @@ MIGRATIONS = [
     Migration(3, "index of connection states", _presence),
     Migration(5, "connections, and who has fallen silent over HTTP", _connections),
     Migration(600, "an end for turns, profiles and things that are gone", _ends),
+    Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
 ]

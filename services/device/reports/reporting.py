@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus import Bus, Outgoing
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
 from libs.common.errors import InvalidInput
-from libs.common.telemetry import inject_context
+from libs.common.telemetry.tracing import trace_header
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.things import Thing
 
@@ -36,9 +36,7 @@ class Reporter:
     ) -> None:
         """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
-        headers: dict[str, str] = {}
-        inject_context(headers)
-        headers |= hops_header(current_hops())
+        headers = trace_header() | hops_header(current_hops())
         await self._bus.publish_one(Outgoing(up(thing.sn, channel), payload, known_as, headers))
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
@@ -59,11 +57,9 @@ class Reporter:
         """
         if not reports:
             return []
-        trace: dict[str, str] = {}
-        inject_context(trace)
+        trace = trace_header()
         async with StoredWaiter(self._bus, len(reports)) as waiter:
-            await publish_all(
-                self._bus,
+            await self._bus.publish(
                 [
                     Outgoing(
                         up(report.thing.sn, "report"),

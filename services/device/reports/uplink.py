@@ -3,10 +3,14 @@
 import msgspec
 from nats.aio.msg import Msg
 
+from libs.common.bus.streams import UPLINKS
+
 MAX_PAYLOAD = 256 * 1024
 """Bytes of one report, event or reply."""
 
 SUBJECT_PARTS = 4
+PARTITION_BITS = 44
+"""Of a sequence; above them stands the partition. Together they stay below 2^53."""
 MQTT_PREFIX = "$MQTT.msgs."
 QOS_1 = "1"
 ACK_PARTS, ACK_PARTS_WITH_DOMAIN = 9, 11
@@ -19,11 +23,14 @@ class Uplink(msgspec.Struct, frozen=True):
     channel: str
     payload: bytes
     sequence: int
+    """Of all partitions together: no two messages have the same."""
     received: int
     """When the stream took it, ms: the same at every redelivery."""
     delivered: int
     """How often it was delivered, this time included."""
     message: Msg
+    trace: str = ""
+    """The `traceparent` of what it leads to; empty when it belongs to no recorded trace."""
 
     @property
     def key(self) -> str:
@@ -34,7 +41,12 @@ class Uplink(msgspec.Struct, frozen=True):
 def read_uplink(message: Msg) -> Uplink:
     """Read subject and acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
     parts = message.subject.removeprefix(MQTT_PREFIX).split(".")
-    sn, channel = (parts[1], parts[3]) if len(parts) == SUBJECT_PARTS else (parts[1], "")
+    if len(parts) != SUBJECT_PARTS:
+        sn, channel = parts[1], ""
+    elif parts[0] == "thing":
+        sn, channel = parts[1], parts[3]
+    else:
+        sn, channel = parts[2], parts[3]
     ack = message.reply.split(".")
     if len(ack) >= ACK_PARTS_WITH_DOMAIN:
         ack = ack[2:]
@@ -42,11 +54,16 @@ def read_uplink(message: Msg) -> Uplink:
         sn=sn,
         channel=channel,
         payload=message.data,
-        sequence=int(ack[5]),
+        sequence=sequence_in(ack[2], int(ack[5])),
         received=int(ack[7]) // 1_000_000,
         delivered=int(ack[4]),
         message=message,
     )
+
+
+def sequence_in(stream: str, sequence: int) -> int:
+    """A sequence of `stream` as one of all partitions: that of `UPLINK` as it is."""
+    return UPLINKS.index(stream) << PARTITION_BITS | sequence
 
 
 def is_second_copy(message: Msg) -> bool:

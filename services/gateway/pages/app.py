@@ -1,5 +1,6 @@
 """The Litestar application of the gateway's own pages; `/docs` is Swagger UI (`docs/static`)."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -14,6 +15,7 @@ from libs.common.http.failures import HANDLERS
 from libs.common.http.request import HttpRequest
 from libs.common.http.static import Static
 from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
 from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
 from services.gateway.pages.readiness import Readiness
@@ -66,7 +68,7 @@ def create_pages(
 def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouterHandler]:
     @get("/healthz", sync_to_thread=False)
     def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+        return {"status": "ok", "version": VERSION}
 
     @get("/readyz")
     async def readyz() -> Response[dict[str, str]]:
@@ -74,9 +76,10 @@ def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouter
         ready = all(map(is_ready, states.values()))
         return Response(states, status_code=200 if ready else 503)
 
-    @get("/metrics", media_type="text/plain", sync_to_thread=True)
-    def metrics() -> bytes:
-        return telemetry.exposition()
+    @get("/metrics", media_type="text/plain")
+    async def metrics() -> bytes:
+        await readiness.states()
+        return await asyncio.to_thread(telemetry.exposition)
 
     return [healthz, readyz, metrics]
 

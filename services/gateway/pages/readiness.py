@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
-from libs.common.http.app import CHECK_TIMEOUT, Check, state_of
+from libs.common.http.app import CHECK_TIMEOUT, Check, states_of
 
 CACHED = 1.0
 """Seconds for which an answer is given again."""
@@ -39,7 +39,6 @@ class Readiness:
         """The state of every part, not older than a second."""
         async with self._lock:
             if time.monotonic() - self._at > CACHED:
-                found = await asyncio.gather(*map(state_of, self._checks.values()))
-                self._states = dict(zip(self._checks, found, strict=True))
+                self._states = await states_of("gateway", self._checks)
                 self._at = time.monotonic()
             return self._states

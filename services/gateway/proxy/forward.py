@@ -8,6 +8,7 @@ from litestar.types import HTTPScope, Send
 from libs.common.errors import Unavailable
 from libs.common.http.coding import PACKET
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
+from libs.common.telemetry.tracing import TRACE, current_trace
 from services.gateway.access.addresses import Origin
 from services.gateway.proxy.body import RequestBody
 from services.gateway.proxy.coding import encoder_for
@@ -15,7 +16,6 @@ from services.gateway.proxy.headers import to_client, to_service
 from services.gateway.proxy.refusal import slow_client
 from services.gateway.proxy.watch import Watch
 from services.gateway.routes import Route
-from services.gateway.tracing import name_span
 from services.gateway.upstream.connection import Answer, Field
 from services.gateway.upstream.service import Request, Upstream
 
@@ -128,4 +128,6 @@ class Forwarder:
         )
         if exchange.principal is not None:
             fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
-        return name_span(fields) if self._traced else fields
+        if self._traced and (trace := current_trace()):
+            fields.append((TRACE.encode(), trace.encode()))
+        return fields

@@ -29,6 +29,9 @@ _FROM_CLIENT = HOP_BY_HOP | {
     b"expect",  # answered by our own server
     b"forwarded",
     b"host",
+    b"traceparent",  # the trace is the gateway's
+    b"tracestate",
+    b"baggage",
     b"x-forwarded-for",
     b"x-forwarded-host",
     b"x-forwarded-proto",

@@ -15,8 +15,6 @@ from libs.common.contracts.integrations import login_of
 LONGEST_MESSAGE_ID = 256
 """Characters of a message id."""
 MESSAGE_ID = "Nats-Msg-Id"
-_KEPT_HEADERS = (MESSAGE_ID, "traceparent")
-"""All others are for nats-server or for our services, and nobody outside may say them."""
 _BATCH = "Nats-Batch-Id"
 _PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
 
@@ -63,22 +61,23 @@ def checked_reply(speaker: Speaker, reply: str) -> str:
 
 
 def kept_headers(speaker: Speaker, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers that are passed on; message ids are the speaker's own.
+    """The message id, made the speaker's own, which is all that is passed on.
 
+    All other headers are for nats-server or for our services, and nobody outside may say them.
     Raises `RefusedError` for what would not be done as it is meant.
     """
     if not headers:
         return {}
     if _BATCH in headers:
         raise RefusedError("atomic batches are not offered")
-    kept = {name: value for name in _KEPT_HEADERS if (value := headers.get(name))}
-    if any(set(value) & set("\r\n") for value in kept.values()):
+    message_id = headers.get(MESSAGE_ID)
+    if not message_id:
+        return {}
+    if set(message_id) & set("\r\n"):
         raise RefusedError("a header has a line break")
-    if MESSAGE_ID in kept:
-        if len(kept[MESSAGE_ID]) > LONGEST_MESSAGE_ID:
-            raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
-        kept[MESSAGE_ID] = f"{speaker.user}/{kept[MESSAGE_ID]}"
-    return kept
+    if len(message_id) > LONGEST_MESSAGE_ID:
+        raise RefusedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
+    return {MESSAGE_ID: f"{speaker.user}/{message_id}"}
 
 
 class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -12,10 +12,12 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from opentelemetry import metrics
+from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
-from libs.common.bus.relayed import RELAYED, REPORTS, relayed
+from libs.common.bus.relayed import RELAYED, REPORTS, TOLD, relayed
 from libs.common.bus.wire import publish_frame, write_frames
+from libs.common.telemetry.tracing import door, trace_header, trace_of
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import (
     RefusedError,
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 QUEUE = "relay"
 """Replicas share what is said."""
+TRACED = frozenset((REPORTS, *TOLD))
+"""Where traces begin: what is said leads to something."""
 WAITING_MESSAGES = 50_000
 WAITING_BYTES = 64 * 1024**2
 """What one subscription may have in hand; more is dropped here, and not acknowledged."""
@@ -68,6 +72,13 @@ class Relay:
                 await subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _take(self, pattern: str, message: Msg) -> None:
+        if pattern not in TRACED:
+            await self._pass_on(pattern, message)
+            return
+        with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
+            await self._pass_on(pattern, message)
+
+    async def _pass_on(self, pattern: str, message: Msg) -> None:
         speaker = speaker_of(pattern, message.subject)
         try:
             reply = checked_reply(speaker, message.reply)
@@ -79,7 +90,7 @@ class Relay:
             frame = publish_frame(
                 relayed(message.subject),
                 checked_body(pattern, message.subject, message.data),
-                kept_headers(speaker, message.headers),
+                kept_headers(speaker, message.headers) | trace_header(),
                 reply,
             )
         except RefusedError as refused:

@@ -9,6 +9,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.wire import acknowledge
 from libs.common.changes import SUBJECTS, read_change
+from libs.common.telemetry.tracing import batch, trace_of
 from services.management.live.hub import Hub
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,13 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
     """The consumer that tells the hub of every change from now on, each replica its own."""
 
     async def tell(messages: list[Msg]) -> None:
-        for message in messages:
-            try:
-                hub.tell(read_change(message.data))
-            except msgspec.DecodeError as error:
-                log.warning("%s is not readable: %s", message.subject, error)
-        await acknowledge(bus.client, messages)
+        with batch("live batch", [trace_of(message.headers) for message in messages]):
+            for message in messages:
+                try:
+                    hub.tell(read_change(message.data))
+                except msgspec.DecodeError as error:
+                    log.warning("%s is not readable: %s", message.subject, error)
+            await acknowledge(bus.client, messages)
 
     return BatchConsumer(
         bus=bus,

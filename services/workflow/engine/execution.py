@@ -15,6 +15,7 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
+from libs.common.telemetry.tracing import step
 from services.workflow.engine.edges import Edges, Ready, split
 from services.workflow.engine.queue import Limits
 from services.workflow.engine.trace import Trace
@@ -91,7 +92,8 @@ class Execution:
         done: _Done | None = None
         error: str | None = None
         try:
-            done = await self._work(ready)
+            with step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
+                done = await self._work(ready)
         except NotKnown:  # nothing can be said of it, nor of what follows
             return self._edges.bar(node.followers)
         except (NodeFailed, ThingwayError) as failure:

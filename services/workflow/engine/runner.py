@@ -9,10 +9,14 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from opentelemetry import metrics
+from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
 from libs.common.limits.metrics import count_limited
+from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.tracing import continued, failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.notes import CircuitBreaker, Refused
 from services.workflow.engine.plans import Plans
@@ -26,6 +30,10 @@ from services.workflow.runs.records import MOST_HOPS, Cause, Deployed, Run
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_ended = metrics.get_meter("thingway").create_counter(
+    "thingway_flow_runs", description="Runs of flows that ended, by status"
+)
 
 TEST_SECONDS = 25.0
 """How long a test may take: somebody waits, behind a gateway that waits for thirty."""
@@ -198,12 +206,18 @@ class Engine:
                     await task
 
     async def _carry_out(self, run: Run) -> None:
+        name_lines(runId=str(run.id), flowId=str(run.flow_id))
         try:
-            if run.cause.hops >= MOST_HOPS:
-                _refuse(run, LOOPED)
-            else:
-                await self._execute(run)
-            await self._log.finish(run)
+            with continued("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
+                if run.cause.hops >= MOST_HOPS:
+                    _refuse(run, LOOPED)
+                else:
+                    await self._execute(run)
+                span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
+                if run.status == "ERROR":
+                    failed(span, "run")
+                await self._log.finish(run)
+            _ended.add(1, {"status": run.status})
         finally:
             self._queue.leave(self._in_hand.pop(run.id))
         await self._breaker.note(run)

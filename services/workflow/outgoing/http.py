@@ -8,9 +8,11 @@ from urllib.parse import urljoin
 
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, InvalidURL
 from multidict import CIMultiDict
+from opentelemetry.trace import SpanKind
 from yarl import URL
 
 from libs.common.http.outgoing import AddressRefused, outgoing_session
+from libs.common.telemetry.tracing import failed, step, trace_header
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host, not_public
 
@@ -25,6 +27,8 @@ OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 )
 """Headers that say how a message is sent, which is not for flows to say."""
+BAD = 400
+"""Status from which on an answer is a failure."""
 HARMLESS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers that also go to another host that a redirect leads to."""
 AGENT = {"User-Agent": "Thingway", "Accept-Encoding": "identity"}
@@ -110,11 +114,20 @@ class OutgoingHttp:
     ) -> HttpAnswer:
         if self._session is None:
             raise RuntimeError("OutgoingHttp is not open")
+        called: dict[str, str | int] = {
+            "server.address": url.host or "",
+            "server.port": url.port or 0,
+        }
         try:
-            async with self._session.request(
-                method, url, headers={**AGENT, **headers}, data=body or None, allow_redirects=False
-            ) as answer:
-                content = await _read(answer)
+            with step(method, SpanKind.CLIENT, called) as span:
+                given = {**AGENT, **trace_header(), **headers}
+                async with self._session.request(
+                    method, url, headers=given, data=body or None, allow_redirects=False
+                ) as answer:
+                    content = await _read(answer)
+                span.set_attribute("http.response.status_code", answer.status)
+                if answer.status >= BAD:
+                    failed(span, str(answer.status))
         except TimeoutError:
             raise
         except (ClientError, OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
+from libs.common.telemetry.tracing import trace_header
 from services.workflow.batches import Batches
 from services.workflow.runs.records import Run
 from services.workflow.runs.store import RunStore
@@ -95,4 +96,4 @@ def finished(run: Run) -> OutboxEntry:
         error=run.error or "",
     )
     subject = workflow_event(run.tenant, run.flow_id, "finished")
-    return OutboxEntry(subject, fitted(body))
+    return OutboxEntry(subject, fitted(body), headers=trace_header(run.cause.trace))

@@ -20,6 +20,8 @@ class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_
     due time: of one flow there is one run with it."""
     hops: int = 0
     """How many flows have led here (header `Thingway-Hops` of the message)."""
+    trace: str = ""
+    """The `traceparent` of what led here; empty when it belongs to no recorded trace."""
     user_id: int | None = None
     """Who asked for it, when a user did."""
 

@@ -21,6 +21,7 @@ from libs.common.errors import (
     UpstreamTimeout,
 )
 from libs.common.limits.metrics import count_limited
+from libs.common.telemetry.tracing import current_trace
 from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
@@ -124,7 +125,11 @@ class FlowCaller:
         except NodeFailed as error:
             raise InvalidInput(str(error), field=FIELD) from error
         cause = Cause(
-            kind="SERVICE", key=f"s-{uuid4().hex}", hops=wanted.hops, user_id=wanted.user_id
+            kind="SERVICE",
+            key=f"s-{uuid4().hex}",
+            hops=wanted.hops,
+            trace=current_trace(),
+            user_id=wanted.user_id,
         )
         try:
             async with asyncio.timeout(wanted.seconds):

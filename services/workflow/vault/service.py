@@ -120,6 +120,20 @@ def _is_mark(value: Any) -> bool:
     return isinstance(value, str) and bool(_MARK(value))
 
 
+def contexts_in(tenant: str, text: str, registry: Registry) -> dict[str, str]:
+    """What the secrets of a design are sealed for, by their marks."""
+    try:
+        _, nodes = _read(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    hidden = ((node, one) for node in nodes for one in places(node, registry))
+    return {
+        str(mark): _context(tenant, node, place)
+        for node, place in hidden
+        if _is_mark(mark := place.holder[place.name])
+    }
+
+
 def marks_in(text: str) -> set[str]:
     """All that may be marks in a design."""
     return set(_PATTERN.findall(text))

@@ -17,7 +17,7 @@ async def main():
         for level in ("debug", "info", "warning", "error"):
             getattr(logging.getLogger(name), level)("said")
 
-run_service(main)
+run_service("process", main)
 """
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from libs.common.store import migrations
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader, Lease
-from libs.common.store.migrations import Migration, migrate
+from libs.common.store.migrations import RESTORING, Migration, migrate
 from libs.common.store.mongo import Mongo, Session, StoreUnavailable
 
 
@@ -180,6 +182,48 @@ async def test_a_migration_that_died_is_taken_up_by_the_next_starter(mongo: Mong
         await migrate(mongo.database, steps)
     await migrate(mongo.database, steps)
     assert ran == [1, 2, 2, 3]
+
+
+async def test_what_contracts_waits_until_it_is_asked_for(mongo: Mongo):
+    """A start leaves it to the operator, so that the version before can come back."""
+    ran: list[int] = []
+    first, last = counting(ran, set())[0], counting(ran, set())[2]
+    await migrate(mongo.database, [first])
+    steps = [first, replace(counting(ran, set())[1], contract=True), last]
+    await migrate(mongo.database, steps)
+    assert ran == [1, 3]
+    await migrate(mongo.database, steps, contract=True)
+    await migrate(mongo.database, steps, contract=True)
+    assert ran == [1, 3, 2]
+
+
+async def test_a_new_database_has_no_older_version_to_wait_for(mongo: Mongo):
+    """Everything runs at its first start, what contracts after all else."""
+    ran: list[int] = []
+    steps = [replace(one, contract=one.number == 1) for one in counting(ran, set())]
+    await migrate(mongo.database, steps)
+    assert ran == [2, 3, 1]
+
+
+async def test_a_start_waits_while_the_database_is_restored(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody migrates or serves what is half there."""
+    ran: list[int] = []
+    looked = asyncio.Event()
+
+    async def pause(_: float) -> None:
+        looked.set()
+        await mongo.ping()
+
+    monkeypatch.setattr(migrations, "_pause", pause)
+    await mongo.database["migrations"].insert_one({"_id": RESTORING})
+    start = asyncio.ensure_future(migrate(mongo.database, counting(ran, set())))
+    await looked.wait()
+    assert ran == []
+    await mongo.database["migrations"].delete_one({"_id": RESTORING})
+    await start
+    assert ran == [1, 2, 3]
 
 
 async def test_ids_are_unique_across_allocators(mongo: Mongo):

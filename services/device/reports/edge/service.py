@@ -11,7 +11,7 @@ from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooMany
 from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.metrics import count_limited
-from libs.common.telemetry import inject_context
+from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import check
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.notify import HEADER, StoredWaiter
@@ -75,8 +75,7 @@ class EdgeService:
             await self._presence.heard(thing)
             return Accepted(0, refused)
         self._count(thing, accepted)
-        headers: dict[str, str] = {}
-        inject_context(headers)
+        headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
             if stored:

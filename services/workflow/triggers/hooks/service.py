@@ -9,6 +9,7 @@ import msgspec
 
 from libs.common.errors import Conflict, NotFound
 from libs.common.store.mongo import Session
+from libs.common.telemetry.tracing import current_trace
 from services.workflow.engine.runner import Engine, Start
 from services.workflow.flows.model import Deployments, SavedFlow
 from services.workflow.nodes.http_in import HttpIn, HttpInParameters
@@ -60,7 +61,7 @@ class HookCaller:
         flow = await self._hooks.find(digest_of(token))
         if flow is None:
             raise NotFound("no flow that runs has this address", field=TOKEN)
-        cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops)
+        cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops, trace=current_trace())
         run = await self._engine.begin(Start(flow, dict(given), cause))
         self._engine.go(run)
         return run.id

@@ -86,11 +86,11 @@ class ListenerIndex:
         return [Heard(known.flows[flow_id][0], one) for flow_id, one in sorted(found.items())]
 
 
-def starts_of(index: ListenerIndex, change: Changed, hops: int) -> Iterator[Start]:
+def starts_of(index: ListenerIndex, change: Changed, hops: int, trace: str = "") -> Iterator[Start]:
     """A run for each flow that listens to one of the values that came.
 
     The event's id makes it the same run when the event comes again.
     """
-    cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops)
+    cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
     for flow, values in index.match(change.tenant, change.values):
         yield Start(flow, values, cause)

@@ -11,6 +11,7 @@ from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.hops import hops_of
 from libs.common.bus.wire import acknowledge, hand_back
 from libs.common.changes import SUBJECTS, read_change
+from libs.common.telemetry.tracing import batch, trace_of
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.triggers.listeners.following import FollowedIndex
 from services.workflow.triggers.listeners.holding import HeldBack
@@ -36,6 +37,10 @@ class Listening:
     async def take(self, messages: list[Msg]) -> None:
         """Record the runs of events; each is acknowledged then, or comes again later."""
         await self._followed.ready.wait()
+        with batch("workflow batch", [trace_of(message.headers) for message in messages]):
+            await self._take(messages)
+
+    async def _take(self, messages: list[Msg]) -> None:
         starts = {message.reply: self._starts(message) for message in messages}
         refused = await admitted(self._engine, [one for some in starts.values() for one in some])
         again = self._again(messages, starts, refused) if refused else {}
@@ -50,7 +55,8 @@ class Listening:
         except msgspec.DecodeError as error:
             log.warning("%s is not readable: %s", message.subject, error)
             return []
-        return list(starts_of(self._followed.index, change, hops_of(message.headers)))
+        hops, trace = hops_of(message.headers), trace_of(message.headers)
+        return list(starts_of(self._followed.index, change, hops, trace))
 
     def _again(
         self, messages: Iterable[Msg], starts: Mapping[str, list[Start]], refused: list[Start]

@@ -10,8 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+from opentelemetry.trace import SpanKind
+
 from libs.common.errors import ThingwayError
 from libs.common.store.mongo import Session, StoreError
+from libs.common.telemetry.tracing import door, header_of
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.simple_timer import SimpleTimer
@@ -77,7 +81,7 @@ class TimerWatch:
         """Begin some of the runs that are due; how many timers they were of."""
         timers = await self._store.claim(self._now(), AT_ONCE)
         if timers:
-            starts = [Start(timer.flow, timer.entered, timer.cause) for timer in timers]
+            starts = [_start(timer) for timer in timers]
             late = {start.flow.flow_id for start in await admitted(self._engine, starts)}
             begun = [timer for timer in timers if timer.flow.flow_id not in late]
             now = self._now()
@@ -90,6 +94,12 @@ class TimerWatch:
         if due is None:
             return PERIOD
         return min(max((due - self._now()) / 1000, LEAST), PERIOD)
+
+
+def _start(timer: Timer) -> Start:
+    """A run of what is due, with which a trace may begin."""
+    with door("timer", SpanKind.PRODUCER) as span:
+        return Start(timer.flow, timer.entered, replace(timer.cause, trace=header_of(span)))
 
 
 def _after(timer: Timer, now: int) -> int | None:

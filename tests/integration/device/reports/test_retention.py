@@ -222,7 +222,8 @@ async def test_what_was_left_before_there_was_an_end_goes(world: World):
     for device in (5, 6):
         await world.database["profiles"].insert_one({"_id": device})
         await world.database["command_turns"].insert_one({"_id": device, "taken": 1})
-    await MIGRATIONS[-1].run(world.database)
+    (ends,) = (one for one in MIGRATIONS if one.number == 600)
+    await ends.run(world.database)
     assert await world.database["profiles"].distinct("_id") == [5]
     assert await world.database["command_turns"].count_documents({}) == 0
 

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def uplink(clock: Clock) -> UplinkMetrics:
     nothing: Any = None
-    return UplinkMetrics(nothing, nothing)
+    return UplinkMetrics(nothing, [], nothing)
 
 
 async def test_a_backlog_that_shrinks_is_ready_and_tells_its_lag(

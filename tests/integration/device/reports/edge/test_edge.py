@@ -24,6 +24,7 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
+from libs.common.version import VERSION
 from services.device.commands.messages import created
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
@@ -271,7 +272,7 @@ async def test_polls_cost_nothing_on_the_bus(world: World, device: Device):
 
 async def test_probes_need_no_principal_and_tell_what_is_not_ready(device: Device):
     """/healthz and /metrics are 200; /readyz is 503 and names the store that is away."""
-    assert (await device.http.get("/healthz")).json() == {"status": "ok"}
+    assert (await device.http.get("/healthz")).json() == {"status": "ok", "version": VERSION}
     assert (await device.http.get("/metrics")).status_code == 200
     answer = await device.http.get("/readyz")
     assert answer.status_code == 503

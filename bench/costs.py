@@ -1,0 +1,157 @@
+"""What a report and a command cost: processor time of every process of the platform.
+
+Ten devices report over MQTT, HTTP and on the bus as fast as they are acknowledged, and an
+application sets a property of each, one update after the other, which it confirms. On a busy
+machine what processes do anyway, each second, is counted for longer.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import aiomqtt
+
+from bench.platform import Platform
+from bench.table import Row
+from deploy.platform.openapi import OpenApi
+from libs.common.bus import Bus, Outgoing
+from libs.common.bus.subjects import up
+
+DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 2_000, 500
+WINDOW = 20
+"""Reports of a device over MQTT that wait for their acknowledgement."""
+TICKS = os.sysconf("SC_CLK_TCK")
+PRODUCT: dict[str, Any] = {
+    "name": "Cost",
+    "snPrefixes": ["COST"],
+    "tsl": {
+        "version": "v1.0",
+        "properties": [
+            {"id": name, "name": name, "accessMode": "RW", "dataSpec": {"dataType": kind}}
+            for name, kind in (("temperature", "FLOAT"), ("humidity", "FLOAT"), ("battery", "INT"))
+        ],
+    },
+}
+BODY = b'{"properties":{"temperature":21.5,"humidity":40,"battery":90}}'
+Devices = list[tuple[int, str, str]]
+"""Id, SN and key of each."""
+
+
+def _spent(platform: Platform) -> dict[str, float]:
+    """Seconds of processor time by process."""
+    found = {}
+    for name, pid in platform.ready["pids"].items():
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        found[name] = (int(fields[11]) + int(fields[12])) / TICKS
+    return found
+
+
+async def _cost(
+    platform: Platform, title: str, number: int, work: Callable[[], Awaitable[None]]
+) -> Row:
+    before = _spent(platform)
+    await work()
+    await asyncio.sleep(2)  # those who hear of it, too
+    spent = {name: (now - before[name]) / number * 1e6 for name, now in _spent(platform).items()}
+    shares = sorted(spent.items(), key=lambda one: -one[1])
+    told = ", ".join(f"{name} {cost:.0f}" for name, cost in shares if cost >= 1)
+    return Row(f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", told)
+
+
+async def _drained(bus: Bus) -> None:
+    while (await bus.js.stream_info("UPLINK")).state.messages:
+        await asyncio.sleep(0.05)
+
+
+async def _over_nats(bus: Bus, devices: Devices) -> None:
+    await bus.publish(
+        Outgoing(up(devices[number % DEVICES][1], "report"), BODY) for number in range(REPORTS)
+    )
+    await _drained(bus)
+
+
+async def _over_mqtt(platform: Platform, bus: Bus, devices: Devices) -> None:
+    async def report(sn: str, key: str) -> None:
+        async with _client(platform, sn, key) as client:
+            for _ in range(REPORTS // DEVICES // WINDOW):
+                await asyncio.gather(
+                    *(client.publish(f"thing/{sn}/up/report", BODY, qos=1) for _ in range(WINDOW))
+                )
+
+    await asyncio.gather(*(report(sn, key) for _, sn, key in devices))
+    await _drained(bus)
+
+
+async def _over_http(platform: Platform, bus: Bus, devices: Devices) -> None:
+    async with aiohttp.ClientSession(platform.ready["base_url"]) as session:
+
+        async def report(sn: str, key: str) -> None:
+            login = aiohttp.encode_basic_auth(sn, key)
+            for _ in range(HTTP_REPORTS // DEVICES):
+                async with session.post(
+                    f"/ingest/v1/{sn}/report", data=BODY, headers={"Authorization": login}
+                ) as answer:
+                    answer.raise_for_status()
+
+        await asyncio.gather(*(report(sn, key) for _, sn, key in devices))
+    await _drained(bus)
+
+
+async def _commands(platform: Platform, api: OpenApi, devices: Devices) -> None:
+    async def obey(device: int, sn: str, key: str) -> None:
+        async with _client(platform, sn, key) as client:
+            await client.subscribe(f"thing/{sn}/down/#", qos=1)
+            for _ in range(COMMANDS // DEVICES):
+                path = f"/device/openapi/v1/devices/{device}/properties"
+                await api.request("PATCH", path, {"properties": {"battery": 50}})
+                command = json.loads((await anext(client.messages)).payload)
+                reply = {"commandId": command["commandId"], "status": "SUCCESS"}
+                await client.publish(f"thing/{sn}/up/reply", json.dumps(reply), qos=1)
+
+    await asyncio.gather(*(obey(*one) for one in devices))
+
+
+def _client(platform: Platform, sn: str, key: str) -> aiomqtt.Client:
+    return aiomqtt.Client("127.0.0.1", platform.mqtt_port, username=sn, password=key)
+
+
+async def measure(platform: Platform) -> list[Row]:
+    """One row for each kind of thing."""
+    app = platform.ready["application"]
+    password = platform.state["secrets"]["nats.admin"]
+    bus = await Bus.connect(platform.nats_url, user="admin", password=password, name="bench")
+    url, identity, secret = platform.ready["base_url"], app["client_id"], app["client_secret"]
+    async with OpenApi(url, identity, secret) as api:
+        await api.put_product("COST-1", PRODUCT)
+        devices = []
+        for number in range(DEVICES):
+            device = await api.add_device(f"COST{number}", f"Cost {number}", "COST-1")
+            devices.append((device, *await api.issue_credentials(device)))
+        await _over_nats(bus, devices)  # once for warmth
+        kinds: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [
+            ("a report, on the bus", REPORTS, lambda: _over_nats(bus, devices)),
+            ("a report over MQTT", REPORTS, lambda: _over_mqtt(platform, bus, devices)),
+            ("a report over HTTP", HTTP_REPORTS, lambda: _over_http(platform, bus, devices)),
+            ("a command", COMMANDS, lambda: _commands(platform, api, devices)),
+        ]
+        rows = [await _cost(platform, *kind) for kind in kinds]
+    await bus.drain()
+    return rows
+
+
+async def run() -> list[Row]:
+    """Start the platform, measure, end it."""
+    directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
+    platform = Platform(directory)
+    try:
+        platform.wait()
+        return await measure(platform)
+    finally:
+        platform.stop()
+        shutil.rmtree(directory, ignore_errors=True)

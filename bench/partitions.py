@@ -1,0 +1,136 @@
+"""Two partitions on two ingest processes against `UPLINK` on one.
+
+Where the machine has fewer than eight processors each ingest process gets a share of one (a control
+group): servers and processes would take it from each other otherwise, and what is measured is
+whether the second process finds its work waiting, not how many processors there are.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from pymongo import MongoClient
+
+from bench.ingest import DEVICES, encoded, prepare
+from bench.stack import Stack, ready, stack
+from bench.table import Row, middle
+from libs.common.bus import UPLINK, Bus, Outgoing
+from libs.common.bus.streams import PARTITIONS
+from libs.common.bus.subjects import partitioned, up
+from libs.common.clock import now_ms
+
+REPORTS, ROUNDS, BAR = 20_000, 3, 1.7
+BATCH = 500
+"""Messages of a batch: few, so that none is without work while another has the last ones."""
+ENOUGH = 8
+"""Processors from which on nobody is held back."""
+SHARE = 0.1
+PERIOD = 20_000
+"""Microseconds."""
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextlib.contextmanager
+def held_back(pids: list[int]) -> Iterator[None]:
+    """Give each process `SHARE` of a processor; raises `OSError` where that is not allowed."""
+    groups = []
+    try:
+        for pid in pids:
+            one = GROUPS / "cpu" if (GROUPS / "cpu").is_dir() else GROUPS
+            group = one / f"thingway-bench-{pid}"
+            group.mkdir()
+            groups.append(group)
+            quota = f"{PERIOD * SHARE:.0f}"
+            if (group / "cpu.max").exists():
+                (group / "cpu.max").write_text(f"{quota} {PERIOD}")
+            else:
+                (group / "cpu.cfs_period_us").write_text(f"{PERIOD}")
+                (group / "cpu.cfs_quota_us").write_text(quota)
+            (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        for group in groups:
+            for task in (group / "cgroup.procs").read_text().split():
+                (group.parent / "cgroup.procs").write_text(task)
+            group.rmdir()
+
+
+async def rate(servers: Stack, partitions: int) -> float:
+    """Reports per second of as many processes as partitions, the median of `ROUNDS`."""
+    given = {"THINGWAY_UPLINK_PARTITIONS": str(partitions), "THINGWAY_INGEST_BATCH": str(BATCH)}
+    started = [servers.start("services.device.ingest_main", **given) for _ in range(partitions)]
+    children = [child for child, _ in started]
+    for _, port in started:
+        await ready(port)
+    bus = await Bus.connect(servers.nats_url, name="bench")
+    try:
+        with held_back([one.pid for one in children] if needs_shares() else []):
+            rates = [await _round(bus, children, partitions) for _ in range(ROUNDS + 1)]
+    finally:
+        await bus.drain()
+        for child in children:
+            child.terminate()
+            await asyncio.to_thread(child.wait)
+    return middle(rates[1:])
+
+
+def needs_shares() -> bool:
+    """Whether the processors are too few for all."""
+    return (os.cpu_count() or 1) < ENOUGH
+
+
+async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: int) -> float:
+    for child in children:
+        child.send_signal(signal.SIGSTOP)
+    await bus.publish(
+        Outgoing(_subject(number % DEVICES, partitions), body)
+        for number, body in enumerate(islice(encoded(now_ms()), REPORTS))
+    )
+    began = time.perf_counter()
+    for child in children:
+        child.send_signal(signal.SIGCONT)
+    streams = [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+    for stream in streams:
+        while (await bus.js.stream_info(stream)).state.messages:
+            await asyncio.sleep(0.05)
+    return REPORTS / (time.perf_counter() - began)
+
+
+def _subject(device: int, partitions: int) -> str:
+    sn = f"BENCH{device}"
+    if partitions == 1:
+        return up(sn, "report")
+    return partitioned(sn, "report", device % partitions)  # nats-server maps by the SN
+
+
+async def measure(servers: Stack) -> Row:
+    """Compare."""
+    client: MongoClient[dict[str, object]] = MongoClient(servers.mongo_url)
+    child, port = servers.start("services.device.ingest_main")
+    await ready(port)  # it makes the indexes
+    child.terminate()
+    await asyncio.to_thread(child.wait)
+    prepare(client["bench"])
+    client.close()
+    one, two = await rate(servers, 1), await rate(servers, 2)
+    share = f", each with {SHARE:.0%} of a processor" if needs_shares() else ""
+    return Row(
+        f"ingest: reports/s, two partitions on two processes{share}",
+        f"{two:,.0f}",
+        f"{one:,.0f} one on one",
+        two / one,
+        f">= {BAR:.1f}",
+        two / one >= BAR,
+    )
+
+
+async def run() -> list[Row]:
+    """Start the servers, measure, end them."""
+    async with stack() as servers:
+        return [await measure(servers)]

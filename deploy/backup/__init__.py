@@ -1,0 +1,1 @@
+"""Backups: a whole installation or one tenant as one stream, and back (docs/backup.md)."""

@@ -1,0 +1,223 @@
+"""Ids and seals of documents that move to another installation.
+
+Every installation counts ids from one number on, so those of a tenant would meet others. Each
+sequence is shifted as a whole: an id is `old + shift`, for which the target's counter has set a
+range aside. Ids in documents of consoles and editors, which are theirs to form, are found by
+what they are: an entity's id is a number that only entities have.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from libs.common.identity.seal import Seal, SealBroken
+from libs.common.store.ids import FIRST
+from libs.common.things import MEMBERS
+from services.device.reports.history.partitions import KEY
+from services.workflow.nodes.base import Registry
+from services.workflow.vault.service import contexts_in
+from services.workflow.wiring import registry_of
+
+Document = dict[str, Any]
+
+_THINGS, _FLOWS = "device.things", "workflow.flows"
+_FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
+"""The key of a flow's service has the flow's id."""
+_ID = r"[1-9][0-9]{6,15}"
+_NAMES_DEVICE = re.compile(r"device_?id$", re.IGNORECASE)
+_DIGITS = 16
+"""Of the longest id."""
+_GRANTED = {"DASHBOARD": "management.dashboards", "WORKFLOW": _FLOWS, "DEVICE": _THINGS}
+_ACTORS = {"user": "auth.users", "application": "auth.applications"}
+_AUDITED = {
+    "user": "auth.users",
+    "role": "auth.roles",
+    "menu": "auth.menus",
+    "application": "auth.applications",
+    "session": "auth.users",
+}
+
+
+@dataclass(frozen=True)
+class Moving:
+    """How ids and seals change on the way."""
+
+    shifts: Mapping[str, int]
+    """What is added to the ids of each sequence (`{service}.{name}`)."""
+    ends: Mapping[str, int]
+    """Where the sequences end at the source: ids lie below."""
+    tenant: str
+    account: tuple[Seal, Seal]
+    """What secrets of integrations are opened with, and sealed with again."""
+    flows: tuple[Seal, Seal]
+    """The same of flows."""
+    contexts: dict[str, str] = field(default_factory=dict)
+    """What secrets of flows are sealed for, by their marks; the designs say it."""
+
+    def id(self, sequence: str, old: int) -> int:
+        """The id that takes the place of another."""
+        return old + self.shifts.get(sequence, 0)
+
+    def known(self, sequence: str, value: int) -> bool:
+        """Whether a number may be an id of the sequence."""
+        return FIRST <= value < self.ends.get(sequence, FIRST)
+
+    def entity(self, value: int) -> int:
+        """A number, which is another one when it is the id of an entity."""
+        if not self.known(_THINGS, value // MEMBERS):
+            return value
+        return value + self.shifts.get(_THINGS, 0) * MEMBERS
+
+
+def shift(document: Document, ids: Mapping[str, str], moving: Moving) -> None:
+    """Change the ids at known places; `a.b` is in each element where `a` is a list."""
+    for path, sequence in ids.items():
+        _shift_at(document, path.split("."), sequence, moving)
+
+
+def _shift_at(value: Any, path: list[str], sequence: str, moving: Moving) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _shift_at(one, path, sequence, moving)
+        return
+    if not isinstance(value, dict) or value.get(path[0]) is None:
+        return
+    if len(path) > 1:
+        _shift_at(value[path[0]], path[1:], sequence, moving)
+    elif isinstance(value[path[0]], list):
+        value[path[0]] = [moving.id(sequence, one) for one in value[path[0]]]
+    else:
+        value[path[0]] = moving.id(sequence, value[path[0]])
+
+
+def own_thing(document: Document, moving: Moving) -> None:
+    """The service of a flow is called by the flow's id, which is shifted by now."""
+    if document.get("flow") is not None:
+        document["identifier"] = str(document["flow"])
+
+
+def key_of_thing(document: Document, moving: Moving) -> None:
+    """A key of history begins with the thing."""
+    thing, at, sequence = KEY.unpack(document["_id"])
+    document["_id"] = KEY.pack(moving.id(_THINGS, thing), at, sequence)
+
+
+def dashboard(document: Document, moving: Moving) -> None:
+    """Widgets are a console's own, and name entities by id."""
+    for widget in document["widgets"]:
+        widget["data"] = _json(widget["data"], moving).decode()
+
+
+def design(document: Document, moving: Moving) -> None:
+    """A design is an editor's own; the secrets in it are sealed for what it says."""
+    note_contexts(document, moving)
+    document["design"] = _json(document["design"], moving).decode()
+
+
+def note_contexts(document: Document, moving: Moving) -> None:
+    """Note what the secrets of a design are sealed for."""
+    moving.contexts.update(contexts_in(moving.tenant, document["design"], REGISTRY))
+
+
+def deployed(document: Document, moving: Moving) -> None:
+    """A flow as it runs: `deployed` or `flow`, and the settings of a timer."""
+    for name in ("deployed", "flow"):
+        if name in document:
+            document[name] = _json(document[name], moving, flow=True)
+
+
+def flow_secret(document: Document, moving: Moving) -> None:
+    """A secret is sealed with the key of its installation; one that nothing names is let go."""
+    context = moving.contexts.get(document["_id"])
+    if context is not None:
+        document["sealed"] = _sealed_again(document["sealed"], context, moving.flows)
+
+
+def account(document: Document, moving: Moving) -> None:
+    """The secret of `openapi-client`."""
+    if document.get("secret"):
+        document["secret"] = _sealed_again(document["secret"], moving.tenant, moving.account)
+
+
+SEALED = (flow_secret, account)
+"""What changes seals."""
+
+
+def grant(document: Document, moving: Moving) -> None:
+    """What is granted is named by type and id."""
+    if document["type"] == "ENTITY":
+        document["id"] = moving.entity(document["id"])
+    elif document["type"] in _GRANTED:
+        document["id"] = moving.id(_GRANTED[document["type"]], document["id"])
+
+
+def audit(document: Document, moving: Moving) -> None:
+    """Who did it, and to what; ids are texts there."""
+    for part, kind, sequences in (("actor", "kind", _ACTORS), ("object", "type", _AUDITED)):
+        named = document.get(part, {})
+        sequence = sequences.get(named.get(kind, ""))
+        if sequence and re.fullmatch(_ID, named.get("id", "")):  # the operator has 0
+            named["id"] = str(moving.id(sequence, int(named["id"])))
+
+
+def _sealed_again(sealed: str, context: str, seals: tuple[Seal, Seal]) -> str:
+    before, after = seals
+    try:
+        return after.seal(before.open(sealed, context), context)
+    except SealBroken:
+        return sealed  # it could not be opened where it comes from either
+
+
+def _json(text: str | bytes, moving: Moving, *, flow: bool = False) -> bytes:
+    """JSON with other ids in it; a draft that is no JSON stays as it is."""
+    try:
+        content = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text.encode() if isinstance(text, str) else text
+    if flow:
+        content["flowId"] = moving.id(_FLOWS, content["flowId"])
+    return msgspec.json.encode(_walked(content, moving))
+
+
+def _walked(value: Any, moving: Moving) -> Any:
+    if isinstance(value, dict):
+        return {name: _member(name, one, moving) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_walked(one, moving) for one in value]
+    if isinstance(value, str):
+        return _text(value, moving)
+    return moving.entity(value) if type(value) is int else value
+
+
+def _text(value: str, moving: Moving) -> str:
+    if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+        return str(moving.entity(int(value)))
+    return _FLOW_SERVICE.sub(lambda found: _flow_service(found, moving), value)
+
+
+def _member(name: str, value: Any, moving: Moving) -> Any:
+    """A member of an object; devices are told from numbers by its name."""
+    if not _NAMES_DEVICE.search(name) or not re.fullmatch(_ID, str(value)):
+        return _walked(value, moving)
+    known = moving.known(_THINGS, int(value))
+    return type(value)(moving.id(_THINGS, int(value))) if known else value
+
+
+def _flow_service(found: re.Match[str], moving: Moving) -> str:
+    flow = int(found[1])
+    if not moving.known(_FLOWS, flow):
+        return found[0]
+    return f"system.integration.{moving.id(_FLOWS, flow)}"
+
+
+def _registry() -> Registry:
+    """The node types, to be read and not to be run."""
+    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
+    return registry_of(nothing, nothing)
+
+
+REGISTRY = _registry()

@@ -1,0 +1,297 @@
+{{/* What all names begin with. */}}
+{{- define "thingway.name" -}}
+{{- if .Values.fullnameOverride -}}{{ .Values.fullnameOverride }}
+{{- else if contains "thingway" .Release.Name -}}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}{{ printf "%s-thingway" .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "thingway.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* Labels that select the pods of a part; takes (list $ "part"). */}}
+{{- define "thingway.selector" -}}
+app.kubernetes.io/name: thingway
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels of an object of a part; takes (list $ "part"). */}}
+{{- define "thingway.labels" -}}
+{{ include "thingway.selector" . }}
+app.kubernetes.io/part-of: thingway
+app.kubernetes.io/version: {{ (index . 0).Values.image.tag | default (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version }}
+{{- end -}}
+
+{{/* Name and labels of an object of a part; takes (list $ "part"). */}}
+{{- define "thingway.metadata" -}}
+name: {{ include "thingway.name" (index . 0) }}-{{ index . 1 }}
+namespace: {{ (index . 0).Release.Namespace }}
+labels:
+  {{- include "thingway.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* The members of a StatefulSet as host names, a list as JSON; takes (list $ "mongo"). These are the
+names in a pod's /etc/hosts, by which a member finds itself before DNS has its new address. */}}
+{{- define "thingway.members" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+{{- $set := printf "%s-%s" (include "thingway.name" $root) $part -}}
+{{- $hosts := list -}}
+{{- range until (int (index $root.Values $part).members) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s-members.%s.svc.%s" $set . $set $root.Release.Namespace $root.Values.clusterDomain) -}}
+{{- end -}}
+{{- toJson $hosts -}}
+{{- end -}}
+
+{{- define "thingway.mongoHosts" -}}
+{{- $hosts := list -}}
+{{- range include "thingway.members" (list . "mongo") | fromJsonArray -}}{{- $hosts = append $hosts (printf "%s:27017" .) -}}{{- end -}}
+{{- join "," $hosts -}}
+{{- end -}}
+
+{{/* "true" when the gateway's doors speak TLS themselves, otherwise empty. */}}
+{{- define "thingway.gatewayTls" -}}
+{{- if and .Values.tls.enabled .Values.tls.gateway }}true{{ end -}}
+{{- end -}}
+
+{{- define "thingway.gatewayPort" -}}
+{{ .Values.service.port | default (eq (include "thingway.gatewayTls" .) "true" | ternary 443 80) }}
+{{- end -}}
+
+{{- define "thingway.natsUrl" -}}
+{{- if .Values.nats.embedded -}}{{ .Values.tls.enabled | ternary "tls" "nats" }}://{{ include "thingway.name" . }}-nats:4222
+{{- else -}}{{ required "nats.external.url" .Values.nats.external.url }}{{- end -}}
+{{- end -}}
+
+{{- define "thingway.mqttUrl" -}}
+{{- if .Values.nats.embedded -}}{{ .Values.tls.enabled | ternary "mqtts" "mqtt" }}://{{ include "thingway.name" . }}-nats:{{ .Values.tls.enabled | ternary 8883 1883 }}
+{{- else -}}{{ required "nats.external.mqttUrl" .Values.nats.external.mqttUrl }}{{- end -}}
+{{- end -}}
+
+{{- define "thingway.gatewayUrl" -}}
+{{ eq (include "thingway.gatewayTls" .) "true" | ternary "https" "http" }}://{{ include "thingway.name" . }}-gateway:{{ include "thingway.gatewayPort" . }}
+{{- end -}}
+
+{{/* A pod of ours: no rights, and no way to the API server. */}}
+{{- define "thingway.podSecurity" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- end -}}
+
+{{- define "thingway.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Whom a container of ours trusts. */}}
+{{- define "thingway.trust" -}}
+{{- if .Values.tls.enabled }}
+- {name: THINGWAY_CA_FILE, value: /tls/ca.crt}
+{{- end }}
+{{- end -}}
+
+{{- define "thingway.ours" -}}
+image: {{ include "thingway.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{ include "thingway.containerSecurity" . }}
+{{- end -}}
+
+{{/* `/secrets` and `/tmp`, which every container of ours has. */}}
+{{- define "thingway.mounts" -}}
+- {name: secrets, mountPath: /secrets, readOnly: true}
+{{ include "thingway.commonMounts" . }}
+{{- end -}}
+
+{{/* What containers have that are given no Secret of their own. */}}
+{{- define "thingway.commonMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if .Values.tls.enabled }}
+- {name: tls, mountPath: /tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ "door"), "true" where a door is that shows the certificate; others have `ca.crt`. */}}
+{{- define "thingway.commonVolumes" -}}
+{{- $tls := (index . 0).Values.tls -}}
+- {name: tmp, emptyDir: {}}
+{{- if $tls.enabled }}
+{{- $secret := required "tls.enabled needs tls.secret" $tls.secret }}
+- name: tls
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ $tls.ca.secret | default $secret }}
+          items: [{key: {{ $tls.ca.key }}, path: ca.crt}]
+      {{- if index . 1 }}
+      - secret:
+          name: {{ $secret }}
+          items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+      {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes (list $ "part"), where the part's Secret is mounted. */}}
+{{- define "thingway.volumes" -}}
+- name: secrets
+  secret: {secretName: {{ include "thingway.name" (index . 0) }}-{{ index . 1 }}, defaultMode: 0440}
+{{ include "thingway.commonVolumes" (list (index . 0) (or (eq (index . 1) "nats") (and (eq (index . 1) "gateway") (include "thingway.gatewayTls" (index . 0))))) }}
+{{- end -}}
+
+{{- define "thingway.smallResources" -}}
+resources:
+  requests: {cpu: 20m, memory: 64Mi}
+  limits: {memory: 256Mi}
+{{- end -}}
+
+{{/* A job's service account, which may make and read the Secrets of its parts and no others;
+takes (list $ "job" (list "part" …) "hooks"). */}}
+{{- define "thingway.jobAccount" -}}
+{{- $root := index . 0 -}}{{- $job := index . 1 -}}{{- $metadata := include "thingway.metadata" (list $root $job) -}}
+{{- $hook := printf "annotations:\n  helm.sh/hook: %s\n  helm.sh/hook-weight: \"-5\"\n  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded" (index . 3) -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- $metadata | nindent 2 }}
+  {{- $hook | nindent 2 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  {{- $metadata | nindent 2 }}
+  {{- $hook | nindent 2 }}
+rules:
+  - apiGroups: [""]
+    resources: [secrets]
+    verbs: [get, create, patch]
+    resourceNames:
+      {{- range index . 2 }}
+      - {{ include "thingway.name" $root }}-{{ . }}
+      {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  {{- $metadata | nindent 2 }}
+  {{- $hook | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ include "thingway.name" $root }}-{{ $job }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ include "thingway.name" $root }}-{{ $job }}, namespace: {{ $root.Release.Namespace }}}
+{{- end -}}
+
+{{/* The part of a StatefulSet's pod that all servers share; takes (list $ "part" user). */}}
+{{- define "thingway.serverPod" -}}
+{{- $root := index . 0 -}}{{- $part := index . 1 -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ index . 2 }}
+  runAsGroup: {{ index . 2 }}
+  fsGroup: {{ index . 2 }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: {{ $root.Values.defaults.topologySpread.topologyKey }}
+    whenUnsatisfiable: {{ $root.Values.defaults.topologySpread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "thingway.selector" (list $root $part) | nindent 8 }}
+{{- end -}}
+
+{{/* Of the one container that runs as root, where values ask for it. */}}
+{{- define "thingway.chownSecurity" -}}
+securityContext:
+  runAsUser: 0
+  runAsNonRoot: false
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL], add: [CHOWN]}
+{{- end -}}
+
+{{/* Gives the volume to the server's user, when values say so; takes (list $ "part" user). */}}
+{{- define "thingway.volumePermissions" -}}
+{{- $root := index . 0 -}}
+{{- if $root.Values.volumePermissions -}}
+- name: volume-permissions
+  image: {{ (index $root.Values (index . 1)).image }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  command: [chown, "{{ index . 2 }}:{{ index . 2 }}", /data]
+  {{- include "thingway.chownSecurity" $root | nindent 2 }}
+  volumeMounts: [{name: data, mountPath: /data}]
+{{- end -}}
+{{- end -}}
+
+{{/* The data of a server; takes (list $ "part"). */}}
+{{- define "thingway.claims" -}}
+{{- $storage := (index (index . 0).Values (index . 1)).storage -}}
+volumeClaimTemplates:
+  - metadata:
+      name: data
+      labels:
+        {{- include "thingway.selector" . | nindent 8 }}
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with $storage.className }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources: {requests: {storage: {{ $storage.size }}}}
+{{- end -}}
+
+{{/* What a StatefulSet has beside itself: the members' names, and how many may be away; takes
+(list $ "part" (list {port} …)). */}}
+{{- define "thingway.serverObjects" -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- include "thingway.metadata" (list (index . 0) (printf "%s-members" (index . 1))) | nindent 2 }}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector:
+    {{- include "thingway.selector" . | nindent 4 }}
+  ports: {{ toJson (index . 2) }}
+{{- if (index . 0).Values.podDisruptionBudgets }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "thingway.metadata" . | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "thingway.selector" . | nindent 6 }}
+{{- end }}
+{{- end -}}
+
+{{/* Pods of some parts as a peer; takes (list labels (list "part" …)). */}}
+{{- define "thingway.peers" -}}
+podSelector:
+  matchLabels: {{ toJson (index . 0) }}
+  matchExpressions:
+    - {key: app.kubernetes.io/component, operator: In, values: {{ toJson (index . 1) }}}
+{{- end -}}
+
+{{- define "thingway.dns" -}}
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- end -}}

@@ -1,0 +1,1 @@
+"""What the jobs of the chart run (deploy/helm/thingway)."""

@@ -1,0 +1,86 @@
+"""What `helm test` runs: a new device reports over MQTT, and its history is read over HTTP.
+
+Arguments: `URL MQTT_URL` as pods reach them. Takes the first application from
+`/secrets/ready.json`, and deletes the device when it is done.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+
+from deploy.platform import ready
+from deploy.platform.bootstrap import demo_product
+from deploy.platform.errors import CommandError
+from deploy.platform.openapi import OpenApi
+from libs.common.tls import mqtt_doors
+
+SECRETS = Path("/secrets")
+SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+_DEVICES = "/device/openapi/v1/devices"
+
+
+async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
+    """Raise what fails; `TimeoutError` when the report is not in history within a minute."""
+    sn = f"DEMO{secrets.token_hex(6).upper()}"
+    device = await api.add_device(sn, "helm test", demo_product()["model"])
+    try:
+        sn, key = await api.issue_credentials(device)
+        async with asyncio.timeout(SECONDS):
+            await _report(mqtt_doors(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
+            await _is_stored(api, device, {"temperature": 21.5})
+    finally:
+        await api.request("DELETE", f"{_DEVICES}/{device}")
+
+
+async def _report(door: Mapping[str, Any], sn: str, key: str, properties: dict[str, float]) -> None:
+    """Return when the report is acknowledged."""
+    async with aiomqtt.Client(**door, username=sn, password=key, identifier=sn) as client:
+        body = json.dumps({"properties": properties})
+        await client.publish(f"thing/{sn}/up/report", body, qos=1)
+
+
+async def _is_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
+    path = f"{_DEVICES}/{device}/properties/history?startTime=0&pageSize=1"
+    while True:
+        records = (await api.request("GET", path))["list"]
+        if records and records[0]["properties"] == properties:
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _run(base_url: str, mqtt_url: str) -> None:
+    found = ready.read(SECRETS)
+    if found is None:
+        raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap has not ended")
+    application = found.application
+    ca_file = os.environ.get("THINGWAY_CA_FILE", "")
+    login = (application.client_id, application.client_secret)
+    async with OpenApi(base_url, *login, ca_file) as api:
+        await check(api, mqtt_url, ca_file)
+
+
+def main() -> int:
+    """Exit code 1 and one line when it cannot be."""
+    base_url, mqtt_url = sys.argv[1:]
+    try:
+        asyncio.run(_run(base_url, mqtt_url))
+    except (CommandError, aiomqtt.MqttError) as error:
+        sys.stderr.write(f"check: {error}\n")
+        return 1
+    except TimeoutError:
+        sys.stderr.write(f"check: the report was not in history within {SECONDS:.0f} s\n")
+        return 1
+    sys.stdout.write("check: reported over MQTT, read back over HTTP\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What watches the platform: alert rules for Prometheus, dashboards for Grafana."""

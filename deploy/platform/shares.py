@@ -1,0 +1,167 @@
+"""What each part of an installation in containers may know, as files: made from the state.
+
+Compose keeps each part's files in a volume of its own, Kubernetes in a Secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from urllib.parse import urlsplit
+
+from deploy.platform import console, keys, services
+from deploy.platform.certificates import DEVICES, device_authority
+from deploy.platform.nats import (
+    ADMIN,
+    USERS,
+    NatsCluster,
+    NatsConfig,
+    ServerFiles,
+    chosen_partitions,
+    render_nats_config,
+)
+from deploy.platform.redis_server import render_acl
+from deploy.platform.services import SERVICES, Doors, Service
+from deploy.platform.state import Addresses, State
+
+MONGO_PORT, NATS_PORT, MQTT_PORT, REDIS_PORT, SERVICE_PORT = 27017, 4222, 1883, 6379, 8000
+WEBSOCKET_PORT, ROUTE_PORT = 8083, 6222
+NOT_SECRET = (
+    "THINGWAY_HOST",
+    "THINGWAY_PORT",
+    "THINGWAY_UPSTREAMS",
+    "THINGWAY_WATCHED",
+    "THINGWAY_TLS_CERTIFICATE",
+    "THINGWAY_TLS_KEY",
+    "THINGWAY_CA_FILE",
+    "THINGWAY_DEVICE_CA_FILE",
+    "THINGWAY_CERTIFICATE_PORT",
+    "THINGWAY_CERTIFICATE_NATS_PORT",
+    "THINGWAY_STREAM_REPLICAS",
+)
+"""Settings that stand where the containers are described."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where the parts of an installation find each other."""
+
+    mongo: str
+    """Members of the replica set, `host:port` separated by commas."""
+    mongo_direct: bool
+    """Whether the only member calls itself by an address that clients cannot use."""
+    redis: str
+    """`host:port`."""
+    addresses: Addresses
+    tls: ServerFiles | None = None
+    """What nats-server shows, where it finds them; None: its doors are plain."""
+    nats_members: tuple[str, ...] = ()
+    """Host names of nats-servers that are a cluster; none of one alone."""
+    nats_server_name: str = "thingway"
+
+
+@dataclass(frozen=True)
+class Share:
+    """One file for one part."""
+
+    part: str
+    name: str
+    content: str
+
+
+def prepare(state: State, places: Places) -> list[Share]:
+    """Complete the secrets in `state` and say who gets what."""
+    state.ports = dict.fromkeys(services.internal_port_names(), SERVICE_PORT)
+    state.ports |= {"mongod": MONGO_PORT, "redis": REDIS_PORT}
+    return [
+        *(Share(one.name, "env", _environment(one, state, places)) for one in SERVICES),
+        Share("mongo", "key", state.secret("mongo_key_file", keys.new_key_file)),
+        Share("redis", "users.acl", render_acl(services.redis_users(state))),
+        Share("nats", "nats.conf", _nats(state, places)),
+        Share("gateway", "device-ca.pem", device_authority(state).certificate),
+        Share("mongo-setup", "env", _mongo_users(state)),
+    ]
+
+
+def bootstrap_state(state: State, found: State, places: Places) -> State:
+    """What the bootstrap job goes on from: what it found, and what it may know of the secrets.
+
+    These are the administrator's login, the console client, which it shows, and the authority of
+    device certificates, which `thingway device certificate` issues there.
+    """
+    identity, secret = console.client(state)
+    device_authority(state)
+    found.secrets = {
+        f"nats.{ADMIN}": state.secret(f"nats.{ADMIN}", keys.new_password),
+        console.CLIENT_ID: identity,
+        console.CLIENT_SECRET: secret,
+        DEVICES: state.secrets[DEVICES],
+    }
+    found.begin_with(state)  # which has them after a restore
+    found.addresses = places.addresses
+    return found
+
+
+def _environment(service: Service, state: State, places: Places) -> str:
+    """The launcher's settings of a service, with the host names of `places` in its addresses."""
+    addresses = places.addresses
+    doors = Doors("", SERVICE_PORT, "", addresses.nats_url, addresses.mqtt_url)
+    given = services.environment(service, state, doors)
+    for name in NOT_SECRET:
+        given.pop(name, None)
+    if url := given.get("THINGWAY_MONGO_URL"):
+        direct = "&directConnection=true" if places.mongo_direct else ""
+        given["THINGWAY_MONGO_URL"] = _at(places.mongo, url) + direct
+    if url := given.get("THINGWAY_REDIS_URL"):
+        given["THINGWAY_REDIS_URL"] = _at(places.redis, url)
+    return _lines(given)
+
+
+def _at(hosts: str, url: str) -> str:
+    """The same address on other hosts."""
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
+    return parts._replace(netloc=f"{login}@{hosts}").geturl()
+
+
+def _nats(state: State, places: Places) -> str:
+    passwords = {user: state.secret(f"nats.{user}", keys.new_password) for user in USERS}
+    seed = state.secret("callout_seed", keys.new_account_seed)
+    return render_nats_config(
+        NatsConfig(
+            passwords=passwords,
+            callout_issuer=keys.account_public_key(seed),
+            store_dir=PurePath("/data"),
+            server_name=places.nats_server_name,
+            cluster=_nats_cluster(state, places),
+            host="0.0.0.0",  # noqa: S104 - the containers' network decides what is published
+            port=NATS_PORT,
+            mqtt_port=MQTT_PORT,
+            websocket_port=WEBSOCKET_PORT,
+            tls=places.tls,
+            monitor_port=8222,
+            partitions=chosen_partitions(),
+        )
+    )
+
+
+def _nats_cluster(state: State, places: Places) -> NatsCluster | None:
+    if not places.nats_members:
+        return None
+    return NatsCluster(
+        host="0.0.0.0",  # noqa: S104
+        port=ROUTE_PORT,
+        routes=tuple(f"{member}:{ROUTE_PORT}" for member in places.nats_members),
+        password=state.secret("nats.route", keys.new_password),
+        replicas=len(places.nats_members),
+    )
+
+
+def _mongo_users(state: State) -> str:
+    users = [*services.database_users(state), services.backup_user(state)]
+    passwords = {f"MONGO_{user.name}": user.password for user in users}
+    passwords["MONGO_ADMIN"] = state.secret("mongo.admin", keys.new_password)
+    return _lines(passwords)
+
+
+def _lines(variables: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in variables.items())

@@ -1,0 +1,138 @@
+"""What streams hold and how they are kept, read now and then; `/metrics` shows the last reading."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
+
+import msgspec
+from nats.errors import Error as NatsError
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from libs.common.bus.connection import Bus
+
+log = logging.getLogger(__name__)
+
+PERIOD = 5.0
+"""Seconds between two readings."""
+FORGOTTEN = 60.0
+"""Seconds after which what was read is shown no more."""
+TIMEOUT = 5.0
+
+
+class Peer(msgspec.Struct):
+    """A server that keeps a copy, besides the leader."""
+
+    name: str = ""
+    current: bool = False
+    offline: bool = False
+    lag: int = 0
+
+
+class Cluster(msgspec.Struct):
+    """Who keeps a stream."""
+
+    leader: str = ""
+    replicas: list[Peer] = []
+
+
+class Held(msgspec.Struct):
+    """What a stream holds."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_ts: datetime | None = None
+
+
+class Bounds(msgspec.Struct):
+    """Of a stream: bytes, -1 for no bound, and copies."""
+
+    max_bytes: int = -1
+    num_replicas: int = 1
+
+
+class _Fault(msgspec.Struct):
+    description: str = ""
+
+
+class StreamReading(msgspec.Struct):
+    """JetStream's answer about a stream, as far as it is used."""
+
+    state: Held = msgspec.field(default_factory=Held)
+    config: Bounds = msgspec.field(default_factory=Bounds)
+    cluster: Cluster | None = None
+    """None on a single server."""
+    ts: datetime | None = None
+    error: _Fault | None = None
+
+    @property
+    def oldest(self) -> float:
+        """Seconds for which its oldest message has been there, by the server's clock."""
+        first = self.state.first_ts
+        if not self.state.messages or first is None:
+            return 0.0
+        return max(0.0, ((self.ts or datetime.now(UTC)) - first).total_seconds())
+
+    @property
+    def missing(self) -> int:
+        """Copies that are not there, or not up to date."""
+        if self.cluster is None:
+            return 0
+        good = sum(one.current and not one.offline for one in self.cluster.replicas)
+        return max(0, self.config.num_replicas - good - bool(self.cluster.leader))
+
+
+_reading = msgspec.json.Decoder(StreamReading).decode
+
+
+async def read_stream(bus: Bus, name: str) -> StreamReading:
+    """What a stream is like now; raise `NatsError` or `TimeoutError`."""
+    answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=TIMEOUT)
+    reading = _reading(answer.data)
+    if reading.error is not None:
+        raise NatsError(f"{name}: {reading.error.description}")
+    return reading
+
+
+class StreamMetrics:
+    """Reads streams in the background, in one process of the platform."""
+
+    def __init__(self, bus: Bus, streams: Collection[str]) -> None:
+        self._bus = bus
+        self._streams = streams
+        self._last: dict[str, StreamReading] = {}
+        self._read_at = float("-inf")
+        meter = metrics.get_meter("thingway")
+        gauges: Iterable[tuple[str, str, Callable[[StreamReading], float]]] = (
+            ("messages", "Messages of a stream", lambda one: one.state.messages),
+            ("bytes", "Bytes of a stream", lambda one: one.state.bytes),
+            ("limit_bytes", "Bytes that a stream may have", lambda one: one.config.max_bytes),
+            ("oldest_seconds", "Age of a stream's oldest message", lambda one: one.oldest),
+            ("replicas_missing", "Copies of a stream that lag or are away", lambda o: o.missing),
+        )
+        for name, text, value in gauges:
+            meter.create_observable_gauge(
+                f"thingway_stream_{name}", [self._observer(value)], description=text
+            )
+
+    def _observer(
+        self, value: Callable[[StreamReading], float]
+    ) -> Callable[[CallbackOptions], list[Observation]]:
+        def observe(_: CallbackOptions) -> list[Observation]:
+            if time.monotonic() - self._read_at > FORGOTTEN:
+                return []
+            return [Observation(value(one), {"stream": name}) for name, one in self._last.items()]
+
+        return observe
+
+    async def run(self) -> None:
+        """Read for ever."""
+        while True:
+            try:
+                self._last = {name: await read_stream(self._bus, name) for name in self._streams}
+                self._read_at = time.monotonic()
+            except (NatsError, TimeoutError, msgspec.DecodeError) as error:
+                log.warning("metrics of streams: %r", error)
+            await asyncio.sleep(PERIOD)

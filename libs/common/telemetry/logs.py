@@ -1,0 +1,89 @@
+"""Lines of the log: text for people, JSON for machines; both name request, run and trace."""
+
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+from opentelemetry import trace
+
+Format = Literal["text", "json"]
+
+FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
+NOISY = ("pymongo", "nats", "uvicorn.error", "opentelemetry")
+"""What these libraries say is logged from WARNING on at least."""
+HIDDEN = "***"
+_LOGIN = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
+_TOKEN = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+
+_names: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
+
+
+def name_lines(**names: str) -> None:
+    """Let each line that this task logs from now on have these names, such as `requestId`."""
+    _names.set(_given() | names)
+
+
+def line_name(name: str) -> str:
+    """What the lines of this task have under a name; empty when they have none."""
+    return _given().get(name, "")
+
+
+def log_to_stderr(level: str, form: Format, service: str) -> None:
+    """Log to standard error from `level` on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(service) if form == "json" else TextLines(FIELDS))
+    logging.basicConfig(level=level, handlers=[handler])
+    for noisy in NOISY:
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.root.level))
+
+
+def _given() -> dict[str, str]:
+    return _names.get({})
+
+
+def _known() -> dict[str, str]:
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return _given()
+    return _given() | {"traceId": f"{span.trace_id:032x}", "spanId": f"{span.span_id:016x}"}
+
+
+def without_logins(text: str) -> str:
+    """`text` without logins in addresses (`nats://***@host`) and without tokens of HTTP."""
+    return _TOKEN.sub(rf"\1 {HIDDEN}", _LOGIN.sub(HIDDEN, text))
+
+
+class TextLines(logging.Formatter):
+    """A line as people read it, with the names behind its text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and below it the trace of an exception."""
+        first, *more = super().format(record).split("\n")
+        names = "".join(f" {name}={value}" for name, value in _known().items())
+        return without_logins("\n".join([first + names, *more]))
+
+
+class JsonLines(logging.Formatter):
+    """A line as JSON: `time`, `level`, `logger`, `message`, `service`, names, `exception`."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line in any case."""
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "service": self._service,
+            "logger": record.name,
+            "message": without_logins(record.getMessage()),
+            **_known(),
+        }
+        if record.exc_info:
+            fields["exception"] = without_logins(self.formatException(record.exc_info))
+        return msgspec.json.encode(fields).decode()

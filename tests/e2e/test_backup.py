@@ -1,0 +1,99 @@
+"""`thingway backup` and `restore` on one machine; under load they are in `tests/faults`."""
+
+import subprocess
+from pathlib import Path
+
+import pyrage
+import pytest
+from pymongo import MongoClient
+
+from deploy.backup.collections import ROWS, STAY, row_of
+from deploy.backup.stores import DATABASES
+from deploy.local.process import PROJECT_ROOT
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.platform import THINGWAY, Platform
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+
+def thingway(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
+        [THINGWAY, *map(str, words)],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key(
+    platform: Platform, device: Device, tmp_path: Path
+) -> None:
+    """It is one file of mode 0600; who lacks the key reads nothing of it."""
+    await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
+    identity = pyrage.x25519.Identity.generate()
+    key = tmp_path / "key.txt"
+    key.write_text(f"# kept elsewhere\n{identity}\n")
+
+    to = ("--recipient", identity.to_public(), "--verify", "--identity-file", key)
+    written = thingway("backup", tmp_path / "out", "--data", platform.directory, *to)
+    assert written.returncode == 0, written.stderr
+    (file,) = (tmp_path / "out").iterdir()
+    read = thingway("restore", file, "--dry-run", "--identity-file", key)
+    refused = thingway("restore", file, "--dry-run")
+
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert written.stdout.strip() == str(file)
+    assert "streams with" in read.stderr
+    assert (refused.returncode, "--identity-file" in refused.stderr) == (1, True)
+
+
+def test_every_collection_has_a_row(platform: Platform, application: Application) -> None:
+    """It says how a tenant's documents are found there, or why they do not move with it."""
+    state = platform.state
+    login = f"backup:{state.secrets['mongo.backup']}"
+    with MongoClient[dict[str, object]](
+        f"mongodb://{login}@127.0.0.1:{state.ports['mongod']}/?directConnection=true"
+    ) as client:
+        found = {
+            f"{database.removeprefix('thingway_')}.{name}"
+            for database in DATABASES
+            for name in client[database].list_collection_names()
+        }
+
+    assert [one for one in sorted(found) if not row_of(one) and one not in STAY] == []
+    assert [one for one in STAY if row_of(one)] == []
+    rows = [row.name for row in ROWS if not any(row.pattern.fullmatch(one) for one in found)]
+    assert rows == []
+
+
+def test_a_backup_goes_into_empty_directories_only(tmp_path: Path, platform: Platform) -> None:
+    """Nothing of what is there is touched; a restore that broke off is no platform.
+
+    The backup is a stream, of stores that are named by URLs.
+    """
+    file = tmp_path / "a.backup"
+    inner = platform.state.ports
+    urls = (
+        *("--mongo-url", f"mongodb://127.0.0.1:{inner['mongod']}/?directConnection=true"),
+        *("--nats-url", f"nats://127.0.0.1:{platform.nats_port}"),
+        *("--redis-url", f"redis://127.0.0.1:{inner['redis']}/0"),
+    )
+    with file.open("wb") as out:
+        words = [THINGWAY, "backup", "-", "--data", platform.directory, *urls]
+        subprocess.run(words, cwd=PROJECT_ROOT, stdout=out, check=True, timeout=300)
+    full = thingway("restore", file, "--data", platform.directory, *urls)
+    assert (full.returncode, "is not empty" in full.stderr) == (1, True)
+    into = tmp_path / "data"
+    into.mkdir()
+    (into / "precious").touch()
+    refused = thingway("restore", file, "--data", into)
+    assert (refused.returncode, "not empty" in refused.stderr) == (1, True)
+
+    (into / "restoring").touch()
+    started = thingway("up", "--data", into)
+    assert (started.returncode, len(started.stderr.splitlines())) == (2, 1)
+    assert sorted(one.name for one in into.iterdir()) == ["lock", "precious", "restoring"]

@@ -1,0 +1,112 @@
+"""`thingway doctor` sees what a running platform lacks, on its machine and from a container."""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from deploy.checkup import Finding, bus, examine
+from deploy.local.process import PROJECT_ROOT
+from deploy.platform.services import SERVICES, Doors, environment
+from tests.e2e.platform import THINGWAY, Platform
+from tests.e2e.test_limits import mongo
+
+__all__ = ["mongo"]
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+Json = dict[str, Any]
+NAMES = [service.name for service in SERVICES]
+
+
+def settings_of(platform: Platform, name: str) -> dict[str, str]:
+    """The environment of a service, as in its container."""
+    at = platform.state.addresses
+    assert at is not None
+    doors = Doors("127.0.0.1", platform.port, at.base_url, at.nats_url, at.mqtt_url)
+    (service,) = (one for one in SERVICES if one.name == name)
+    return environment(service, platform.state, doors)
+
+
+def told(platform: Platform, name: str = "") -> dict[str, Json]:
+    """What doctor prints, by subject; with a name in the environment of that service."""
+    own = settings_of(platform, name) if name else {}
+    where = () if name else ("--data", platform.directory)
+    doors = ("--port", str(platform.port), "--mqtt-port", str(platform.mqtt_port))
+    done = subprocess.run(
+        [THINGWAY, "doctor", *where, *doors, "--nats-port", str(platform.nats_port), "--json"],
+        cwd=PROJECT_ROOT,
+        env=os.environ | own,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    return {one["subject"]: one for one in json.loads(done.stdout)}
+
+
+def bad(findings: list[Finding]) -> dict[str, str]:
+    """What is wrong, by subject."""
+    return {one.subject: one.text for one in findings if not one.good}
+
+
+def test_all_is_well_on_this_machine(platform: Platform) -> None:
+    """Programs, ports, databases, streams, servers, processes: none is worse than a warning."""
+    found = told(platform)
+    assert [one for one in found.values() if not (one["good"] or one["minor"])] == []
+    wanted = {"mongod", "platform", "redis", "mongo disk", "stream UPLINK", "nats-server thingway"}
+    wanted |= {f"service {name}" for name in NAMES}
+    wanted |= {f"mongo thingway_{name} writes" for name in ("auth", "device", "management")}
+    assert wanted <= set(found)
+
+
+def test_a_container_sees_what_its_service_sees(platform: Platform) -> None:
+    """The gateway's every service, the device service's MongoDB and NATS servers."""
+    seen = set(told(platform, "gateway"))
+    assert {f"service {name}" for name in NAMES} - seen == {"service gateway-bus"}
+    assert {"redis", "stream EVENTS"} <= seen
+    assert "mongod" not in seen
+    seen = set(told(platform, "device"))
+    assert {"service device", "mongo thingway_device", "nats-server thingway", "redis"} <= seen
+
+
+async def test_what_does_not_answer_is_told(platform: Platform) -> None:
+    """Each store and service with what to do, and no password."""
+    settings = settings_of(platform, "device")
+    ports = platform.state.ports
+    for one, port in (("MONGO_URL", ports["mongod"]), ("REDIS_URL", ports["redis"])):
+        name = f"THINGWAY_{one}"
+        settings[name] = settings[name].replace(f":{port}", ":9")
+    settings["THINGWAY_NATS_PASSWORD"] = "wrong-password"
+    settings["THINGWAY_SYS_NATS_USER"] = ""
+    wrong = bad(await examine([settings], {"auth": "http://127.0.0.1:9"}))
+    assert set(wrong) == {"mongo thingway_device", "redis", "nats", "service auth"}
+    secrets = set(platform.state.secrets.values()) | {"wrong-password"}
+    assert not [one for one in secrets if one in str(wrong)]
+
+
+async def test_settings_that_make_no_sense_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other fault: the report goes on."""
+    monkeypatch.setattr(bus, "CONNECT_SECONDS", 0.1)
+    names = ("MONGO_URL", "REDIS_URL", "NATS_URL")
+    settings = {f"THINGWAY_{one}": "nowhere://a:b" for one in names}
+    settings["THINGWAY_CA_FILE"] = "/nowhere.pem"
+    wrong = bad(await examine([settings], {"auth": "https://a"}))
+    assert set(wrong) == {"certificate nowhere.pem", "mongo ", "redis", "nats", "services"}
+
+
+async def test_a_migration_that_has_not_run_is_told(
+    platform: Platform, mongo: MongoClient[Json]
+) -> None:
+    """With its number, while the service's own `/readyz` says nothing of it."""
+    kept = mongo["thingway_workflow"]["migrations"]
+    last = kept.find_one_and_delete({}, sort=[("_id", -1)])
+    assert last is not None
+    try:
+        found = await examine([settings_of(platform, "workflow")], {})
+    finally:
+        kept.insert_one(last)
+    wrong = bad(found)
+    assert f"{last['_id']} (" in wrong["migrations of thingway_workflow"]

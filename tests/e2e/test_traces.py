@@ -1,0 +1,126 @@
+"""What happens to a report is one trace, across processes, the bus and batches."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.e2e.callers import Console
+from tests.e2e.devices import Device
+from tests.e2e.test_flows import FLOWS, save
+from tests.e2e.traces import Seen, receiver
+from tests.e2e.waiting import until
+from tests.integration.workflow.designs import design, edge, node
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+STRANGER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+"""A `traceparent` that comes from outside."""
+LINK = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+"""What it names."""
+
+
+@asynccontextmanager
+async def hook(hold: asyncio.Event | None = None) -> AsyncIterator[tuple[str, list[str]]]:
+    """Another system's address, and the `traceparent` of each request that came there.
+
+    With `hold` it answers only once that is set.
+    """
+    heard: list[str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        heard.append(request.headers.get("traceparent", ""))
+        if hold is not None:
+            await hold.wait()
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_post("/", take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/", heard
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def telling(console: Console, device: Device, url: str) -> AsyncIterator[None]:
+    """A flow that tells a hook of each temperature of a device."""
+    listen = node("listen", "eventListener", entities=[f"direct.device.{device.sn}.temperature"])
+    flow = await save(
+        console, design([listen, node("tell", "webhook", webhookUrl=url)], edge("listen", "tell"))
+    )
+    yield
+    await console.data("POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [flow]})
+
+
+async def way_to_report(device: Device) -> list[Seen]:
+    """The span of a device's report, and those that led to it."""
+    spans = receiver()
+    report = await spans.first(lambda one: one.attributes.get("thingway.sn") == device.sn)
+    return await spans.way_to(report)
+
+
+async def test_a_trace_goes_from_an_mqtt_report_to_the_hook_of_a_flow(
+    console: Console, device: Device
+) -> None:
+    """It begins where the report arrives; the batches on its way have links to it."""
+    spans = receiver()
+    async with hook() as (url, heard), telling(console, device, url), device.mqtt() as connection:
+        await connection.report({"temperature": 31.0})
+        await until(lambda: _of(heard))
+    _, trace, called, _ = heard[0].split("-")
+    way = await spans.way_to(await spans.first(lambda one: one.link == (trace, called)))
+    assert [(one.service.removeprefix("thingway-"), one.name) for one in way] == [
+        ("workflow", "POST"),
+        ("workflow", "node webhook"),
+        ("workflow", "run flow"),
+        ("device-ingest", "ingest message"),
+    ]
+    report = way[-1]
+    assert report.attributes["thingway.sn"] == device.sn
+    assert way[0].attributes["http.response.status_code"] == 200
+    (stored,) = report.links
+    for name in ("ingest batch", "workflow batch", "live batch"):
+        joined = await spans.first(
+            lambda one, name=name: one.name == name and report.link in one.links
+        )
+        assert joined.trace != report.trace
+        assert (joined.link == stored) == (name == "ingest batch")
+
+
+async def test_a_trace_of_an_http_report_begins_at_the_gateway(device: Device) -> None:
+    """A stranger's trace context is a link of it, and says neither its id nor what is kept."""
+    authorization = aiohttp.encode_basic_auth(device.sn, device.key)
+    async with aiohttp.ClientSession(device.application.platform.base_url) as session:
+        answer = await session.post(
+            f"/ingest/v1/{device.sn}/report",
+            headers={"Authorization": authorization, "traceparent": STRANGER, "tracestate": "x=1"},
+            json={"properties": {"temperature": 12.5}},
+        )
+        assert answer.status == 202, await answer.text()
+    way = await way_to_report(device)
+    services = ["thingway-device-ingest", "thingway-device", "thingway-gateway"]
+    assert [one.service for one in way] == services
+    assert way[-1].links == {LINK}
+    assert way[-1].trace != LINK[0]
+
+
+async def test_a_trace_of_a_plain_nats_report_begins_at_the_relay(device: Device) -> None:
+    """Also there a stranger's trace context is only a link."""
+    async with device.nats() as client:
+        subject, body = f"thing.{device.sn}.up.report", b'{"properties": {"temperature": 13.5}}'
+        await client.request(subject, body, timeout=10, headers={"traceparent": STRANGER})
+    way = await way_to_report(device)
+    assert [one.service for one in way] == ["thingway-device-ingest", "thingway-gateway-bus"]
+    assert way[-1].links == {LINK}
+
+
+async def _of(heard: list[str]) -> list[str]:
+    return heard

@@ -1,0 +1,127 @@
+"""An OTLP receiver: takes what the platform exports over OTLP/HTTP, and keeps the spans."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from tests.e2e.waiting import until
+
+MOST = 50_000
+"""Spans that are kept."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A span that was received."""
+
+    service: str
+    name: str
+    trace: str
+    id: str
+    parent: str
+    """Empty for the first of a trace."""
+    links: frozenset[tuple[str, str]]
+    """Trace and span of each."""
+    attributes: dict[str, Any]
+
+    @property
+    def link(self) -> tuple[str, str]:
+        """What a link to it says."""
+        return self.trace, self.id
+
+
+class Receiver(ThreadingHTTPServer):
+    """Listens on a free port of loopback."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.spans: deque[Seen] = deque(maxlen=MOST)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes processes record every trace and send it here at once."""
+        return {
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"http://127.0.0.1:{self.server_port}/v1/traces",
+            "OTEL_TRACES_SAMPLER": "always_on",
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+        }
+
+    async def first(self, fits: Callable[[Seen], bool]) -> Seen:
+        """The first span that fits, received already or to come."""
+
+        async def found() -> Seen | None:
+            return next((one for one in list(self.spans) if fits(one)), None)
+
+        seen = await until(found)
+        assert seen is not None
+        return seen
+
+    async def way_to(self, span: Seen) -> list[Seen]:
+        """A span and those above it, up to the first of its trace."""
+        way = [span]
+        while way[-1].parent:
+            above = way[-1].trace, way[-1].parent
+            way.append(await self.first(partial(_is, above)))
+        return way
+
+
+def _is(link: tuple[str, str], span: Seen) -> bool:
+    return span.link == link
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.spans.extend(read(body))
+        self.send_response(200)
+        self.send_header("content-type", "application/x-protobuf")
+        self.end_headers()
+        self.wfile.write(ExportTraceServiceResponse().SerializeToString())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def read(body: bytes) -> list[Seen]:
+    """The spans of a request."""
+    found = []
+    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+        service = _values(resource.resource.attributes)["service.name"]
+        found += [
+            Seen(
+                service=service,
+                name=span.name,
+                trace=span.trace_id.hex(),
+                id=span.span_id.hex(),
+                parent=span.parent_span_id.hex(),
+                links=frozenset((one.trace_id.hex(), one.span_id.hex()) for one in span.links),
+                attributes=_values(span.attributes),
+            )
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+    return found
+
+
+def _values(pairs: Any) -> dict[str, Any]:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in pairs}
+
+
+@cache
+def receiver() -> Receiver:
+    """The receiver of this pytest process."""
+    return Receiver()

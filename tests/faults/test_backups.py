@@ -1,0 +1,263 @@
+"""Backups that are taken under load hold what was promised, once."""
+
+import asyncio
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from deploy.local.process import PROJECT_ROOT
+from tests.e2e.callers import Application
+from tests.e2e.devices import Device
+from tests.e2e.journey import PASSWORD, Browser, browsing
+from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform
+from tests.faults.load import Attempt, Load, refused, settled, stored
+from tests.integration.workflow.designs import design, edge, node
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("backups")]
+
+Start = Callable[[str], Platform]
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a platform on a directory of the test; all of them end with it."""
+    running: list[Platform] = []
+
+    def begin(name: str) -> Platform:
+        running.append(Platform(tmp_path / name))
+        running[-1].start()
+        return running[-1]
+
+    yield begin
+    for platform in running:
+        platform.stop()
+
+
+async def thingway(*words: object) -> str:
+    """Run a command beside the load; what it says."""
+    done = await _run(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+async def refusal(*words: object) -> str:
+    """Run a command that is refused; why."""
+    done = await _run(*words)
+    assert done.returncode == 1
+    return done.stderr
+
+
+async def _run(*words: object) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(
+        subprocess.run,
+        [THINGWAY, *map(str, words)],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+
+
+class Stored:
+    """A device that reports with `wait=stored`, and what it was told."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.told: set[Attempt] = set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        for one in map(Attempt, itertools.count()):
+            status, answer = await self.device.http("POST", "report", one.good(), wait="stored")
+            assert status < 300, answer
+            self.told.add(one)
+
+
+async def test_a_backup_taken_under_load_is_an_installation_again(
+    start: Start, tmp_path: Path
+) -> None:
+    """Each report acknowledged before it is there once, log-ins and keys work, streams go on."""
+    source = start("source")
+    application = source.application()
+    await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+    load = Load(source, application)
+    waiting = Stored(await application.add_device())
+    job = asyncio.create_task(waiting.run())
+    async with load.running(3):
+        await asyncio.sleep(2)  # some of everything
+        promised = {key: set(attempts) for key, attempts in load.promised.items()}
+        promised[waiting.device.id] = set(waiting.told)
+        dead = {key: set(attempts) for key, attempts in load.promised_dead.items()}
+        file = await thingway("backup", tmp_path / "out", "--data", source.directory, "--verify")
+        await load.goes_on()
+    job.cancel()
+    await application.close()
+    source.stop()
+    await thingway("restore", file, "--data", tmp_path / "copy", "--verify")
+
+    copy = start("copy")
+    application = copy.application()
+    before = await settled(copy)
+    async with copy.admin() as client:
+        for old in (*load.devices, waiting.device):
+            device = replace(old, application=application)
+            found, ended = await stored(device), await refused(client, device)
+            assert promised[old.id] - found.keys() == set()
+            assert dead.get(old.id, set()) - ended.keys() == set()
+            assert {*found.values(), *ended.values()} == {1}
+
+    console = copy.console()
+    await console.sign_in()
+    await console.close()
+    after = Load(copy, application)
+    async with after.running(1), device.mqtt() as connection:
+        await connection.report({"counter": 10**6})
+    await device.stored({"counter": 10**6})
+    await device.http("POST", "report", {"properties": {"counter": 10**6 + 1}}, wait="stored")
+    now = await settled(copy)
+    fresh = sum(map(len, after.promised.values())) + 2
+    assert now["stored"] - before["stored"] >= fresh
+    assert now["accepted"] == now["stored"] + now["rejected"]
+    await application.close()
+
+
+class Town(NamedTuple):
+    """What a tenant has."""
+
+    device: Device
+    application: Application
+    dashboard: str
+    flow: str
+
+
+async def _town(browser: Browser, hook: str) -> Town:
+    """A user, an application, a device with history, a dashboard, and a flow with a secret."""
+    person = {"email": browser.email, "nickname": "Ada", "password": PASSWORD}
+    await browser.ask("POST", "/user/register", person)
+    await browser.log_in()
+    application = await browser.application()
+    await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+    device = await application.add_device()
+    for value in range(3):
+        await device.http("POST", "report", {"properties": {"counter": value}}, wait="stored")
+    key = f"direct.device.{device.sn}.temperature"
+    dashboard = await browser.ask("POST", "/dashboard", {"name": "Hall"})
+    entity = await _entity(browser, key)
+    card = {"config": {"entity": {"value": entity["entity_id"]}, "most": 1_000_000}}
+    body = {"name": "Hall", "widgets": [{"tempId": 1, "data": card}]}
+    await browser.ask("PUT", f"/dashboard/{dashboard['dashboard_id']}", body)
+    text = design(
+        [
+            node("listen", "eventListener", entities=[key]),
+            node("ask", "httpRequest", url=hook, method="POST", header={"X-Key": SECRET}),
+        ],
+        edge("listen", "ask"),
+    )
+    flow = {"name": "tell", "enabled": True, "design_data": text}
+    made = await browser.ask("POST", "/workflow/flows/design", flow)
+    return Town(device, application, dashboard["dashboard_id"], made["id"])
+
+
+async def _inhabit(platform: Platform) -> None:
+    """Let somebody have the first ids of everything."""
+    application, console = platform.application(), platform.console()
+    await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 7}}, wait="stored")
+    await console.data("POST", "/dashboard", {"name": "Theirs"})
+    text = design([node("listen", "eventListener", entities=[f"direct.device.{device.sn}.led"])])
+    flow = {"name": "theirs", "enabled": True, "design_data": text}
+    await console.data("POST", "/workflow/flows/design", flow)
+    await application.close()
+    await console.close()
+
+
+async def _entity(browser: Browser, key: str) -> Any:
+    body = {"keyword": key, "page_number": 1, "page_size": 100}
+    found = await browser.ask("POST", "/entity/search", body)
+    return next(one for one in found["content"] if one["entity_key"] == key)
+
+
+async def _lives(town: Town, browser: Browser, heard: asyncio.Queue[str]) -> Town:
+    """Check that what a tenant had is there under other ids, and works."""
+    await browser.log_in()
+    old = town.application
+    application = Application(browser.platform, old.client_id, old.client_secret)
+    query = {"pageSize": 5, "pageNumber": 1, "sn": town.device.sn}
+    (found,) = (await application.data("POST", "/devices/search", query))["content"]
+    device = Device(application, found["deviceId"], town.device.sn, town.device.key)
+    counters = [one["properties"]["counter"] for one in await device.history()]
+    (dashboard,) = await browser.ask("GET", "/dashboard/dashboards")
+    entity = await _entity(browser, f"direct.device.{device.sn}.temperature")
+    shown = dashboard["widgets"][0]["data"]["config"]
+    flows = await browser.ask("POST", "/workflow/flows/search", {"page_size": 5, "page_number": 1})
+
+    assert counters == [0, 1, 2]
+    assert shown == {"entity": {"value": entity["entity_id"]}, "most": 1_000_000}
+    report = {"properties": {"temperature": 21.5}}
+    status, answer = await device.http("POST", "report", report, wait="stored")
+    assert status < 300, answer
+    assert await asyncio.wait_for(heard.get(), 30) == SECRET
+    async with device.mqtt() as connection:
+        await connection.report({"counter": 3})
+    await device.stored({"counter": 3})
+    await application.close()
+    return Town(device, application, dashboard["dashboard_id"], flows["content"][0]["id"])
+
+
+@pytest.fixture
+async def heard() -> AsyncIterator[tuple[str, asyncio.Queue[str]]]:
+    """An address, and the keys that are sent to it."""
+    keys: asyncio.Queue[str] = asyncio.Queue()
+
+    async def take(request: web.Request) -> web.Response:
+        keys.put_nowait(request.headers["X-Key"])
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", take)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/")), keys
+
+
+async def test_a_tenant_moves_into_an_installation_that_has_others(
+    start: Start, tmp_path: Path, heard: tuple[str, asyncio.Queue[str]]
+) -> None:
+    """Ids are other ones, everywhere; history, log-ins, keys, flows and their secrets go on."""
+    source, target = start("source"), start("target")
+    await _inhabit(target)
+    other = target.application()
+    async with browsing(source) as browser:
+        hook, sent = heard
+        town = await _town(browser, hook)
+        name = browser.session.headers["TENANT_ID"]
+        file = await thingway(
+            "backup", tmp_path / "out", "--data", source.directory, "--tenant", name, "--verify"
+        )
+        words = ("restore", file, "--data", target.directory, "--verify")
+        taken = await other.add_device(snDevEUI=town.device.sn)
+        assert f"SNs are taken here: {taken.sn}" in await refusal(*words)
+        await other.data("DELETE", f"/devices/{taken.id}")
+        await other.close()
+        assert await thingway(*words) == ""
+        async with aiohttp.ClientSession(target.base_url) as session:
+            there = replace(browser, platform=target, session=session, token="")
+            moved = await _lives(town, there, sent)
+        ids = zip(
+            (town.device.id, town.dashboard, town.flow),
+            (moved.device.id, moved.dashboard, moved.flow),
+            strict=True,
+        )
+        assert [one for one, other in ids if one == other] == []
+        assert f"tenant {name} already" in await refusal(*words)
+        await town.application.close()

@@ -1,0 +1,96 @@
+"""A nats-server with two partitions: what a device says is in one stream, whatever its door."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from libs.common.bus import Bus, Outgoing, publish_all
+from libs.common.bus.streams import PARTITIONS, UPLINK, ensure_uplinks
+from libs.common.bus.subjects import up
+from services.device.reports.uplink import PARTITION_BITS, is_second_copy, read_uplink
+from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
+
+TWO = tuple(PARTITIONS)[:2]
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    async with (
+        nats_door(tmp_path_factory.mktemp("nats"), partitions=2) as running,
+        running.service("device-ingest") as ingest,
+    ):
+        assert await ensure_uplinks(ingest.jetstream(), 1, 2) == [UPLINK, *TWO]
+        yield running
+
+
+async def taken(server: Server, sn: str) -> dict[str, list[tuple[str, str, bytes]]]:
+    """What ingest reads of a device, by stream, second copies left out."""
+    found: dict[str, list[tuple[str, str, bytes]]] = {}
+    async with server.service("device-ingest") as client:
+        js = client.jetstream()
+        for place, stream in enumerate((UPLINK, *TWO)):
+            waiting = (await js.stream_info(stream)).state.messages
+            if not waiting:
+                continue
+            consumer = await js.pull_subscribe("", durable="ingest", stream=stream)
+            for message in await consumer.fetch(waiting, timeout=WAIT):
+                await message.ack_sync()
+                uplink = read_uplink(message)
+                assert uplink.sequence >> PARTITION_BITS == place
+                if uplink.sn == sn and not is_second_copy(message):
+                    said = (uplink.sn, uplink.channel, uplink.payload)
+                    found.setdefault(stream, []).append(said)
+    return found
+
+
+async def test_all_that_a_device_says_is_in_one_partition_in_order(server):
+    """Over MQTT, over NATS with its acknowledgement, and over HTTP in one batch."""
+    async with server.mqtt("D1", KEYS["D1"]) as mqtt:
+        await mqtt.publish("thing/D1/up/report", b"1", qos=1, timeout=WAIT)
+        await mqtt.publish("thing/D1/up/event", b"2", qos=1, timeout=WAIT)
+    async with server.device("D1") as nats:
+        ack = await nats.jetstream().publish("thing.D1.up.report", b"3")
+    async with server.service("gateway") as client:
+        bus = Bus(client, client.jetstream())
+        await publish_all(bus, [Outgoing(up("D1", "report"), text) for text in (b"4", b"5")])
+
+    assert await taken(server, "D1") == {
+        ack.stream: [
+            ("D1", "report", b"1"),
+            ("D1", "event", b"2"),
+            ("D1", "report", b"3"),
+            ("D1", "report", b"4"),
+            ("D1", "report", b"5"),
+        ]
+    }
+
+
+async def test_devices_are_spread_over_partitions(server):
+    """Each of a hundred SNs has one of the two, and none has the stream of before."""
+    async with server.service("gateway") as gateway:
+        js = gateway.jetstream()
+        acks = [await js.publish(up(f"S{number}", "report"), b"{}") for number in range(100)]
+
+    streams = [ack.stream for ack in acks]
+    assert set(streams) == set(TWO)
+    assert min(streams.count(one) for one in TWO) > 25
+
+
+async def test_a_device_reaches_no_partition_as_another(server):
+    """Neither by the subject that the server makes nor by its own."""
+    async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
+        heard = await admin.subscribe("uplink.>")
+        await admin.flush()
+        for topic in ("uplink/0/D2/report", "uplink/1/D2/report", "thing/D2/up/report"):
+            await device.publish(topic, b"forged", qos=1, timeout=WAIT)
+        await device.publish("thing/D1/up/report", b"own", qos=1, timeout=WAIT)
+
+        assert (await heard.next_msg(WAIT)).data == b"own"
+        assert heard.pending_msgs == 0
+    assert await taken(server, "D2") == {}
+
+
+async def test_what_lies_in_partitions_of_before_is_found(server):
+    """Also when fewer are asked for."""
+    async with server.service("device-ingest") as ingest:
+        assert await ensure_uplinks(ingest.jetstream(), 1, 1) == [UPLINK, *TWO]

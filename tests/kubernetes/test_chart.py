@@ -1,0 +1,216 @@
+"""The chart on a real cluster, from nothing to nothing: `make test-kubernetes`.
+
+Each test goes on from where the one before it has left the release.
+"""
+
+import asyncio
+import json
+import random
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import aiomqtt
+import pytest
+
+from deploy.platform.services import SERVICES
+from tests.e2e.callers import Application
+from tests.e2e.journey import browsing, travel
+from tests.e2e.platform import MODEL, PRODUCT
+from tests.e2e.test_tls import over_websocket, report
+from tests.e2e.waiting import until
+from tests.faults.load import Load, settled
+from tests.integration.workflow.designs import node
+from tests.kubernetes.faults import PATIENCE, under_load
+from tests.kubernetes.installed import RELEASE, Installed, run
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("kubernetes"),
+]
+
+THREES = "--set=mongo.members=3,nats.members=3"
+EVERYTHING = "all,ingress,pdb,hpa,networkpolicy,configmap,serviceaccount,role,rolebinding"
+TWICE = "--set=defaults.replicas=2"
+PARTS = (*(service.name for service in SERVICES), "mongo", "nats", "redis")
+
+
+@pytest.fixture(scope="module", params=["ones", "threes"])
+def installed(
+    request: pytest.FixtureRequest, image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    """A release in an empty namespace, which goes with it; in threes its doors speak TLS."""
+    many = request.param == "threes"
+    directory = tmp_path_factory.mktemp("kubernetes")
+    namespace = f"thingway-test-{uuid4().hex[:6]}"
+    made = Installed(directory, namespace, image, *((THREES,) if many else ()), tls=many)
+    made.stores = request.param
+    try:
+        made.prepare()
+        made.install()
+        with made.forwarded():
+            yield made
+    finally:
+        run("kubectl", "delete", "namespace", made.namespace, "--ignore-not-found")
+
+
+@pytest.fixture
+async def application(installed: Installed) -> AsyncIterator[Application]:
+    """The first application, with the tests' product imported."""
+    client = installed.application()
+    await client.data("PUT", f"/products/{MODEL}", PRODUCT)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def before(installed: Installed, application: Application) -> dict[str, int]:
+    """The counts before the test."""
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 0}}, wait="stored")
+    return await settled(installed)
+
+
+def test_helm_test_passes(installed: Installed):
+    """A report goes in over MQTT and is read back over HTTP."""
+    assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")
+
+
+def test_the_api_server_takes_every_manifest(installed: Installed):
+    """`kubectl apply --dry-run=server` of what helm has installed."""
+    manifest = Path(installed.directory) / "manifest.yaml"
+    manifest.write_text(installed.helm("get", "manifest", RELEASE))
+    installed.kubectl("apply", "--dry-run=server", "-f", str(manifest))
+
+
+async def test_the_whole_journey(installed: Installed):
+    """An existing console's order of calls, from the first registration to the last deletion."""
+    async with browsing(installed) as browser:
+        await travel(browser)
+
+
+@pytest.mark.parametrize(("language", "code"), [("js", "return a + 1"), ("python", "a + 1")])
+async def test_code_of_people_runs(installed: Installed, language: str, code: str):
+    """Its process confines itself further than the runtime's own filter does."""
+    console = installed.console()
+    expression = {"language": language, "expression": code}
+    config = node("add", "code", expression=expression, inputArguments={"a": 2})
+    body = {"node_config": json.dumps(config), "input": {}}
+    traced = await console.data("POST", "/workflow/flows/node/test", body)
+    await console.close()
+    assert (traced["status"], traced["output"]) == ("SUCCESS", "3")
+
+
+def test_no_account_with_rights_is_left(installed: Installed):
+    """Those of the jobs go with the jobs."""
+    ours = ("-l", "app.kubernetes.io/name=thingway")
+    assert installed.objects("serviceaccounts,roles,rolebindings", *ours) == []
+
+
+def test_a_backup_is_made_and_can_be_read(installed: Installed):
+    """By the CronJob, on its volume; nobody opens it without the passphrase."""
+    assert "the backup is of" in installed.run_to_end("backup-now")
+    read = "thingway restore /backups/thingway/*.backup --dry-run"
+    assert " documents" in installed.run_to_end("read-it", "sh", "-c", read)
+    blind = f"unset THINGWAY_BACKUP_PASSPHRASE; ! {read}"
+    assert "passphrase" in installed.run_to_end("read-it-blind", "sh", "-c", blind)
+
+
+async def test_every_door_shows_a_certificate(installed: Installed, application: Application):
+    """MQTT over WebSocket and with a certificate of the device; its client verifies."""
+    if not installed.tls:
+        pytest.skip("the doors are plain")
+    device = await application.add_device()
+    async with over_websocket(installed, device) as client:
+        await report(client, device.sn, 21.5)
+    await device.stored({"temperature": 21.5})
+    words = ("--", "thingway", "device", "certificate", device.sn, "--out", "-")
+    file = Path(installed.directory) / f"{device.sn}.pem"
+    file.write_text(installed.kubectl("exec", f"deploy/{RELEASE}-toolbox", *words))
+    context = installed.trust
+    assert context is not None
+    context.load_cert_chain(file)
+    door = {"hostname": "127.0.0.1", "port": installed.certificate_port}
+    async with aiomqtt.Client(**door, identifier=device.sn, tls_context=context) as client:
+        await report(client, device.sn, 22.5)
+    await device.stored({"temperature": 22.5})
+
+
+async def test_a_renewed_certificate_is_shown_by_itself(
+    installed: Installed, application: Application, before
+):
+    """When the Secret changes: at the gateway and at nats-server, which lose no report."""
+    if not installed.tls:
+        pytest.skip("the doors are plain")
+    load = Load(installed, application)
+    async with load.running(1):
+        new = installed.show_new_certificate()
+
+        async def all_show_it() -> bool:
+            ports = (installed.port, installed.mqtt_port)
+            return all([await shown_at(port) == new for port in ports])
+
+        await until(all_show_it, 240)
+        await load.goes_on(60)
+    await load.check(before)
+
+
+async def shown_at(port: int) -> str:
+    """The certificate that a door shows."""
+    return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+
+
+async def test_deleted_pods_lose_nothing(installed: Installed, application: Application, before):
+    """Two of every service; one pod of each, and of each store, is deleted in turn."""
+    installed.upgrade("first", TWICE)
+    for service in SERVICES:
+        assert len(installed.pods(service.name)) == 2
+    async with under_load(installed, application, before, "a pod of each part deleted") as load:
+        for part in PARTS:
+            await asyncio.to_thread(installed.delete_pod, installed.pods(part)[0])
+            await load.goes_on(PATIENCE)
+
+
+async def test_pods_deleted_at_random_lose_nothing(
+    installed: Installed, application: Application, before
+):
+    """One every five seconds, whether or not the one before is back."""
+    chance = random.Random(14)
+    async with under_load(installed, application, before, "pods deleted at random, 12 in a minute"):
+        for _ in range(12):
+            there = [pod for part in PARTS for pod in installed.pods(part)]
+            await asyncio.to_thread(installed.delete_pod, chance.choice(there))
+            await asyncio.sleep(5)
+
+
+async def test_a_drained_node_loses_nothing(installed: Installed, application: Application, before):
+    """Every pod is evicted at once, as `kubectl drain` does it, as far as budgets let it."""
+    pods = [pod for part in PARTS for pod in installed.pods(part)]
+    async with under_load(installed, application, before, "every pod evicted (a drain)"):
+        await asyncio.gather(*(asyncio.to_thread(installed.evict, pod) for pod in pods))
+
+
+async def test_an_upgrade_and_the_way_back_lose_nothing(
+    installed: Installed, application: Application, before
+):
+    """A rollout to another image, and `helm rollback`; secrets stay."""
+    secrets = {part: installed.secret(part, "env") for part in ("auth", "device")}
+    async with under_load(installed, application, before, "rollout to another image, and back"):
+        await asyncio.to_thread(installed.upgrade, "second", TWICE)
+        back = ("rollback", RELEASE, "--wait", "--timeout=10m")
+        await asyncio.to_thread(installed.helm, *back)
+    assert secrets == {part: installed.secret(part, "env") for part in ("auth", "device")}
+
+
+def test_uninstalled_nothing_is_left_but_data_and_secrets(installed: Installed):
+    """And an installation of the same name goes on with them."""
+    device = installed.ready.device
+    ours = ("-l", "app.kubernetes.io/name=thingway")
+    installed.helm("uninstall", RELEASE, "--wait", "--cascade=foreground")
+    installed.kubectl("wait", "--for=delete", "pods", *ours, "--timeout=2m")
+    assert installed.kubectl("get", EVERYTHING, *ours, "-o", "name") == ""
+    installed.install()
+    assert installed.ready.device == device
+    assert "read back over HTTP" in installed.helm("test", RELEASE, "--logs")

@@ -1,0 +1,264 @@
+"""The chart's values fit its schema; rendered, it is valid and gives nobody more than it needs.
+
+What renders needs `helm` on PATH; the schemas of Kubernetes come as a wheel.
+"""
+
+import functools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from deploy.platform.services import SERVICES
+
+CHART = Path(__file__).parents[4] / "deploy/helm/thingway"
+PRODUCTION = "values-production.yaml"
+OTHERS = "monitoring.coreos.com/v1", "gateway.networking.k8s.io/v1"
+"""Kinds that Kubernetes itself does not have."""
+VALUES: dict[str, tuple[str, ...]] = {
+    "alone": (),
+    "in threes": ("--set=mongo.members=3,nats.members=3",),
+    "tls": ("--set=tls.enabled=true,tls.secret=doors,ingress.enabled=true,ingress.hosts={a.b}",),
+    "production": (f"--values={CHART / PRODUCTION}",),
+    "all": (
+        "--set=ingress.enabled=true,ingress.hosts={a.example.com},volumePermissions=true",
+        "--set=gatewayApi.enabled=true,gatewayApi.hostnames={a.example.com}",
+        "--set=monitoring.serviceMonitor.enabled=true,defaults.autoscaling.enabled=true",
+        "--set=backup.enabled=true,backup.passphrase.secret=backups",
+        '--set-json=networkPolicies.metricsFrom=[{"namespaceSelector":{}}]',
+    ),
+}
+Manifest = dict[str, Any]
+
+needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="no helm on PATH")
+every_set = pytest.mark.parametrize("name", VALUES)
+
+
+@functools.cache
+def rendered(name: str) -> list[Manifest]:
+    """What the chart makes of a set of values."""
+    done = subprocess.run(
+        ["helm", "template", "thingway", CHART, *VALUES[name]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def pods(name: str) -> dict[str, Manifest]:
+    """The pod specifications by what runs them."""
+    found = {}
+    for one in rendered(name):
+        if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
+            found[f"{one['kind']} {one['metadata']['name']}"] = one["spec"]["template"]["spec"]
+        elif one["kind"] == "CronJob":
+            spec = one["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            found[f"CronJob {one['metadata']['name']}"] = spec
+        elif one["kind"] == "Pod":
+            found[f"Pod {one['metadata']['name']}"] = one["spec"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["values.yaml", PRODUCTION])
+def test_values_fit_the_schema(name: str) -> None:
+    """The schema knows every value that the chart comes with."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.validate(yaml.safe_load((CHART / name).read_text()), schema)
+
+
+@needs_helm
+@every_set
+def test_lint_has_nothing_to_say(name: str) -> None:
+    """Not a warning either."""
+    done = subprocess.run(
+        ["helm", "lint", "--strict", CHART, *VALUES[name]], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("mongo.member=3", "'member' not allowed"),
+        ("mongo.members=2", "members"),
+        ("tls.enabled=true", "secret"),
+        ("service.port=70000", "port"),
+        ("environment.PATH=/bin", "PATH"),
+        ("backup.schedule=daily", "schedule"),
+        ("backup.enabled=true", "backup.recipients or backup.passphrase.secret"),
+        ("gatewayApi.enabled=true,tls.enabled=true,tls.secret=a", "tls.gateway"),
+        ("nats.embedded=false", "nats.external"),
+        ("mongo.embedded=false", "mongo.external.secret"),
+    ],
+)
+def test_nonsense_is_refused_by_name(values: str, said: str) -> None:
+    """A value that is mistyped, out of bounds, or lacks another one, instead of being ignored."""
+    done = subprocess.run(
+        ["helm", "template", CHART, f"--set={values}"], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+@needs_helm
+@every_set
+def test_manifests_are_valid(name: str) -> None:
+    """As Kubernetes' own schemas have it, without a field that they do not know."""
+    for one in rendered(name):
+        if one["apiVersion"] not in OTHERS:
+            kubernetes_validate.validate(one, "1.37", strict=True)
+
+
+@needs_helm
+@every_set
+def test_only_the_jobs_that_write_secrets_have_a_token(name: str) -> None:
+    """Their roles name each Secret, and hold no other right."""
+    holders = {pod for pod, spec in pods(name).items() if spec["automountServiceAccountToken"]}
+    assert holders == {"Job thingway-setup", "Job thingway-bootstrap"}
+    for role in (one for one in rendered(name) if one["kind"] == "Role"):
+        [rule] = role["rules"]
+        assert rule["resources"] == ["secrets"]
+        assert rule["resourceNames"]
+        assert set(rule["verbs"]) == {"get", "create", "patch"}
+
+
+@needs_helm
+@every_set
+def test_every_container_is_confined(name: str) -> None:
+    """No root, nothing to write to but volumes, no capabilities, the runtime's system calls."""
+    for pod, spec in pods(name).items():
+        assert spec["securityContext"]["runAsNonRoot"], pod
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, pod
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            if container["name"] == "volume-permissions":
+                continue
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"], pod
+            assert not context["allowPrivilegeEscalation"], pod
+            assert context["capabilities"] == {"drop": ["ALL"]}, pod
+
+
+@needs_helm
+@every_set
+def test_each_part_mounts_its_own_secret_only(name: str) -> None:
+    """But for MongoDB's job, which logs in with the key file, the toolbox, and backups."""
+    for pod, spec in pods(name).items():
+        part = spec["containers"][0]["name"]
+        mounted = {
+            one["secret"]["secretName"] for one in spec.get("volumes", ()) if "secret" in one
+        }
+        allowed = {f"thingway-{part}"}
+        if part == "mongo-setup":
+            allowed.add("thingway-mongo")
+        if part == "test":
+            allowed = {"thingway-credentials"}
+        if part == "backup":
+            allowed = {"thingway-setup", "thingway-bootstrap"}
+        if "migrate" in pod:
+            secrets = {one["name"]: one["secret"] for one in spec["volumes"] if "secret" in one}
+            allowed = {f"thingway-{one['name']}" for one in spec["containers"]}
+            for one in spec["containers"]:
+                [volume] = [at["name"] for at in one["volumeMounts"] if at["name"] in secrets]
+                assert secrets[volume]["secretName"] == f"thingway-{one['name']}"
+        assert mounted <= allowed, pod
+
+
+@needs_helm
+@every_set
+def test_every_service_can_be_seen_scaled_and_moved(name: str) -> None:
+    """Each has probes, a budget for evictions, requests and limits, and a network policy."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered(name)}
+    for service in SERVICES:
+        full = f"thingway-{service.name}"
+        for kind in ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"):
+            assert (kind, full) in objects
+        spec = objects["Deployment", full]["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        assert container["args"] == ["python", "-m", service.module]
+        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+        assert container["resources"].keys() == {"requests", "limits"}
+        assert spec["topologySpreadConstraints"]
+
+
+@needs_helm
+def test_stores_from_outside_are_named_by_secrets() -> None:
+    """No StatefulSet is made, and no address stands in a manifest."""
+    assert not [one for one in rendered("production") if one["kind"] == "StatefulSet"]
+    for service in SERVICES:
+        spec = pods("production")[f"Deployment thingway-{service.name}"]
+        variables = {one["name"]: one for one in spec["containers"][0]["env"]}
+        assert ("THINGWAY_MONGO_URL" in variables) == (service.database is not None)
+        assert ("THINGWAY_REDIS_URL" in variables) == (service.redis_pattern is not None)
+        for name in ("THINGWAY_MONGO_URL", "THINGWAY_REDIS_URL"):
+            if name in variables:
+                assert "secretKeyRef" in variables[name]["valueFrom"]
+
+
+@needs_helm
+def test_with_tls_every_door_shows_the_certificate() -> None:
+    """The ports are those of encrypted doors, and only who has a door gets the key of it."""
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in rendered("tls")}
+    ports = {
+        one["port"]
+        for part in ("gateway", "nats")
+        for one in objects["Service", f"thingway-{part}"]["spec"]["ports"]
+    }
+    assert ports == {443, 8883, 8884, 8084, 4222, 4223}
+    holders = set()
+    for pod, spec in pods("tls").items():
+        shared = [one["projected"] for one in spec.get("volumes", ()) if one["name"] == "tls"]
+        keys = {
+            item["key"] for one in shared for it in one["sources"] for item in it["secret"]["items"]
+        }
+        if "tls.key" in keys:
+            holders.add(pod)
+    assert holders == {"Deployment thingway-gateway", "StatefulSet thingway-nats"}
+
+
+@needs_helm
+@every_set
+def test_nobody_comes_in_unless_a_policy_says_so(name: str) -> None:
+    """One policy closes every pod, and those that open name whom they open for."""
+    policies = {
+        one["metadata"]["name"]: one["spec"]
+        for one in rendered(name)
+        if one["kind"] == "NetworkPolicy"
+    }
+    closed = policies.pop("thingway-closed")
+    assert "ingress" not in closed
+    assert "app.kubernetes.io/component" not in closed["podSelector"]["matchLabels"]
+    doors = {"thingway-gateway", "thingway-nats"}
+    for policy, spec in policies.items():
+        assert set(spec["policyTypes"]) == {"Ingress", "Egress"}
+        for rule in spec["ingress"] or ():
+            assert "from" in rule or policy in doors, policy
+            assert rule["ports"]
+
+
+@needs_helm
+@pytest.mark.skipif(
+    not (CHART / "files/alerts.yaml").exists(), reason="this chart comes without alert rules"
+)
+def test_alerts_and_dashboards_are_those_of_the_platform() -> None:
+    """Word by word: nothing in them is taken for a template."""
+    options = "--set=monitoring.prometheusRule.enabled=true,monitoring.dashboards.enabled=true"
+    done = subprocess.run(
+        ["helm", "template", "thingway", CHART, options], capture_output=True, text=True, check=True
+    )
+    made = {one["kind"]: one for one in yaml.safe_load_all(done.stdout) if one}
+    assert made["PrometheusRule"]["spec"] == yaml.safe_load(
+        (CHART / "files/alerts.yaml").read_text()
+    )
+    boards = {one.name: one.read_text() for one in (CHART / "files/dashboards").glob("*.json")}
+    assert {one: json.loads(text) for one, text in made["ConfigMap"]["data"].items()} == {
+        one: json.loads(text) for one, text in boards.items()
+    }

@@ -1,0 +1,226 @@
+"""Each alert fires when it should, stays quiet when it should, and has a paragraph that helps.
+
+The rules are tried by Prometheus' own engine, `promtool test rules`. It comes with the package
+`prometheus` of Debian and Ubuntu; where it is missing these tests are skipped and say so.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from deploy.observability.dashboards import DASHBOARDS, FOLDER, rendered
+
+ROOT = Path(__file__).parents[4]
+RULES = ROOT / "deploy/observability/alerts.yaml"
+ALERTS = {
+    rule["alert"]: rule
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+}
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not on PATH: install the package `prometheus`"
+)
+LONG = "80"
+"""Minutes of a series; each step is a minute."""
+
+
+class Case(NamedTuple):
+    """Series of eighty minutes that make an alert fire, and such that do not."""
+
+    fires: dict[str, str]
+    quiet: dict[str, str]
+
+
+INFO = 'thingway_build_info{job="t",instance="a",service="auth",version="1"}'
+STREAM = 'thingway_stream_{}{{stream="{}"}}'
+REQUESTS = 'thingway_gateway_requests_total{{route="device",upstream="device",status="{}"}}'
+BUCKET = 'thingway_gateway_latency_seconds_bucket{{route="device",le="{}"}}'
+CASES = {
+    "ThingwayServiceMissing": Case({INFO: "1x60 _x20"}, {INFO: f"1x{LONG}"}),
+    "ThingwayDependencyDown": Case(
+        {'thingway_dependency_up{service="auth",dependency="mongo"}': f"0x{LONG}"},
+        {'thingway_dependency_up{service="auth",dependency="mongo"}': f"1x{LONG}"},
+    ),
+    "ThingwayIngestLag": Case(
+        {STREAM.format("oldest_seconds", "UPLINK"): f"0+60x{LONG}"},
+        {
+            STREAM.format("oldest_seconds", "UPLINK"): f"1x{LONG}",
+            STREAM.format("oldest_seconds", "EVENTS"): f"600000x{LONG}",
+        },
+    ),
+    "ThingwayMessagesRefused": Case(
+        {
+            "thingway_uplink_accepted_total": f"0+100x{LONG}",
+            "thingway_uplink_rejected_total": f"0+10x{LONG}",
+        },
+        {
+            "thingway_uplink_accepted_total": f"0+1000x{LONG}",
+            "thingway_uplink_rejected_total": f"0+10x{LONG}",
+        },
+    ),
+    "ThingwayStreamFilling": Case(
+        {
+            STREAM.format("bytes", "UPLINK"): f"80x{LONG}",
+            STREAM.format("limit_bytes", "UPLINK"): f"100x{LONG}",
+        },
+        {  # the one drops what is old, the other has no limit
+            STREAM.format("bytes", "EVENTS"): f"100x{LONG}",
+            STREAM.format("limit_bytes", "EVENTS"): f"100x{LONG}",
+            STREAM.format("bytes", "$MQTT_msgs"): f"80x{LONG}",
+            STREAM.format("limit_bytes", "$MQTT_msgs"): f"-1x{LONG}",
+        },
+    ),
+    "ThingwayStreamReplicasMissing": Case(
+        {STREAM.format("replicas_missing", "EVENTS"): f"1x{LONG}"},
+        {STREAM.format("replicas_missing", "EVENTS"): f"0x{LONG}"},
+    ),
+    "ThingwayOutboxStuck": Case(
+        {'thingway_outbox_oldest_seconds{instance="a"}': f"0+60x{LONG}"},
+        {'thingway_outbox_oldest_seconds{instance="a"}': f"2x{LONG}"},
+    ),
+    "ThingwayEventsLag": Case(
+        {'thingway_consumer_waiting{stream="EVENTS",consumer="workflow"}': f"20000x{LONG}"},
+        {
+            'thingway_consumer_waiting{stream="EVENTS",consumer="workflow"}': f"500x{LONG}",
+            'thingway_consumer_waiting{stream="UPLINK",consumer="ingest"}': f"20000x{LONG}",
+        },
+    ),
+    "ThingwayFlowRunsWaiting": Case(
+        {
+            f'thingway_flow_runs_waiting{{tenant="a",instance="{one}"}}': f"600x{LONG}"
+            for one in "xy"
+        },
+        {f'thingway_flow_runs_waiting{{tenant="{one}"}}': f"600x{LONG}" for one in "xy"},
+    ),
+    "ThingwayApiErrors": Case(
+        {REQUESTS.format("5xx"): f"0+5x{LONG}", REQUESTS.format("2xx"): f"0+100x{LONG}"},
+        {REQUESTS.format("5xx"): f"0+1x{LONG}", REQUESTS.format("2xx"): f"0+1000x{LONG}"},
+    ),
+    "ThingwayApiSlow": Case(
+        {BUCKET.format("1.0"): f"0+90x{LONG}", BUCKET.format("+Inf"): f"0+100x{LONG}"}
+        | {BUCKET.format("2.5"): f"0+100x{LONG}"},
+        {BUCKET.format("1.0"): f"0+99x{LONG}", BUCKET.format("+Inf"): f"0+100x{LONG}"},
+    ),
+    "ThingwayTenantLimited": Case(
+        {'thingway_limited_total{tenant="a",limit="requests"}': f"0+120x{LONG}"},
+        {'thingway_limited_total{tenant="a",limit="requests"}': f"0+10x{LONG}"},
+    ),
+    "ThingwayLoginsRefused": Case(
+        {'thingway_logins_total{door="device",outcome="refused"}': f"0+600x{LONG}"},
+        {'thingway_logins_total{door="device",outcome="ok"}': f"0+600x{LONG}"},
+    ),
+    "ThingwayDiskFilling": Case(
+        {
+            "thingway_mongo_disk_used_bytes": f"85x{LONG}",
+            "thingway_mongo_disk_bytes": f"100x{LONG}",
+        },
+        {
+            "thingway_mongo_disk_used_bytes": f"40x{LONG}",
+            "thingway_mongo_disk_bytes": f"100x{LONG}",
+        },
+    ),
+    "ThingwayOpenFiles": Case(
+        {
+            INFO: f"1x{LONG}",
+            'process_open_fds{job="t",instance="a"}': f"900x{LONG}",
+            'process_max_fds{job="t",instance="a"}': f"1000x{LONG}",
+        },
+        {  # another program's
+            'process_open_fds{job="other",instance="a"}': f"900x{LONG}",
+            'process_max_fds{job="other",instance="a"}': f"1000x{LONG}",
+        },
+    ),
+    "ThingwayVersionsDiffer": Case(
+        {INFO: f"1x{LONG}", INFO.replace('"1"', '"2"'): f"1x{LONG}"},
+        {INFO: f"1x{LONG}", INFO.replace('"1"', '"2"'): "1x30 _x50"},
+    ),
+}
+
+
+def test_each_alert_is_tried() -> None:
+    """By series that make it fire and by such that do not."""
+    assert set(CASES) == set(ALERTS)
+
+
+def _tried(alert: str, series: dict[str, str], *, fires: bool) -> dict[str, Any]:
+    """A case as promtool takes it: after an hour and a quarter."""
+    wanted = {"labels": "{}", "value": 1}
+    return {
+        "name": alert,
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})',
+                "eval_time": "75m",
+                "exp_samples": [wanted] if fires else [],
+            }
+        ],
+    }
+
+
+@needs_promtool
+def test_alerts_fire_and_stay_quiet(tmp_path: Path) -> None:
+    """Prometheus' engine says so, of each alert."""
+    tests = []
+    for alert, case in CASES.items():
+        tests.append(_tried(alert, case.fires, fires=True))
+        tests.append(_tried(alert, case.quiet, fires=False))
+    file = tmp_path / "tests.yaml"
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests})
+    )
+    _promtool("test", "rules", str(file))
+
+
+@needs_promtool
+def test_the_queries_of_dashboards_are_promql(tmp_path: Path) -> None:
+    """Prometheus reads each of them."""
+    rules = [
+        {"record": f"panel:{number}", "expr": expr.replace("$__rate_interval", "5m")}
+        for number, expr in enumerate(
+            line for page in DASHBOARDS for panel in page.panels for line in panel.lines.values()
+        )
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    _promtool("check", "rules", str(file))
+
+
+def _promtool(*words: str) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_leads_to_its_paragraph(alert: str) -> None:
+    """`runbook_url` names a heading of the runbook with text below it."""
+    page, _, anchor = ALERTS[alert]["annotations"]["runbook_url"].partition("#")
+    sections = re.split(r"^#+ (.+)$", (ROOT / page).read_text(), flags=re.MULTILINE)
+    texts = {
+        title.lower(): text for title, text in zip(sections[1::2], sections[2::2], strict=True)
+    }
+    assert anchor == alert.lower()
+    assert len(texts[anchor].split()) > 20
+
+
+def test_an_alert_has_a_severity_and_a_summary() -> None:
+    """One of the two that the runbook explains."""
+    for rule in ALERTS.values():
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert rule["annotations"]["summary"].endswith((".", "refused."))
+
+
+def test_dashboards_are_as_written() -> None:
+    """The files are what `python -m deploy.observability.dashboards` writes."""
+    written = {file.stem: file.read_text() for file in FOLDER.glob("*.json")}
+    assert written == {page.name: rendered(page) for page in DASHBOARDS}
+    assert all(json.loads(text)["uid"].startswith("thingway-") for text in written.values())
