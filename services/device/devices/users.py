@@ -1,6 +1,6 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,15 +20,18 @@ from services.device.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
     FindDevices,
+    MoveDevices,
     RenameDevice,
     ShownDevice,
 )
 from services.device.devices.search import granted_query
+from services.device.groups.store import GroupStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import GrantsOverRpc
-from services.device.things.model import Device, DeviceChanges
+from services.device.things.model import Device, DeviceChanges, Location
+from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
 
 
@@ -39,6 +42,7 @@ class UserDevices:
         self,
         *,
         store: DeviceStore,
+        groups: GroupStore,
         grants: GrantReader,
         entities: EntityDirectory,
         integrations: Integrations,
@@ -48,6 +52,7 @@ class UserDevices:
         forgetting: GrantsOverRpc,
     ) -> None:
         self._store = store
+        self._groups = groups
         self._grants = grants
         self._entities = entities
         self._integrations = integrations
@@ -62,7 +67,8 @@ class UserDevices:
         query, counted = granted_query(principal.tenant, grants, search)
         integrations = await self._integrations.known()
         found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
-        rows = [ShownDevice(**_fields(device, integrations)) for device in found]
+        groups = await self._names_of_groups(principal, found)
+        rows = [ShownDevice(**_fields(device, integrations, groups)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
@@ -74,7 +80,8 @@ class UserDevices:
             look = partial(self._find, principal, device_id)
             key = await issue_first_key(self._credentials, device, look)
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
-        fields = _fields(device, await self._integrations.known())
+        groups = await self._names_of_groups(principal, [device])
+        fields = _fields(device, await self._integrations.known(), groups)
         return DeviceDetail(**fields, entities=entities)
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
@@ -85,6 +92,35 @@ class UserDevices:
         changes = DeviceChanges(name=body.name)
         if await self._store.update(principal.tenant, device_id, changes) is None:
             raise _not_found(device_id)
+
+    async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
+        """Say where a device is, or that it is nowhere known; and tell of it."""
+        await self._find(principal, device_id)
+        changes = DeviceChanges(location=location)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
+            raise _not_found(device_id)
+
+    async def location(self, principal: Principal, device_id: int) -> Location | None:
+        """Where a device is."""
+        return (await self._find(principal, device_id)).location
+
+    async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
+        """Let those devices that the user sees be in a group, or in none; return which they are.
+
+        Raises `NotFound` when there is no such group, and then nothing has moved.
+        """
+        tenant, group = principal.tenant, int(body.group_id) if body.group_id else None
+
+        def move(device: Device) -> DeviceChanges | None:
+            return None if device.group == group else DeviceChanges(group=group)
+
+        return await self._store.change_each(
+            tenant,
+            ids_of(body.device_id_list),
+            seen_by(await self._grants.of(principal)),
+            move,
+            None if group is None else partial(self._groups.join, tenant, group),
+        )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
@@ -103,7 +139,7 @@ class UserDevices:
         found = [
             device
             for device in await self._store.find_all(principal.tenant, ids)
-            if grants.device(device.id, device.integration)
+            if grants.device(device.id, device.integration, device.group)
         ]
         asked = {one: await self._asks(one) for one in {device.integration for device in found}}
         gone: list[int] = []
@@ -147,9 +183,15 @@ class UserDevices:
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)
-        if device is None or not grants.device(device_id, device.integration):
+        if device is None or not grants.device(device_id, device.integration, device.group):
             raise _not_found(device_id)
         return device
+
+    async def _names_of_groups(
+        self, principal: Principal, devices: Iterable[Device]
+    ) -> Mapping[int, str]:
+        ids = {device.group for device in devices if device.group is not None}
+        return await self._groups.names(principal.tenant, ids) if ids else {}
 
 
 def _not_found(device_id: int) -> NotFound:
@@ -191,9 +233,13 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
     )
 
 
-def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dict[str, Any]:
+def _fields(
+    device: Device, integrations: Mapping[str, ShownIntegration], groups: Mapping[int, str]
+) -> dict[str, Any]:
     """The fields of `ShownDevice`."""
     integration = integrations.get(device.integration)
+    group = None if device.group is None else groups.get(device.group)
+    known, since = device.connect_status, device.connect_changed
     return {
         "id": str(device.id),
         "key": device.thing_key,
@@ -202,6 +248,14 @@ def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dic
         "integration_name": integration.name if integration else None,
         "identifier": device.identifier,
         "additional_data": device.additional or {},
+        "model": device.model,
+        "tags": device.tag,
+        "status": None if known == "DISCONNECT" else known,
+        "status_updated_at": None if since is None else to_ms(since),
+        "last_reported_at": device.last_update_time,
+        "location": device.location,
+        "group_id": None if group is None else str(device.group),
+        "group_name": group,
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,
