@@ -28,6 +28,7 @@ from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
+from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.keys import CredentialsOverRpc
@@ -315,6 +316,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 EDGE_ROUTES,
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
+                BATCH_ROUTES,
                 GROUP_ROUTES,
                 ENTITY_ROUTES,
                 TAG_ROUTES,

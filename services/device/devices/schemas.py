@@ -189,6 +189,29 @@ class DeleteDevices(msgspec.Struct):
     device_id_list: DeviceIds
 
 
+class TagDevices(msgspec.Struct, kw_only=True):
+    """Body of `POST /device-batch/tag`; after OVERWRITE devices have exactly these tags."""
+
+    operation: Literal["ADD", "OVERWRITE", "REMOVE"]
+    device_id_list: DeviceIds
+    tags: Tags
+
+
+class DeviceResult(console.Shown, kw_only=True):
+    """What became of one device of a selection."""
+
+    device_id: str
+    status: Literal["SUCCESS", "FAILED"]
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+class DeviceResults(msgspec.Struct):
+    """Answer of `POST /device-batch/…`: one result for each device, in the order they came."""
+
+    results: list[DeviceResult]
+
+
 class RenameDevice(msgspec.Struct):
     """Body of `PUT /device/{device_id}`."""
 

@@ -1,6 +1,6 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,16 +23,21 @@ from services.device.devices.schemas import (
     MoveDevices,
     RenameDevice,
     ShownDevice,
+    TagDevices,
 )
 from services.device.devices.search import granted_query
 from services.device.groups.store import GroupStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
+from services.device.things.fields import MOST_TAGS
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
+
+Outcomes = dict[int, ThingwayError | None]
+"""Devices by id, each with what went wrong."""
 
 
 class UserDevices:
@@ -150,6 +155,49 @@ class UserDevices:
         finally:
             await self._forgetting.forget_devices(principal.tenant, gone)
 
+    async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
+        """Delete the devices that the user sees, each for itself; what became of each."""
+        grants = await self._grants.of(principal)
+        outcomes: Outcomes = {one: _not_found(one) for one in ids}
+        gone: list[int] = []
+        try:
+            for device in await self._store.find_all(principal.tenant, ids):
+                if not grants.device(device.id, device.integration, device.group):
+                    continue
+                try:
+                    await self._delete(device, asks=await self._asks(device.integration))
+                except ThingwayError as error:
+                    outcomes[device.id] = error
+                else:
+                    outcomes[device.id] = None
+                    gone.append(device.id)
+        finally:
+            await self._forgetting.forget_devices(principal.tenant, gone)
+        return outcomes
+
+    async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
+        """`move`, and what became of each device."""
+        moved = set(await self.move(principal, body))
+        ids = ids_of(body.device_id_list)
+        return {one: None if one in moved else _not_found(one) for one in ids}
+
+    async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
+        """Change the tags of the devices that the user sees; what became of each."""
+        too_many: dict[int, ThingwayError] = {}
+
+        def change(device: Device) -> DeviceChanges | None:
+            tags = _tagged(body, device.tag)
+            if len(tags) > max(MOST_TAGS, len(device.tag)):
+                text = f"a device has at most {MOST_TAGS} tags"
+                too_many[device.id] = InvalidInput(text, field="tags")
+                return None
+            return None if tags == device.tag else DeviceChanges(tag=tags)
+
+        ids = ids_of(body.device_id_list)
+        condition = seen_by(await self._grants.of(principal))
+        found = set(await self._store.change_each(principal.tenant, ids, condition, change))
+        return {one: too_many.get(one) if one in found else _not_found(one) for one in ids}
+
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
         found = await self._integrations.find(integration)
@@ -196,6 +244,13 @@ class UserDevices:
 
 def _not_found(device_id: int) -> NotFound:
     return NotFound(f"device {device_id} not found", field="device_id")
+
+
+def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:
+    """The tags that a device is to have."""
+    if body.operation == "REMOVE":
+        return [tag for tag in held if tag not in body.tags]
+    return list(dict.fromkeys([*(held if body.operation == "ADD" else ()), *body.tags]))
 
 
 def _shown(entity: Entity) -> DeviceEntity:
