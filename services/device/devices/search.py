@@ -8,8 +8,8 @@ from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import Area, FindDevices, SearchDevices
 from services.device.things.fields import order_of
-from services.device.things.pages import Condition, Order, Query
-from services.device.things.seen import hint, seen, seen_in_parts
+from services.device.things.pages import Condition, Lead, Order, Query
+from services.device.things.seen import WALKS, hint, seen, seen_in_parts
 from services.device.things.serials import key_of
 
 COLUMNS = {
@@ -152,6 +152,8 @@ def granted_query(
         None if asked else hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
+        list(_leads(search)),
+        WALKS.get(order[0][0]),
     )
     return query, [whole(part) for part in seen_in_parts(grants)]
 
@@ -177,6 +179,25 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
             yield {field: {"$in": values}}
     if search.area is not None:
         yield _in_area(search.area)
+
+
+def _leads(search: FindDevices) -> Iterator[Lead]:
+    """The filters of a search that an index leads to."""
+    if search.id_list is not None:
+        return  # which leads to fewer
+    if search.group_id:
+        yield Lead("group", [{"group": int(search.group_id)}])
+    if search.filter_not_grouped:
+        yield Lead("group", [{"group": None}])
+    if search.tags:
+        yield Lead("fleet_tag", [{"tag": tag} for tag in search.tags])
+    if search.model:
+        yield Lead("fleet_model", [{"model": {"$in": search.model}}])
+    if search.area is not None:
+        yield Lead("place", [_in_area(search.area)])
+    if search.status:
+        stored = [_STATUS.get(one, one) for one in search.status]
+        yield Lead("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 
 def _in_area(area: Area) -> Condition:

@@ -47,16 +47,21 @@ def seen_in_parts(grants: Grants) -> list[dict[str, Any]]:
     return parts or [NOTHING]
 
 
-_INDEXES = {
+WALKS = {
     "_id": "console_id",
     "name": "console_name",
     "integration": "console_key",
     "createdAt": "console_created",
+    "updatedAt": "fleet_updated",
+    "identifier": "fleet_identifier",
+    "model": "fleet_model",
+    "connectStatus": "fleet_status",
 }
+"""The indexes that have the orders of consoles, by the first field."""
 
 
 def hint(grants: Grants, order: list[tuple[str, int]]) -> str | None:
     """The index to walk for an order, when MongoDB would not choose it."""
     if grants.everything or len(grants.resources.devices) < MANY:
         return None
-    return _INDEXES.get(order[0][0])
+    return WALKS.get(order[0][0])

@@ -1,5 +1,6 @@
 """Where devices are, said by hand; and since when they are online."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,3 +94,17 @@ async def test_who_places_sees_the_device(world: World):
         for other in Function:
             answer = await world.user(7, other).ask(method, f"/device/{mine}/{what}", body)
             assert (answer.status_code == 403) == (other is not function), other
+
+
+async def test_a_status_has_a_time(world: World):
+    """That of the change; who was never online has neither."""
+    path = f"/device/{(device := await world.add_direct('P5'))}"
+    assert {"status", "status_updated_at"}.isdisjoint(await world.admin().done("GET", path))
+    devices, mongo = world.base.devices, world.base.mongo
+    told = []
+    for status in ("ONLINE", "OFFLINE"):
+        await mongo.transaction(partial(devices.set_status, [device], status))
+        row = await world.admin().done("GET", path)
+        told.append((row["status"], row["status_updated_at"]))
+    assert [status for status, _ in told] == ["ONLINE", "OFFLINE"]
+    assert 1_600_000_000_000 < told[0][1] <= told[1][1]
