@@ -100,8 +100,13 @@ class DevicePages:
         numbers = await asyncio.gather(*(self._number(query, lead) for lead in query.leads))
         leads = zip(numbers, (lead.index for lead in query.leads), strict=True)
         number, index = min(leads, key=itemgetter(0), default=(sys.maxsize, INDEX))
-        if grams:
-            gram, having = await self._rarest(query.scope, grams)
+        rare = None
+        if not query.leads:
+            rare = await self._rarest(query.scope, grams)
+        elif grams and number > FEW:
+            rare = await self._rare(query.scope, grams)
+        if rare is not None:
+            gram, having = rare
             if having < number:
                 number, index = having, INDEX
                 conditions = [_having(gram, one) for one in conditions]
@@ -125,6 +130,16 @@ class DevicePages:
 
     async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
         """The gram that the fewest devices have, and how many, or that `MANY` have it."""
+        rare = await self._rare(scope, grams)
+        if rare is not None:
+            return rare
+        if len(grams) == 1:
+            return grams[0], MANY
+        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
+        return max(zip(reached, grams, strict=True))[1], MANY
+
+    async def _rare(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int] | None:
+        """The gram that the fewest devices have, and how many; None when `MANY` have each."""
         for most in (FEW, MANY):
             counts = await asyncio.gather(
                 *(
@@ -135,10 +150,7 @@ class DevicePages:
             number, gram = min(zip(counts, grams, strict=True))
             if number < most:
                 return gram, number
-        if len(grams) == 1:
-            return grams[0], MANY
-        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
-        return max(zip(reached, grams, strict=True))[1], MANY
+        return None
 
     async def _reached(self, query: Condition) -> tuple[int, int]:
         """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""
