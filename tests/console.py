@@ -23,6 +23,7 @@ from libs.common.identity.functions import Function
 _FIELDS = {
     ResourceType.INTEGRATION: ("integrations", str),
     ResourceType.DEVICE: ("devices", int),
+    ResourceType.DEVICE_GROUP: ("groups", int),
     ResourceType.ENTITY: ("entities", int),
     ResourceType.DASHBOARD: ("dashboards", int),
     ResourceType.WORKFLOW: ("workflows", int),

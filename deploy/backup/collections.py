@@ -62,7 +62,13 @@ ROWS = (
             "application.applicationId": "auth.applications",
             "removedFrom": "auth.applications",
             "userId": "auth.users",
+            "group": "device.device_groups",
         },
+    ),
+    Row("device.device_groups", "tenant", {"_id": "device.device_groups"}),
+    Row("device.entity_tags", "tenant", {"_id": "device.entity_tags"}),
+    Row(
+        "device.tagged_entities", "tenant", {"tags": "device.entity_tags"}, rewriting.tagged_entity
     ),
     Row("device.rps", "tenant", {"applicationId": "auth.applications"}),
     Row("device.serials", By.SERIAL),

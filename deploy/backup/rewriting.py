@@ -31,7 +31,12 @@ _ID = r"[1-9][0-9]{6,15}"
 _NAMES_DEVICE = re.compile(r"device_?id$", re.IGNORECASE)
 _DIGITS = 16
 """Of the longest id."""
-_GRANTED = {"DASHBOARD": "management.dashboards", "WORKFLOW": _FLOWS, "DEVICE": _THINGS}
+_GRANTED = {
+    "DASHBOARD": "management.dashboards",
+    "WORKFLOW": _FLOWS,
+    "DEVICE": _THINGS,
+    "DEVICE_GROUP": "device.device_groups",
+}
 _ACTORS = {"user": "auth.users", "application": "auth.applications"}
 _AUDITED = {
     "user": "auth.users",
@@ -104,6 +109,11 @@ def key_of_thing(document: Document, moving: Moving) -> None:
     """A key of history begins with the thing."""
     thing, at, sequence = KEY.unpack(document["_id"])
     document["_id"] = KEY.pack(moving.id(_THINGS, thing), at, sequence)
+
+
+def tagged_entity(document: Document, moving: Moving) -> None:
+    """The key is that of an entity."""
+    document["_id"] = moving.entity(document["_id"])
 
 
 def dashboard(document: Document, moving: Moving) -> None:

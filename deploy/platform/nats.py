@@ -97,6 +97,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.device.close_connections",
             "rpc.auth.get_limits",
             "rpc.device.describe_devices",
+            "rpc.device.describe_groups",
             "rpc.device.resolve_entities",
             "rpc.management.get_integrations",
             "rpc.management.describe_integrations",

@@ -21,6 +21,8 @@ class ChangedThing:
     integration: str
     device: bool
     """Whether it is a device, and not an integration or a custom entity."""
+    group: int | None = None
+    """Of a device: the group that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Changed:
 class _Thing(msgspec.Struct, rename="camel"):
     device_id: int
     thing_key: str = ""
+    group_id: int | None = None
 
 
 class _Event(msgspec.Struct, rename="camel"):
@@ -67,6 +70,8 @@ def read_change(payload: bytes) -> Changed:
     paths.update(flattened(reported))
     key = event.device.thing_key
     integration, _, rest = key.partition(".")
-    thing = ChangedThing(event.device.device_id, key, integration, rest.startswith("device."))
+    about = event.device
+    is_device = rest.startswith("device.")
+    thing = ChangedThing(about.device_id, key, integration, is_device, about.group_id)
     values = {member_key(key, path): value for path, value in paths.items()}
     return Changed(event.event_id, event.tenant, thing, event.ts, values)

@@ -57,6 +57,11 @@ _CONSOLE_CODES = {
 """Codes that consoles know under another spelling."""
 
 
+def console_code(error: ThingwayError) -> str:
+    """The code of an error as consoles know it."""
+    return _CONSOLE_CODES.get(error.code, error.code)
+
+
 def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     """Encode `error` in the envelope of the API that `path` belongs to."""
     if path.startswith(OPEN_API_PREFIXES):
@@ -66,7 +71,7 @@ def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:
     return msgspec.json.encode(
         ConsoleFailure(
             request_id=request_id,
-            error_code=_CONSOLE_CODES.get(error.code, error.code),
+            error_code=console_code(error),
             error_message=error.message,
             detail_message=error.field,
             data=error.detail,

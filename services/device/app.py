@@ -9,6 +9,7 @@ from typing import Any
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.names import DescribeGroups
 from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
 from libs.common.identity import HeaderVerifier
@@ -27,6 +28,7 @@ from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
+from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.keys import CredentialsOverRpc
@@ -46,7 +48,13 @@ from services.device.entities.history.store import ValueStore
 from services.device.entities.rpc import EntityRpc
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.service import EntityService
+from services.device.entities.tags.console import ROUTER as TAG_ROUTES
+from services.device.entities.tags.service import EntityTags
+from services.device.entities.tags.store import TagStore
 from services.device.entities.writing import EntityWriter
+from services.device.groups.console import ROUTER as GROUP_ROUTES
+from services.device.groups.service import Groups
+from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -96,6 +104,7 @@ class Shared:
     rpc: RpcServer
     ids: IdAllocator
     grants: GrantReader
+    groups: GroupStore
     credentials: CredentialsOverRpc
     leaving: Leaving
     forgetting: GrantsOverRpc
@@ -116,6 +125,7 @@ def share(base: Base) -> Shared:
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
     models = Models(database, base.tsls)
+    groups = GroupStore(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
     carrier = CommandCarrier(base.devices, integrations, client, base.commands)
@@ -125,6 +135,7 @@ def share(base: Base) -> Shared:
         rpc=RpcServer(base.bus, "device"),
         ids=ids,
         grants=GrantReader(base.rpc),
+        groups=groups,
         credentials=credentials,
         leaving=Leaving(credentials, CommandEnding(base.commands, base.bus).end),
         forgetting=GrantsOverRpc(base.rpc),
@@ -143,7 +154,7 @@ def share(base: Base) -> Shared:
             carrier=carrier,
             life=settings.command_life,
         ),
-        bringer=DeviceBringer(base.devices, ids, products),
+        bringer=DeviceBringer(base.devices, ids, products, groups),
     )
 
 
@@ -153,6 +164,7 @@ def console(shared: Shared) -> dict[str, Any]:
     return {
         "user_devices": UserDevices(
             store=shared.base.devices,
+            groups=shared.groups,
             grants=shared.grants,
             entities=shared.directory,
             integrations=shared.integrations,
@@ -166,6 +178,7 @@ def console(shared: Shared) -> dict[str, Any]:
             client=shared.client,
             bringer=shared.bringer,
             grants=shared.grants,
+            groups=shared.groups,
         ),
     }
 
@@ -197,7 +210,9 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
     custom_store = CustomEntityStore(
         base.mongo, base.things.own, base.latest, base.limits, shared.ids
     )
-    custom = CustomEntities(custom_store, service, directory, shared.forgetting)
+    tag_store = TagStore(base.mongo)
+    tags = EntityTags(tag_store, service)
+    custom = CustomEntities(custom_store, service, directory, shared.forgetting, tag_store)
     values = ValueStore(base.mongo)
     history = EntityHistory(service, values, base.retention, base.settings.retention_days)
     search = EntitySearch(
@@ -207,6 +222,8 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
         shared.grants,
         shared.integrations,
         shared.maker,
+        shared.groups,
+        tags,
     )
     EntityRpc(
         directory=directory, latest=base.latest, writer=writer, caller=caller, custom=custom
@@ -219,6 +236,7 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
         "entity_writer": writer,
         "entity_caller": caller,
         "custom_entities": custom,
+        "entity_tags": tags,
     }
 
 
@@ -226,6 +244,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     shared, reporter = share(base), Reporter(base.bus)
+    groups = Groups(shared.groups, base.devices, shared.grants, shared.forgetting)
+    shared.rpc.offer("describe_groups", DescribeGroups, groups.describe)
     commands, rpc = shared.commands, shared.rpc
     records = RpsStore(mongo, base.limits)
     orphans = Orphans(base.devices, records, ApplicationsOverRpc(base.rpc), shared.leaving)
@@ -280,6 +300,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "delivery", delivery.run, life=5.0).run(),
             Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
             Leader(database, "presence", watch.run, life=5.0).run(),
+            Leader(database, "groups", groups.run).run(),
         ):
             yield
         await rpc.stop()
@@ -290,7 +311,16 @@ def build_app(base: Base, system: Bus) -> Litestar:
         Service(
             name="device",
             title="Thingway device open API",
-            routes=[OPEN_API, EDGE_ROUTES, POLLING_ROUTES, CONSOLE_ROUTES, ENTITY_ROUTES],
+            routes=[
+                OPEN_API,
+                EDGE_ROUTES,
+                POLLING_ROUTES,
+                CONSOLE_ROUTES,
+                BATCH_ROUTES,
+                GROUP_ROUTES,
+                ENTITY_ROUTES,
+                TAG_ROUTES,
+            ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
@@ -301,6 +331,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "things": base.things,
                 "history": history,
                 "commands": commands,
+                "groups": groups,
                 "edge": edge,
                 "command_polls": polls,
                 **console(shared),

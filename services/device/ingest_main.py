@@ -14,6 +14,7 @@ from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Leader
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
+from services.device.entities.tags.store import TagStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS
@@ -94,7 +95,12 @@ async def main() -> None:
             products=base.products,
             retention=base.retention,
             rows=rows,
-            removals=[base.latest.forget, base.commands.forget, end_tasks],
+            removals=[
+                base.latest.forget,
+                base.commands.forget,
+                end_tasks,
+                TagStore(base.mongo).forget_thing,
+            ],
             days=days,
         )
         uplink = UplinkMetrics(base.bus, streams, ledger)

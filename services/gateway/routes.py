@@ -168,6 +168,8 @@ ROUTES = (
     *_console(b"/audit", "auth"),
     *_console(b"/tenant", "auth"),
     *_console(b"/device", "device", besides=b"openapi/"),
+    *_console(b"/device-batch", "device"),
+    *_console(b"/device-group", "device"),
     *_console(b"/entity", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),

@@ -126,7 +126,9 @@ class EntityAccess:
 
 
 def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
-    whole = grants.thing(entity.thing_id, entity.integration, device=entity.device)
+    whole = grants.thing(
+        entity.thing_id, entity.integration, device=entity.device, group=entity.group
+    )
     return whole or grants.entity(entity.id)
 
 

@@ -131,6 +131,8 @@ def _named(id_: str) -> list[Any]:
     """Bodies that name something of another."""
     return [
         {"device_id_list": [id_]},
+        {"device_id_list": [id_], "group_id": id_, "operation": "OVERWRITE", "tags": []},
+        {"operation": "OVERWRITE", "entity_ids": [id_], "added_tag_ids": [id_], "ids": [id_]},
         {"workflow_id_list": [id_]},
         {"exchange": {"direct.device.<their_sn>.led": True}},
         {"exchange": {"direct.device.<their_sn>.measure": {"times": 1}}},

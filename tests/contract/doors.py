@@ -46,6 +46,8 @@ LINKS = (
     ("searchDevices", "/data/content/0/sn", "/ingest/v1/{sn}"),
     ("createTasks", "/data/deviceTaskRelations/0/taskId", "/tasks/{task_id}"),
     ("listProducts", "/data/content/0/model", "/products/{model}"),
+    ("createDeviceGroup", "/data/id", "/device-group/{group_id}"),
+    ("createEntityTag", "/data/id", "/entity/tags/{tag_id}"),
     ("findDevices", "/data/content/0/id", "/device/{device_id}"),
     ("createEntity", "/data/id", "/entity/{entity_id}"),
     ("createRole", "/data/role_id", "/user/roles/{role_id}"),
@@ -287,6 +289,9 @@ async def _super_admin(platform: Platform) -> Person:
     assert (await console.ask("POST", "/device", device | {"param_entities": params})).is_success
     found = await console.done("POST", "/device/search", {})
     owned |= {"device_id": found["content"][0]["id"], "integration_id": DIRECT}
+    group, tag = {"name": "fuzzed"}, {"name": "fuzzed", "color": "#ffffff"}
+    owned["group_id"] = (await console.done("POST", "/device-group", group))["id"]
+    owned["tag_id"] = (await console.done("POST", "/entity/tags", tag))["id"]
     customs = [await add_custom(console, value_type=kind) for kind in VALUE_TYPES]
     owned["entity_id"] = customs[0]["id"]
     await console.close()

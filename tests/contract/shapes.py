@@ -81,6 +81,14 @@ class Device(Exact, kw_only=True):
     integration_name: Text = UNSET
     identifier: str
     additional_data: dict[str, Any]
+    model: str
+    tags: list[str]
+    status: Literal["ONLINE", "OFFLINE"] | UnsetType = UNSET
+    status_updated_at: Ms | UnsetType = UNSET
+    last_reported_at: Ms | UnsetType = UNSET
+    location: dict[str, Any] | UnsetType = UNSET
+    group_id: IdText | UnsetType = UNSET
+    group_name: Text = UNSET
     created_at: Ms
     updated_at: Ms
     deletable: bool
@@ -122,7 +130,9 @@ class Entity(Exact, kw_only=True):
     entity_access_mod: Access | UnsetType = UNSET
     entity_key: str
     device_name: Text = UNSET
+    device_group: dict[str, str] | UnsetType = UNSET
     integration_name: Text = UNSET
+    entity_tags: list[dict[str, str]] | UnsetType = UNSET
     entity_parent_name: Text = UNSET
     entity_is_customized: bool
     entity_created_at: Ms

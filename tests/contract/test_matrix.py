@@ -62,6 +62,9 @@ BODIES: dict[str, Any] = {
     "PUT /application/{application_id}/allowed-addresses": {"allowed_addresses": []},
     "PUT /dashboard/{dashboard_id}": {"name": new_name(), "widgets": []},
     "PUT /device/{device_id}": {"name": new_name()},
+    "PUT /device/{device_id}/location": {"latitude": 1, "longitude": 2},
+    "PUT /device-group/{group_id}": {"name": new_name()},
+    "PUT /entity/tags/{tag_id}": {"name": "matrix", "color": "#ffffff"},
     "PUT /entity/{entity_id}": {"name": new_name()},
     "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
 }
@@ -192,6 +195,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     empty = {"name": new_name(), "design_data": '{"nodes":[],"edges":[]}'}
     flow = await admin.done("POST", "/workflow/flows/design", empty)
     entity = (await admin.done("GET", f"/device/{device_id}"))["entities"][0]
+    tag = {"name": new_name("t")[:25], "color": "#ffffff"}
     targets = {
         "user_id": await admin.add_user(),
         "role_id": await admin.add_role(),
@@ -199,6 +203,8 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "application_id": application["application_id"],
         "device_id": str(device_id),
         "entity_id": entity["id"],
+        "group_id": (await admin.done("POST", "/device-group", {"name": new_name()}))["id"],
+        "tag_id": (await admin.done("POST", "/entity/tags", tag))["id"],
         "dashboard_id": dashboard["dashboard_id"],
         "integration_id": UNKNOWN,  # those that exist are of every tenant
         "name": UNKNOWN,

@@ -256,7 +256,11 @@ async def test_a_service_answers_requests_and_has_a_durable_consumer(server, use
 
 
 CALLS = {
-    "auth": ("rpc.device.describe_devices", "rpc.management.describe_dashboards"),
+    "auth": (
+        "rpc.device.describe_devices",
+        "rpc.device.describe_groups",
+        "rpc.management.describe_dashboards",
+    ),
     "device": ("rpc.auth.get_grants", "rpc.auth.forget_resources"),
     "gateway": ("rpc.auth.get_access", "rpc.auth.check_device"),
     "management": ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.device.count_devices"),

@@ -19,6 +19,7 @@ class ResourceType(StrEnum):
 
     ENTITY = "ENTITY"
     DEVICE = "DEVICE"
+    DEVICE_GROUP = "DEVICE_GROUP"
     INTEGRATION = "INTEGRATION"
     DASHBOARD = "DASHBOARD"
     WORKFLOW = "WORKFLOW"
@@ -42,12 +43,14 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
 class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):
     """Answer of `get_grants`: the union over the user's roles, without what a super-admin has.
 
-    An integration stands for all its devices and their entities, a device for its entities.
+    An integration and a group stand for all their devices and the entities of these, a device
+    for its entities. Which devices a group has is not told here: it stands with the devices.
     """
 
     version: int
     integrations: frozenset[str] = frozenset()
     devices: frozenset[int] = frozenset()
+    groups: frozenset[int] = frozenset()
     entities: frozenset[int] = frozenset()
     dashboards: frozenset[int] = frozenset()
     workflows: frozenset[int] = frozenset()

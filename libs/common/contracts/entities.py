@@ -47,6 +47,8 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     """Whether it is a property that can be written."""
     value_attribute: dict[str, Any] = {}
     device_name: str | None = None
+    group: int | None = None
+    """The group of its device."""
 
 
 class ResolvedEntities(msgspec.Struct):

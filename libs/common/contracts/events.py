@@ -23,6 +23,8 @@ class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
     application_id: int | None = None
     thing_key: str = ""
     """`{integration}.device.{identifier}`, the key that entity keys begin with."""
+    group_id: int | None = None
+    """The group that it is in."""
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -8,6 +8,7 @@ import msgspec
 
 DEVICES = "rpc.device.describe_devices"
 DEVICE_COUNTS = "rpc.device.count_devices"
+GROUPS = "rpc.device.describe_groups"
 INTEGRATIONS = "rpc.management.describe_integrations"
 DASHBOARDS = "rpc.management.describe_dashboards"
 FLOWS = "rpc.workflow.describe_flows"
@@ -19,13 +20,15 @@ HIDDEN_INTEGRATION = "system"
 
 
 class DescribeDevices(msgspec.Struct, rename="camel"):
-    """`describe_devices`: devices of `ids` or of `integrations`, or all when both are absent."""
+    """`describe_devices`: devices of `ids`, of `integrations` or of `groups`; all without any."""
 
     tenant: str
     ids: list[int] | None = None
     integrations: list[str] | None = None
+    groups: list[int] | None = None
     exclude_ids: list[int] = []
     exclude_integrations: list[str] = []
+    exclude_groups: list[int] = []
     keyword: str = ""
     keyword_integrations: list[str] = []
     """Integrations whose names match the keyword: all their devices do, too."""
@@ -48,6 +51,7 @@ class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
     """ms."""
     user_id: int | None = None
     """Who added it, when a user did."""
+    group: int | None = None
 
 
 class DescribedDevices(msgspec.Struct, rename="camel"):
@@ -55,6 +59,19 @@ class DescribedDevices(msgspec.Struct, rename="camel"):
 
     devices: list[DescribedDevice]
     total: int
+
+
+class DescribeGroups(msgspec.Struct):
+    """`describe_groups`: which of `ids` there are."""
+
+    tenant: str
+    ids: list[int]
+
+
+class DescribedGroups(msgspec.Struct):
+    """Answer of `describe_groups`."""
+
+    ids: list[int]
 
 
 class CountDevices(msgspec.Struct):

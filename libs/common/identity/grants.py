@@ -29,6 +29,7 @@ class Grants:
         return not self.everything and not (
             found.integrations
             or found.devices
+            or found.groups
             or found.entities
             or found.dashboards
             or found.workflows
@@ -38,18 +39,21 @@ class Grants:
         """Tell whether an integration is visible."""
         return self.everything or integration in self.resources.integrations
 
-    def device(self, device_id: int, integration: str) -> bool:
-        """Tell whether a device of an integration is visible."""
+    def device(self, device_id: int, integration: str, group: int | None) -> bool:
+        """Tell whether a device of an integration, and perhaps of a group, is visible."""
         return (
             self.everything
             or device_id in self.resources.devices
             or integration in self.resources.integrations
+            or group in self.resources.groups
         )
 
-    def thing(self, thing_id: int, integration: str, *, device: bool) -> bool:
+    def thing(
+        self, thing_id: int, integration: str, *, device: bool, group: int | None = None
+    ) -> bool:
         """Tell whether all entities of a thing are visible; custom ones are everybody's."""
         if device:
-            return self.device(thing_id, integration)
+            return self.device(thing_id, integration, group)
         return integration == SYSTEM or self.integration(integration)
 
     def entity(self, entity_id: int) -> bool:

@@ -105,12 +105,13 @@ class AccessService:
         if sum(map(len, held.ids.values())) > MOST_GRANTS:
             raise Conflict(
                 f"the roles of the user grant more than {MOST_GRANTS} resources together; "
-                "grant their integrations instead"
+                "grant their integrations or groups instead"
             )
         return GrantedResources(
             version=held.version,
             integrations=held.ids[ResourceType.INTEGRATION],
             devices=held.ids[ResourceType.DEVICE],
+            groups=held.ids[ResourceType.DEVICE_GROUP],
             entities=held.ids[ResourceType.ENTITY],
             dashboards=held.ids[ResourceType.DASHBOARD],
             workflows=held.ids[ResourceType.WORKFLOW],

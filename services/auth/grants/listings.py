@@ -1,6 +1,6 @@
 """What a role shows, and what it could show, with the names that the owners know."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -54,8 +54,8 @@ class DeviceRow:
     integration_name: str
     person: Person | None
     """Who added it, when that user is still there."""
-    through_integration: bool
-    """Whether the role has its integration."""
+    through_another: bool
+    """Whether the role has its integration or its group."""
 
 
 class Listings:
@@ -117,14 +117,15 @@ class Listings:
     async def devices(
         self, caller: Caller, role_id: int, wanted: Search
     ) -> tuple[list[DeviceRow], int]:
-        """The page of the devices that a role shows: granted, or of granted integrations."""
+        """The page of the devices that a role shows: granted, or of what is granted."""
         granted = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
+        groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
         request = await self._request(caller, wanted)
-        if not granted and not integrations:
+        if not granted and not integrations and not groups:
             return [], 0
-        request.ids, request.integrations = granted, integrations
-        return await self._rows(caller, request, frozenset(integrations))
+        request.ids, request.integrations, request.groups = granted, integrations, groups
+        return await self._rows(caller, request, {*integrations, *groups})
 
     async def other_devices(
         self, caller: Caller, role_id: int, wanted: Search
@@ -134,7 +135,9 @@ class Listings:
         request.exclude_ids = await self._granted(caller, role_id, ResourceType.DEVICE)
         integrations = await self._granted(caller, role_id, ResourceType.INTEGRATION)
         request.exclude_integrations = integrations
-        return await self._rows(caller, request, frozenset())
+        groups = await self._granted(caller, role_id, ResourceType.DEVICE_GROUP)
+        request.exclude_groups = groups
+        return await self._rows(caller, request, set())
 
     async def _granted(self, caller: Caller, role_id: int, kind: ResourceType) -> list[Any]:
         await self._roles.get(caller, role_id)
@@ -154,7 +157,7 @@ class Listings:
         )
 
     async def _rows(
-        self, caller: Caller, request: DescribeDevices, granted: frozenset[str]
+        self, caller: Caller, request: DescribeDevices, granted: Container[str | int | None]
     ) -> tuple[list[DeviceRow], int]:
         found = await self._owners.devices(request)
         ids = sorted({device.integration for device in found.devices})
@@ -166,7 +169,7 @@ class Listings:
                 device,
                 names.get(device.integration, device.integration),
                 makers.get(device.user_id or 0),
-                device.integration in granted,
+                device.integration in granted or device.group in granted,
             )
             for device in found.devices
         ]

@@ -18,6 +18,7 @@ from libs.common.contracts.names import (
     DASHBOARDS,
     DEVICES,
     FLOWS,
+    GROUPS,
     INTEGRATIONS,
     MOST_DEVICES,
     DescribeDashboards,
@@ -26,9 +27,11 @@ from libs.common.contracts.names import (
     DescribedDevices,
     DescribeDevices,
     DescribedFlows,
+    DescribedGroups,
     DescribedIntegration,
     DescribedIntegrations,
     DescribeFlows,
+    DescribeGroups,
     DescribeIntegrations,
 )
 from libs.common.http.console import LARGEST_PAGE
@@ -105,6 +108,9 @@ class Owners:
                 wanted = DescribeDevices(tenant, ids, limit=len(ids), counted=False)
                 devices = await self._rpc.call(DEVICES, wanted, DescribedDevices)
                 return [one.id for one in devices.devices]
+            case ResourceType.DEVICE_GROUP:
+                groups = await self._rpc.call(GROUPS, DescribeGroups(tenant, ids), DescribedGroups)
+                return groups.ids
             case ResourceType.ENTITY:
                 asked = ResolveEntities(tenant=tenant, ids=ids)
                 entities = await self._rpc.call(RESOLVE, asked, ResolvedEntities)

@@ -104,7 +104,7 @@ async def list_role_devices(
     """The devices that a role shows, by themselves or through their integration."""
     wanted = data or Search()
     rows, total = await listings.devices(caller_of(request), role_id, wanted)
-    shown = [RoleDevice(**_device(row), role_integration=row.through_integration) for row in rows]
+    shown = [RoleDevice(**_device(row), role_integration=row.through_another) for row in rows]
     return answer(request, wanted.listed(shown, total))
 
 

@@ -67,7 +67,7 @@ class RoleDevice(CandidateDevice, kw_only=True):
     """A device that a role shows."""
 
     role_integration: bool
-    """Whether it comes through the grant of its integration, and cannot be taken out alone."""
+    """Whether it comes through the grant of its integration or its group, and not alone."""
 
 
 class RoleDashboard(Shown):

@@ -18,7 +18,7 @@ from services.auth.roles.service import RoleService, listed
 
 MAX_GRANTS = 20_000
 """Most resources of one role. A user's grants have to fit into one message of the bus; a role
-that shows more is granted the integration."""
+that shows more is granted the integration, or a group."""
 
 
 class GrantService:
@@ -126,7 +126,7 @@ class GrantService:
 
 def _too_many() -> Conflict:
     return Conflict(
-        f"a role has at most {MAX_GRANTS} resources; grant it their integration",
+        f"a role has at most {MAX_GRANTS} resources; grant it their integration or their group",
         field="resources",
     )
 

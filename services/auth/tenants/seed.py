@@ -27,6 +27,7 @@ MENUS = (
     _menu(2002, "device.add", 2000),
     _menu(2003, "device.edit", 2000),
     _menu(2004, "device.delete", 2000),
+    _menu(2005, "device.group_manage", 2000),
     _menu(7000, "entity"),
     _menu(3000, "entity_custom", 7000),
     _menu(3001, "entity_custom.view", 3000),
@@ -44,5 +45,8 @@ MENUS = (
     _menu(5006, "workflow.delete", 5000),
     _menu(6000, "integration"),
     _menu(6001, "integration.view", 6000),
+    _menu(9000, "tag"),
+    _menu(9001, "entity_tag.view", 9000),
+    _menu(9002, "entity_tag.manage", 9000),
 )
 """Parents stand before their children."""

@@ -5,8 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.access import ResourceType
-from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
-from libs.common.contracts.names import DEVICES, DescribedDevices, DescribeDevices
+from libs.common.contracts.entities import (
+    RESOLVE,
+    ResolvedEntities,
+    ResolvedEntity,
+    ResolveEntities,
+)
+from libs.common.contracts.names import (
+    DEVICES,
+    DescribedDevice,
+    DescribedDevices,
+    DescribeDevices,
+)
 from libs.common.errors import Unauthenticated
 from libs.common.http.console import MAX_ID
 from libs.common.identity import Principal
@@ -94,12 +104,12 @@ class UserDirectory:
         if kind is ResourceType.DEVICE:
             wanted = DescribeDevices(tenant, ids=[number])
             found = await self._rpc.call(DEVICES, wanted, DescribedDevices)
-            return [Resource(ResourceType.INTEGRATION, one.integration) for one in found.devices]
+            return [owner for one in found.devices for owner in _owners_of(one)]
         if kind is not ResourceType.ENTITY:
             return []
         asked = ResolveEntities(tenant=tenant, ids=[number])
         entities = (await self._rpc.call(RESOLVE, asked, ResolvedEntities)).entities
-        owners = [Resource(ResourceType.INTEGRATION, one.integration) for one in entities]
+        owners = [owner for one in entities for owner in _owners_of(one)]
         owners += [Resource(ResourceType.DEVICE, one.thing_id) for one in entities if one.device]
         return owners
 
@@ -118,6 +128,14 @@ class UserDirectory:
         if _is_super_admin(user, roles):
             return menus
         return with_ancestors(menus, [menu for role in _held(user, roles) for menu in role.menus])
+
+
+def _owners_of(one: DescribedDevice | ResolvedEntity) -> list[Resource]:
+    """The integration, and the group of the device when it is in one."""
+    owners = [Resource(ResourceType.INTEGRATION, one.integration)]
+    if one.group is not None:
+        owners.append(Resource(ResourceType.DEVICE_GROUP, one.group))
+    return owners
 
 
 def _shown_user(user: StoredUser, roles: Roles) -> ShownUser:

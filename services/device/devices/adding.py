@@ -13,7 +13,9 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from services.device.devices.bringing import FIELD, Brought, DeviceBringer
 from services.device.devices.parameters import Parameters
-from services.device.devices.schemas import CreateDevice
+from services.device.devices.places import location_of
+from services.device.devices.schemas import CreateDevice, SentLocation
+from services.device.groups.store import GroupStore
 from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
 
 
@@ -27,11 +29,13 @@ class DeviceAdder:
         client: IntegrationClient,
         bringer: DeviceBringer,
         grants: GrantReader,
+        groups: GroupStore,
     ) -> None:
         self._integrations = integrations
         self._client = client
         self._bringer = bringer
         self._grants = grants
+        self._groups = groups
 
     async def add(self, principal: Principal, body: CreateDevice) -> None:
         """Let the integration make ready, then write the device.
@@ -50,6 +54,10 @@ class DeviceAdder:
             raise InvalidInput(f"integration {body.integration} cannot add device!", field=FIELD)
         if not found.alive:
             raise Unavailable(f"integration {body.integration} is not there at the moment")
+        location = location_of(body.location or SentLocation(), "location.")
+        group_name = (body.group_name or "").strip()
+        if group_name:
+            await self._groups.check_room(principal.tenant, group_name)
         parameters = Parameters(found.manifest, tsl_of(found.manifest), service)
         wanted = AddDevice(
             tenant=principal.tenant,
@@ -64,6 +72,8 @@ class DeviceAdder:
             name=body.name,
             user_id=principal.user_id,
             new=new,
+            group=await self._groups.of_name(principal.tenant, group_name) if group_name else None,
+            location=location,
         )
         try:
             await self._bringer.add(brought)

@@ -1,18 +1,20 @@
 """Writes devices that integrations bring: one transaction, or nothing."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from libs.common.contracts.integrations import DeviceRef, NewDevice
 from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from services.device.devices.records import begin
+from services.device.groups.store import GroupStore
 from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.errors import device_exists, rps_record_exists
-from services.device.things.model import Device, DeviceChanges
+from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.serials import SERIAL, SerialTaken, key_of
-from services.device.things.store import DeviceStore
+from services.device.things.store import DeviceStore, Joining
 
 FIELD = "integration"
 
@@ -27,18 +29,23 @@ class Brought:
     user_id: int | None
     """Who asked for it; None when the integration found it by itself."""
     new: NewDevice
+    group: int | None = None
+    location: Location | None = None
 
 
 class DeviceBringer:
     """Writes devices of integrations."""
 
-    def __init__(self, devices: DeviceStore, ids: IdAllocator, products: ProductService) -> None:
+    def __init__(
+        self, devices: DeviceStore, ids: IdAllocator, products: ProductService, groups: GroupStore
+    ) -> None:
         self._devices = devices
         self._ids = ids
         self._products = products
+        self._groups = groups
 
     async def add(self, wanted: Brought) -> Device:
-        """Write a new device.
+        """Write a new device; raise `NotFound` when its group has just been deleted.
 
         Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that there is
         already, whoever has it, `UpstreamFailed` for an integration that names nonsense.
@@ -56,13 +63,19 @@ class DeviceBringer:
             )
             device.name, device.additional = wanted.name, wanted.new.additional
             device.integration, device.user_id = wanted.integration, wanted.user_id
+            device.group, device.location = wanted.group, wanted.location
             try:
-                await self._devices.insert(device)
+                await self._devices.insert(device, self._joining(device))
             except SerialTaken:
                 holder, _ = await self._devices.with_serial(key_of(serial))
             else:
                 return device
         raise (rps_record_exists if holder == "rps" else device_exists)(serial, FIELD)
+
+    def _joining(self, device: Device) -> Joining | None:
+        if device.group is None:
+            return None
+        return partial(self._groups.join, device.tenant, device.group)
 
     async def bring(self, wanted: Brought) -> Device:
         """The same; one that the integration has brought before gets the name and `additional`."""

@@ -3,23 +3,29 @@
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
+from msgspec import UNSET
 
 from libs.common.contracts.auth import DeviceCredentials
+from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
 from libs.common.http.guards import holders
 from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
+from services.device.devices.places import NOT_BOTH, location_of
 from services.device.devices.schemas import (
     CreateDevice,
     DeleteDevices,
     DeviceDetail,
     FindDevices,
+    MoveDevices,
     RenameDevice,
+    SentLocation,
     ShownDevice,
 )
 from services.device.devices.users import UserDevices
+from services.device.things.model import Location
 
 
 @post(
@@ -67,6 +73,20 @@ async def delete_devices(
     return answer(request)
 
 
+@post(
+    "/move-to-group",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Move devices to a group",
+    example={"device_id_list": []},
+)
+async def move_devices(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], data: JSONBody[MoveDevices]
+) -> Answer[None]:
+    """Let devices be in a group, or in none; unknown devices are passed over."""
+    await user_devices.move(principal_of(request), data)
+    return answer(request)
+
+
 @get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
 async def get_device_detail(
     request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
@@ -105,6 +125,52 @@ async def issue_device_credentials(
     return answer(request, await user_devices.issue_credentials(principal_of(request), device_id))
 
 
+@get(
+    "/{device_id:str}/location",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Get the location of a device",
+)
+async def get_device_location(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Answer[Location | None]:
+    """Where a device is; nothing where that is not known."""
+    location = await user_devices.location(principal_of(request), device_id)
+    return answer(request, UNSET if location is None else location)
+
+
+@put(
+    "/{device_id:str}/location",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Set the location of a device",
+    example={"latitude": "52.520008", "longitude": "13.404954", "address": "Alexanderplatz"},
+)
+async def set_device_location(
+    request: HttpRequest,
+    user_devices: NamedDependency[UserDevices],
+    device_id: PathId,
+    data: JSONBody[SentLocation],
+) -> Answer[None]:
+    """Say where a device is (WGS 84)."""
+    location = location_of(data)
+    if location is None:
+        raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
+    await user_devices.place(principal_of(request), device_id, location)
+    return answer(request)
+
+
+@post(
+    "/{device_id:str}/clear-location",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Clear the location of a device",
+)
+async def clear_device_location(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Answer[None]:
+    """Forget where a device is."""
+    await user_devices.place(principal_of(request), device_id, None)
+    return answer(request)
+
+
 ROUTER = Router(
     "/device",
     route_handlers=[
@@ -114,6 +180,10 @@ ROUTER = Router(
         get_device_detail,
         rename_device,
         issue_device_credentials,
+        move_devices,
+        get_device_location,
+        set_device_location,
+        clear_device_location,
     ],
     tags=["Devices"],
 )

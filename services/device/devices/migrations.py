@@ -89,10 +89,30 @@ async def _complete(database: Database) -> None:
     await _lay_down(database)
 
 
+FLEET_INDEXES = {
+    "fleet_status": ["connectStatus", "_id"],
+    "fleet_model": ["model", "_id"],
+    "fleet_tag": ["tag", "_id"],
+    "fleet_updated": ["updatedAt", "_id"],
+    "fleet_identifier": ["identifier", "_id"],
+}
+"""What consoles look for and sort by, each within a tenant."""
+
+
+async def _index_fleets(database: Database) -> None:
+    devices = database["devices"]
+    for name, fields in FLEET_INDEXES.items():
+        await devices.create_index([("tenant", 1), *((field, 1) for field in fields)], name=name)
+    place = [("tenant", 1), ("location.latitude", 1), ("location.longitude", 1)]
+    placed = {"location.latitude": {"$exists": True}}
+    await devices.create_index(place, name="place", partialFilterExpression=placed)
+
+
 MIGRATIONS = [
     Migration(200, "indexes of devices", _make_indexes),
     Migration(201, "integrations of devices, indexes of consoles", _belong_to_integrations),
     Migration(202, "grams of names and SNs", _give_grams),
     Migration(203, "SNs of devices that are nobody's", _lay_down),
+    Migration(205, "indexes of searches over a fleet", _index_fleets),
     Migration(204, "grams and SNs from version 0.1", _complete, contract=True),
 ]

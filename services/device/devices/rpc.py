@@ -22,7 +22,7 @@ from services.device.things.store import DeviceStore
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""
-_SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1}
+_SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 
 
 class DeviceNames:
@@ -58,7 +58,7 @@ class DeviceNames:
 
         Entities are counted by product: as many as the TSL has members, times its devices.
         """
-        groups = await self._store.groups(wanted.tenant)
+        groups = await self._store.counted_models(wanted.tenant)
         members = await self._models.of(wanted.tenant, {group.model for group in groups})
         counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
         for group in groups:
@@ -75,12 +75,16 @@ def _condition(wanted: DescribeDevices) -> Condition:
         either.append({"_id": {"$in": wanted.ids}})
     if wanted.integrations is not None:
         either.append({"integration": {"$in": wanted.integrations}})
+    if wanted.groups is not None:
+        either.append({"group": {"$in": wanted.groups}})
     if either:
         conditions.append({"$or": either})
     if wanted.exclude_ids:
         conditions.append({"_id": {"$nin": wanted.exclude_ids}})
     if wanted.exclude_integrations:
         conditions.append({"integration": {"$nin": wanted.exclude_integrations}})
+    if wanted.exclude_groups:
+        conditions.append({"group": {"$nin": wanted.exclude_groups}})
     if wanted.keyword:
         named: list[Condition] = [{"name": containing(wanted.keyword)}]
         named.append({"integration": {"$in": wanted.keyword_integrations}})
@@ -96,4 +100,5 @@ def _described(document: Document) -> DescribedDevice:
         integration=document.get("integration", DIRECT),
         created_at=to_ms(document["createdAt"]),
         user_id=None if user is None else int(user),
+        group=document.get("group"),
     )

@@ -1,6 +1,6 @@
 """Devices on the wire, of the open API and below it of the console."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -8,9 +8,14 @@ from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.things import EntityType, ValueType
 from services.device.things.fields import Id, Line, Name, Search, Tags, Text
-from services.device.things.model import ApplicationRef, DeviceType, Provisioning
+from services.device.things.model import ApplicationRef, DeviceType, Location, Provisioning
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
+DeviceIds = Annotated[list[console.Id], msgspec.Meta(max_length=1000)]
+Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
+Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
+Degrees = Annotated[str, msgspec.Meta(max_length=32)]
+Status = Literal["ONLINE", "OFFLINE", "NEVER_SEEN"]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
@@ -122,25 +127,89 @@ class DevicePage(msgspec.Struct, rename="camel"):
     content: list[DeviceRecord]
 
 
+class Area(msgspec.Struct, kw_only=True):
+    """A part of the Earth, in degrees; `west` above `east` crosses the 180th meridian."""
+
+    south: Latitude
+    north: Latitude
+    west: Longitude
+    east: Longitude
+
+
 class FindDevices(console.PageRequest, kw_only=True):
-    """Body of `POST /device/search`: parts of the name and of the identifier, in any case."""
+    """Body of `POST /device/search`; every filter narrows, of a list any value will do.
+
+    `name` is a part of the name in any case, or the whole identifier; `identifier` is a part of
+    that. `filter_not_grouped` leaves the devices that are in no group. A device without a place
+    is in no `area`.
+    """
 
     name: Part | None = None
     identifier: Part | None = None
+    group_id: console.OptionalId = None
+    filter_not_grouped: bool | None = None
+    id_list: DeviceIds | None = None
+    status: Annotated[list[Status], msgspec.Meta(max_length=3)] | None = None
+    model: Annotated[list[Line], msgspec.Meta(max_length=100)] | None = None
+    tags: Tags | None = None
+    area: Area | None = None
 
 
-class CreateDevice(msgspec.Struct):
-    """Body of `POST /device`; parameters of the integration's add service by entity key."""
+class SentLocation(msgspec.Struct, kw_only=True):
+    """A place as consoles write it: degrees are numbers, or text that is one."""
+
+    latitude: float | Degrees | None = None
+    longitude: float | Degrees | None = None
+    address: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+
+
+class CreateDevice(msgspec.Struct, kw_only=True):
+    """Body of `POST /device`; parameters of the integration's add service by entity key.
+
+    The group is made when there is none of that name; an empty `location` is none.
+    """
 
     name: Name
     integration: Part
     param_entities: dict[str, Any]
+    group_name: Annotated[str, msgspec.Meta(max_length=127)] | None = None
+    location: SentLocation | None = None
+
+
+class MoveDevices(msgspec.Struct, kw_only=True):
+    """Body of `POST /device/move-to-group`; without a group they will be in none."""
+
+    device_id_list: DeviceIds
+    group_id: console.OptionalId = None
 
 
 class DeleteDevices(msgspec.Struct):
     """Body of `POST /device/batch-delete`."""
 
-    device_id_list: Annotated[list[console.Id], msgspec.Meta(max_length=1000)]
+    device_id_list: DeviceIds
+
+
+class TagDevices(msgspec.Struct, kw_only=True):
+    """Body of `POST /device-batch/tag`; after OVERWRITE devices have exactly these tags."""
+
+    operation: Literal["ADD", "OVERWRITE", "REMOVE"]
+    device_id_list: DeviceIds
+    tags: Tags
+
+
+class DeviceResult(console.Shown, kw_only=True):
+    """What became of one device of a selection."""
+
+    device_id: str
+    status: Literal["SUCCESS", "FAILED"]
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+class DeviceResults(msgspec.Struct):
+    """Answer of `POST /device-batch/…`: one result for each device, in the order they came."""
+
+    results: list[DeviceResult]
 
 
 class RenameDevice(msgspec.Struct):
@@ -160,6 +229,17 @@ class ShownDevice(console.Shown, kw_only=True):
     """Absent when the integration is gone."""
     identifier: str
     additional_data: dict[str, Any]
+    model: str
+    tags: list[str]
+    status: Literal["ONLINE", "OFFLINE"] | None = None
+    """Absent until it is ONLINE for the first time."""
+    status_updated_at: int | None = None
+    """Since when it has the status."""
+    last_reported_at: int | None = None
+    """The time of its newest report; up to 10 s behind."""
+    location: Location | None = None
+    group_id: str | None = None
+    group_name: str | None = None
     created_at: int
     updated_at: int
     deletable: bool

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from libs.common.errors import InvalidInput
+from libs.common.http.console import ids_of
 from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
-from services.device.devices.schemas import FindDevices, SearchDevices
+from services.device.devices.schemas import Area, FindDevices, SearchDevices
 from services.device.things.fields import order_of
-from services.device.things.pages import Condition, Order, Query
-from services.device.things.seen import hint, seen, seen_in_parts
+from services.device.things.pages import Condition, Lead, Order, Query
+from services.device.things.seen import WALKS, hint, seen, seen_in_parts
 from services.device.things.serials import key_of
 
 COLUMNS = {
@@ -51,8 +52,12 @@ USER_COLUMNS = {
     "integration": "integration",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
+    "model": "model",
+    "status": "connectStatus",
 }
 """Of users: the same."""
+_STATUS = {"NEVER_SEEN": "DISCONNECT"}
+"""Where a status is stored under another name."""
 
 
 def query_of(tenant: str, application_id: int, search: SearchDevices) -> Query:
@@ -132,23 +137,77 @@ def granted_query(
 
     The conditions are such that every device of the whole list meets exactly one.
     """
-    base: Condition = {"tenant": tenant}
-    texts = [text for text in (search.name, search.identifier) if text]
-    if search.name:
-        base["name"] = containing(search.name)
-    if search.identifier:
-        base["snKey"] = {"$regex": pattern_of(search.identifier.upper())}
+    asked = list(_asked(search))
     order = _order(search)
+
+    def whole(part: Condition) -> Condition:
+        conditions = [*asked, part] if part else asked
+        return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
+
     query = Query(
-        base | seen(grants),
+        whole(seen(grants)),
         order,
         search.skip,
         search.size,
-        hint(grants, order),
-        texts,
+        None if asked else hint(grants, order),
+        [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
+        list(_leads(search)),
+        WALKS.get(order[0][0]),
     )
-    return query, [base | part for part in seen_in_parts(grants)]
+    return query, [whole(part) for part in seen_in_parts(grants)]
+
+
+def _asked(search: FindDevices) -> Iterator[Condition]:
+    """What a user's search asks for, one condition for each filter."""
+    if search.name:
+        named = {"name": containing(search.name)}
+        yield {"$or": [named, {"snKey": key_of(search.name)}]}
+    if search.identifier:
+        yield {"snKey": {"$regex": pattern_of(search.identifier.upper())}}
+    if search.group_id:
+        yield {"group": int(search.group_id)}
+    if search.filter_not_grouped:
+        yield {"group": None}
+    for field, values in (
+        ("_id", None if search.id_list is None else ids_of(search.id_list)),
+        ("connectStatus", [_STATUS.get(one, one) for one in search.status or ()] or None),
+        ("model", search.model or None),
+        ("tag", search.tags or None),
+    ):
+        if values is not None:
+            yield {field: {"$in": values}}
+    if search.area is not None:
+        yield _in_area(search.area)
+
+
+def _leads(search: FindDevices) -> Iterator[Lead]:
+    """The filters of a search that an index leads to."""
+    if search.id_list is not None:
+        return  # which leads to fewer
+    if search.group_id:
+        yield Lead("group", [{"group": int(search.group_id)}])
+    if search.filter_not_grouped:
+        yield Lead("group", [{"group": None}])
+    if search.tags:
+        yield Lead("fleet_tag", [{"tag": tag} for tag in search.tags])
+    if search.model:
+        yield Lead("fleet_model", [{"model": {"$in": search.model}}])
+    if search.area is not None:
+        yield Lead("place", [_in_area(search.area)])
+    if search.status:
+        stored = [_STATUS.get(one, one) for one in search.status]
+        yield Lead("fleet_status", [{"connectStatus": {"$in": stored}}])
+
+
+def _in_area(area: Area) -> Condition:
+    if area.south > area.north:
+        raise InvalidInput("must not exceed north", field="area.south")
+    latitude = {"location.latitude": {"$gte": area.south, "$lte": area.north}}
+    west, east = {"$gte": area.west}, {"$lte": area.east}
+    if area.west <= area.east:
+        return {**latitude, "location.longitude": west | east}
+    return {**latitude, "$or": [{"location.longitude": west}, {"location.longitude": east}]}
 
 
 def _order(search: FindDevices) -> Order:

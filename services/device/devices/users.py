@@ -1,6 +1,6 @@
 """What users may do with devices: those that they are granted, of the whole tenant."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,16 +20,24 @@ from services.device.devices.schemas import (
     DeviceDetail,
     DeviceEntity,
     FindDevices,
+    MoveDevices,
     RenameDevice,
     ShownDevice,
+    TagDevices,
 )
 from services.device.devices.search import granted_query
+from services.device.groups.store import GroupStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
+from services.device.things.fields import MOST_TAGS
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import GrantsOverRpc
-from services.device.things.model import Device, DeviceChanges
+from services.device.things.model import Device, DeviceChanges, Location
+from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
+
+Outcomes = dict[int, ThingwayError | None]
+"""Devices by id, each with what went wrong."""
 
 
 class UserDevices:
@@ -39,6 +47,7 @@ class UserDevices:
         self,
         *,
         store: DeviceStore,
+        groups: GroupStore,
         grants: GrantReader,
         entities: EntityDirectory,
         integrations: Integrations,
@@ -48,6 +57,7 @@ class UserDevices:
         forgetting: GrantsOverRpc,
     ) -> None:
         self._store = store
+        self._groups = groups
         self._grants = grants
         self._entities = entities
         self._integrations = integrations
@@ -62,7 +72,8 @@ class UserDevices:
         query, counted = granted_query(principal.tenant, grants, search)
         integrations = await self._integrations.known()
         found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
-        rows = [ShownDevice(**_fields(device, integrations)) for device in found]
+        groups = await self._names_of_groups(principal, found)
+        rows = [ShownDevice(**_fields(device, integrations, groups)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
@@ -74,7 +85,8 @@ class UserDevices:
             look = partial(self._find, principal, device_id)
             key = await issue_first_key(self._credentials, device, look)
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
-        fields = _fields(device, await self._integrations.known())
+        groups = await self._names_of_groups(principal, [device])
+        fields = _fields(device, await self._integrations.known(), groups)
         return DeviceDetail(**fields, entities=entities)
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
@@ -85,6 +97,35 @@ class UserDevices:
         changes = DeviceChanges(name=body.name)
         if await self._store.update(principal.tenant, device_id, changes) is None:
             raise _not_found(device_id)
+
+    async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
+        """Say where a device is, or that it is nowhere known; and tell of it."""
+        await self._find(principal, device_id)
+        changes = DeviceChanges(location=location)
+        if await self._store.update(principal.tenant, device_id, changes) is None:
+            raise _not_found(device_id)
+
+    async def location(self, principal: Principal, device_id: int) -> Location | None:
+        """Where a device is."""
+        return (await self._find(principal, device_id)).location
+
+    async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
+        """Let those devices that the user sees be in a group, or in none; return which they are.
+
+        Raises `NotFound` when there is no such group, and then nothing has moved.
+        """
+        tenant, group = principal.tenant, int(body.group_id) if body.group_id else None
+
+        def move(device: Device) -> DeviceChanges | None:
+            return None if device.group == group else DeviceChanges(group=group)
+
+        return await self._store.change_each(
+            tenant,
+            ids_of(body.device_id_list),
+            seen_by(await self._grants.of(principal)),
+            move,
+            None if group is None else partial(self._groups.join, tenant, group),
+        )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
@@ -103,7 +144,7 @@ class UserDevices:
         found = [
             device
             for device in await self._store.find_all(principal.tenant, ids)
-            if grants.device(device.id, device.integration)
+            if grants.device(device.id, device.integration, device.group)
         ]
         asked = {one: await self._asks(one) for one in {device.integration for device in found}}
         gone: list[int] = []
@@ -113,6 +154,49 @@ class UserDevices:
                 gone.append(device.id)
         finally:
             await self._forgetting.forget_devices(principal.tenant, gone)
+
+    async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
+        """Delete the devices that the user sees, each for itself; what became of each."""
+        grants = await self._grants.of(principal)
+        outcomes: Outcomes = {one: _not_found(one) for one in ids}
+        gone: list[int] = []
+        try:
+            for device in await self._store.find_all(principal.tenant, ids):
+                if not grants.device(device.id, device.integration, device.group):
+                    continue
+                try:
+                    await self._delete(device, asks=await self._asks(device.integration))
+                except ThingwayError as error:
+                    outcomes[device.id] = error
+                else:
+                    outcomes[device.id] = None
+                    gone.append(device.id)
+        finally:
+            await self._forgetting.forget_devices(principal.tenant, gone)
+        return outcomes
+
+    async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
+        """`move`, and what became of each device."""
+        moved = set(await self.move(principal, body))
+        ids = ids_of(body.device_id_list)
+        return {one: None if one in moved else _not_found(one) for one in ids}
+
+    async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
+        """Change the tags of the devices that the user sees; what became of each."""
+        too_many: dict[int, ThingwayError] = {}
+
+        def change(device: Device) -> DeviceChanges | None:
+            tags = _tagged(body, device.tag)
+            if len(tags) > max(MOST_TAGS, len(device.tag)):
+                text = f"a device has at most {MOST_TAGS} tags"
+                too_many[device.id] = InvalidInput(text, field="tags")
+                return None
+            return None if tags == device.tag else DeviceChanges(tag=tags)
+
+        ids = ids_of(body.device_id_list)
+        condition = seen_by(await self._grants.of(principal))
+        found = set(await self._store.change_each(principal.tenant, ids, condition, change))
+        return {one: too_many.get(one) if one in found else _not_found(one) for one in ids}
 
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
@@ -147,13 +231,26 @@ class UserDevices:
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         device = await self._store.find(principal.tenant, device_id)
-        if device is None or not grants.device(device_id, device.integration):
+        if device is None or not grants.device(device_id, device.integration, device.group):
             raise _not_found(device_id)
         return device
+
+    async def _names_of_groups(
+        self, principal: Principal, devices: Iterable[Device]
+    ) -> Mapping[int, str]:
+        ids = {device.group for device in devices if device.group is not None}
+        return await self._groups.names(principal.tenant, ids) if ids else {}
 
 
 def _not_found(device_id: int) -> NotFound:
     return NotFound(f"device {device_id} not found", field="device_id")
+
+
+def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:
+    """The tags that a device is to have."""
+    if body.operation == "REMOVE":
+        return [tag for tag in held if tag not in body.tags]
+    return list(dict.fromkeys([*(held if body.operation == "ADD" else ()), *body.tags]))
 
 
 def _shown(entity: Entity) -> DeviceEntity:
@@ -191,9 +288,13 @@ def _shown_key(device: Device, key: str) -> DeviceEntity:
     )
 
 
-def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dict[str, Any]:
+def _fields(
+    device: Device, integrations: Mapping[str, ShownIntegration], groups: Mapping[int, str]
+) -> dict[str, Any]:
     """The fields of `ShownDevice`."""
     integration = integrations.get(device.integration)
+    group = None if device.group is None else groups.get(device.group)
+    known, since = device.connect_status, device.connect_changed
     return {
         "id": str(device.id),
         "key": device.thing_key,
@@ -202,6 +303,14 @@ def _fields(device: Device, integrations: Mapping[str, ShownIntegration]) -> dic
         "integration_name": integration.name if integration else None,
         "identifier": device.identifier,
         "additional_data": device.additional or {},
+        "model": device.model,
+        "tags": device.tag,
+        "status": None if known == "DISCONNECT" else known,
+        "status_updated_at": None if since is None else to_ms(since),
+        "last_reported_at": device.last_update_time,
+        "location": device.location,
+        "group_id": None if group is None else str(device.group),
+        "group_name": group,
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,

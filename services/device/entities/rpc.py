@@ -198,6 +198,7 @@ def _resolved(entity: Entity) -> ResolvedEntity:
         writable=member.writable,
         value_attribute=member.attribute,
         device_name=thing.name,
+        group=thing.group,
     )
 
 

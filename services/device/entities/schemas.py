@@ -7,6 +7,7 @@ import msgspec
 from libs.common.http.console import Answer, Id, Ids, PageRequest, Shown
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
+from services.device.entities.tags.schemas import EntityTag
 
 MOST_ENTITIES = 100
 """Entities of one search of history."""
@@ -46,6 +47,13 @@ class SearchEntities(PageRequest, kw_only=True):
     show_hidden: bool | None = None
 
 
+class DeviceGroup(msgspec.Struct):
+    """The group that the device of an entity is in."""
+
+    id: str
+    name: str
+
+
 class ShownEntity(Shown, kw_only=True):
     """An entity in a list; times in ms."""
 
@@ -62,7 +70,9 @@ class ShownEntity(Shown, kw_only=True):
     entity_created_at: int
     entity_updated_at: int
     device_name: str | None = None
+    device_group: DeviceGroup | None = None
     integration_name: str | None = None
+    entity_tags: list[EntityTag] | None = None
 
 
 class EntityMeta(Shown, kw_only=True):

@@ -42,6 +42,8 @@ class EntityThing:
     members: MemberSet
     model: str = ""
     """Of a device."""
+    group: int | None = None
+    """Of a device: the group that it is in."""
     flow: int | None = None
     """The flow whose service it is."""
     loaded: Thing | None = None
@@ -64,7 +66,7 @@ class EntityThing:
 
     def seen_with(self, grants: Grants) -> bool:
         """Whether all of its entities are visible."""
-        return grants.thing(self.id, self.integration, device=self.device)
+        return grants.thing(self.id, self.integration, device=self.device, group=self.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ def of_device(device: ListedDevice, members: MemberSet, loaded: Thing | None = N
         updated_at=to_ms(device.updated_at),
         members=members,
         model=device.model,
+        group=device.group,
         loaded=loaded,
     )
 

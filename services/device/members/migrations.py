@@ -53,9 +53,18 @@ async def _keep_decimal_places(database: Database) -> None:
         await database["things"].update_one({"_id": thing["_id"], "hash": thing["hash"]}, change)
 
 
+async def _make_tags(database: Database) -> None:
+    for name in ("entity_tags", "tagged_entities"):  # both are written in transactions
+        await create_missing(database, name)
+    names = [("tenant", 1), ("name", 1)]
+    await database["entity_tags"].create_index(names, name="name", unique=True)
+    await database["tagged_entities"].create_index([("tenant", 1), ("tags", 1)], name="tag")
+
+
 MIGRATIONS = [
     Migration(400, "members, shapes and things", _make_collections),
     Migration(411, "indexes of shapes", _index_shapes),
     Migration(412, "decimal places of custom entities", _keep_decimal_places),
     Migration(500, "devices by integration", _index_integrations),
+    Migration(710, "tags of entities", _make_tags),
 ]

@@ -24,8 +24,9 @@ Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
-Tags = Annotated[list[Tag], msgspec.Meta(max_length=20)]
-"""At most 20 per device."""
+MOST_TAGS = 20
+"""Tags of a device."""
+Tags = Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 """A number, or a string of decimal digits."""

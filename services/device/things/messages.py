@@ -39,6 +39,10 @@ class GrantsOverRpc:
         """Devices are gone."""
         await forget(self._rpc, ResourceType.DEVICE, tenant, ids)
 
+    async def forget_group(self, tenant: str, group_id: int) -> None:
+        """A group is gone."""
+        await forget(self._rpc, ResourceType.DEVICE_GROUP, tenant, [group_id])
+
     async def forget_entities(self, tenant: str, ids: Sequence[int]) -> None:
         """Entities are gone."""
         await forget(self._rpc, ResourceType.ENTITY, tenant, ids)

@@ -42,6 +42,14 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
     application_name: str = ""
 
 
+class Location(msgspec.Struct, omit_defaults=True):
+    """A place on Earth (WGS 84), in degrees."""
+
+    latitude: float
+    longitude: float
+    address: str | None = None
+
+
 class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     """What lists and entities show of a device."""
 
@@ -56,6 +64,8 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     tsl_version: str
     shape: str | None = None
     """What it has reported, when its product is open; see `entities.shapes`."""
+    group: int | None = None
+    """The group that it is in."""
     created_at: datetime = _BEGINNING
     updated_at: datetime = _BEGINNING
 
@@ -90,6 +100,10 @@ class Device(ListedDevice, kw_only=True):
     additional: dict[str, Any] | None = None
     """What its integration keeps with it."""
     connect_status: Connect = "DISCONNECT"
+    """DISCONNECT until it is ONLINE for the first time."""
+    connect_changed: datetime | None = None
+    """Since when it is what it is."""
+    location: Location | None = None
     license_status: str = "VALID"
     rps_status: Provisioning = "DISABLE"
     data_storage: bool = True
@@ -137,6 +151,8 @@ class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
     rps_status: Provisioning | msgspec.UnsetType = msgspec.UNSET
     data_storage: bool | msgspec.UnsetType = msgspec.UNSET
     additional: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    group: int | msgspec.UnsetType | None = msgspec.UNSET
+    location: Location | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
@@ -151,6 +167,7 @@ class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
     model: str
     dev_eui: str | None = msgspec.field(name="devEUI", default=None)
     application: ApplicationRef | None = None
+    group: int | None = None
     connect_status: Connect = "DISCONNECT"
     http_until: datetime | None = None
     """Until when a report over HTTP makes it ONLINE."""
@@ -251,4 +268,5 @@ def profile_of(device: Device | PresentDevice) -> DeviceProfile:
         dev_eui=device.dev_eui,
         application_id=device.application.application_id if device.application else None,
         thing_key=device_key(device.integration, device.sn),
+        group_id=device.group,
     )

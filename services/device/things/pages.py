@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -27,6 +28,18 @@ WHOLE = {"grams": 0}
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """A filter that an index leads to: `conditions` are on fields of the index alone.
+
+    A device that meets the filter meets any of them; they are counted one by one, because in a
+    list of values on a field that is an array MongoDB reads documents.
+    """
+
+    index: str
+    conditions: Sequence[Condition]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A page of the devices that match `filter`, in `order`."""
 
@@ -40,6 +53,10 @@ class Query:
     """Each is in the name or the SN of all devices that match, in upper or lower case."""
     scope: Condition = field(default_factory=dict)
     """`tenant`, and for an application `application.applicationId`: they are in the filter too."""
+    leads: Sequence[Lead] = ()
+    """Filters that an index leads to."""
+    walk: str | None = None
+    """The index that has the order; where it is said, what finds the page is chosen by numbers."""
 
 
 class DevicePages:
@@ -57,8 +74,11 @@ class DevicePages:
         `counted` are conditions of which every device of the whole list meets exactly one.
         """
         conditions = counted or [query.filter]
+        grams = wanted_grams(query.texts)
+        if query.walk is not None and (query.leads or grams):
+            return await self._led(query, conditions, grams)
         hint = None
-        if grams := wanted_grams(query.texts):
+        if grams:
             gram, number = await self._rarest(query.scope, grams)
             conditions, hint = [_having(gram, one) for one in conditions], INDEX
             ordered = query.order[0][0] == "_id" and len(query.scope) > 1 and len(gram) == LENGTH
@@ -70,8 +90,56 @@ class DevicePages:
         )
         return found, sum(totals)
 
+    async def _led(
+        self, query: Query, conditions: Sequence[Condition], grams: Sequence[str]
+    ) -> tuple[list[Device], int]:
+        """The same by the filter that the fewest devices meet, or in order where that is less.
+
+        MongoDB's own choice is that of the first search of a kind, whatever its values were.
+        """
+        numbers = await asyncio.gather(*(self._number(query, lead) for lead in query.leads))
+        leads = zip(numbers, (lead.index for lead in query.leads), strict=True)
+        number, index = min(leads, key=itemgetter(0), default=(sys.maxsize, INDEX))
+        rare = None
+        if not query.leads:
+            rare = await self._rarest(query.scope, grams)
+        elif grams and number > FEW:
+            rare = await self._rare(query.scope, grams)
+        if rare is not None:
+            gram, having = rare
+            if having < number:
+                number, index = having, INDEX
+                conditions = [_having(gram, one) for one in conditions]
+                query = replace(query, filter=_having(gram, query.filter))
+        totals = (self._totals.of(condition, index) for condition in conditions)
+        total = sum(await asyncio.gather(*totals))
+        if total <= query.skip:
+            return [], total
+        everybody = await self._totals.of(query.scope)
+        walked = (query.skip + query.limit) * everybody // total
+        hint = query.walk if walked < number else index
+        return await self._page(replace(query, hint=hint)), total
+
+    async def _number(self, query: Query, lead: Lead) -> int:
+        """How many devices a lead has, up to `MANY` for each of its conditions."""
+        counts = (
+            self._devices.count_documents({**query.scope, **condition}, limit=MANY, hint=lead.index)
+            for condition in lead.conditions
+        )
+        return sum(await asyncio.gather(*counts))
+
     async def _rarest(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int]:
         """The gram that the fewest devices have, and how many, or that `MANY` have it."""
+        rare = await self._rare(scope, grams)
+        if rare is not None:
+            return rare
+        if len(grams) == 1:
+            return grams[0], MANY
+        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
+        return max(zip(reached, grams, strict=True))[1], MANY
+
+    async def _rare(self, scope: Condition, grams: Sequence[str]) -> tuple[str, int] | None:
+        """The gram that the fewest devices have, and how many; None when `MANY` have each."""
         for most in (FEW, MANY):
             counts = await asyncio.gather(
                 *(
@@ -82,10 +150,7 @@ class DevicePages:
             number, gram = min(zip(counts, grams, strict=True))
             if number < most:
                 return gram, number
-        if len(grams) == 1:
-            return grams[0], MANY
-        reached = await asyncio.gather(*(self._reached({**_with(one), **scope}) for one in grams))
-        return max(zip(reached, grams, strict=True))[1], MANY
+        return None
 
     async def _reached(self, query: Condition) -> tuple[int, int]:
         """Where the last of the first `MANY` devices with a gram stands: the later, the rarer."""

@@ -53,8 +53,12 @@ from services.device.things.usage import ProductUsage
 
 LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""
+CHUNK = 500
+"""Devices that are changed in one transaction."""
 LOCKED_MS = 250
 """How long a report over HTTP waits for the device's record, and a connection with it."""
+Joining = Callable[[Session], Awaitable[None]]
+"""What is done in the transaction that lets devices join a group."""
 _LISTED = stored_fields(ListedDevice)
 _PRESENT = stored_fields(PresentDevice)
 _STANDING = stored_fields(Standing)
@@ -64,7 +68,7 @@ _PRESENT_FORM = list[PresentDevice]
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceGroup:
+class CountedModel:
     """Devices of one integration and model."""
 
     integration: str
@@ -167,8 +171,8 @@ class DeviceStore:
 
     # What people change: with an event.
 
-    async def insert(self, device: Device) -> None:
-        """Write a new device; raise `SerialTaken` when its SN has a holder.
+    async def insert(self, device: Device, also: Joining | None = None) -> None:
+        """Write a new device, and do what goes with it; `SerialTaken` when its SN has a holder.
 
         Raises `TooManyRequests` when the tenant has as many as it may.
         """
@@ -179,6 +183,8 @@ class DeviceStore:
             await self._tie(device, session)
             document = document_of(device) | {"grams": grams_of(device.name, device.sn_key)}
             await self._devices.insert_one(document, session=session)
+            if also is not None:
+                await also(session)
             return device
 
         try:
@@ -222,6 +228,74 @@ class DeviceStore:
         """Change a device of the tenant, or of an application; None when there is none."""
         query = owned(tenant, device_id, application_id)
         return await self._set(query, changes, "updated")
+
+    async def change_each(
+        self,
+        tenant: str,
+        ids: Sequence[int],
+        condition: Condition,
+        change: Callable[[Device], DeviceChanges | None],
+        also: Joining | None = None,
+    ) -> list[int]:
+        """Change those of `ids` that meet a condition, and return which they are.
+
+        `CHUNK` are changed in a transaction, in each of which `also` runs. What `change` answers
+        None for stays as it is; of the others events tell.
+        """
+        found: list[int] = []
+        for first in range(0, len(ids), CHUNK):
+            query = {"_id": {"$in": list(ids[first : first + CHUNK])}, "tenant": tenant}
+
+            async def work(
+                session: Session, query: Condition = query
+            ) -> tuple[list[int], list[Document]]:
+                if also is not None:
+                    await also(session)
+                cursor = self._devices.find({"$and": [query, condition]}, WHOLE, session=session)
+                devices = await self._read(cursor)
+                changes = {device.id: change(device) for device in devices}
+                told = await self._write_each(devices, changes, session)
+                return [device.id for device in devices], told
+
+            part, entries = await self._mongo.transaction(work)
+            await self._outbox.relay(entries)
+            found += part
+        return found
+
+    async def _write_each(
+        self,
+        devices: Sequence[Device],
+        changes: Mapping[int, DeviceChanges | None],
+        session: Session,
+    ) -> list[Document]:
+        now = datetime.now(UTC)
+        operations = [
+            UpdateOne({"_id": one}, {"$set": msgspec.to_builtins(given) | {"updatedAt": now}})
+            for one, given in changes.items()
+            if given is not None
+        ]
+        if not operations:
+            return []
+        await self._devices.bulk_write(operations, ordered=False, session=session)
+        told = [
+            changed(device.changed(given), "updated")
+            for device in devices
+            if (given := changes[device.id]) is not None
+        ]
+        return await self._outbox.add(told, session)
+
+    async def ungroup(self, tenant: str, group: int) -> None:
+        """No device is in a group that has ended; no event tells: nobody is granted it."""
+        query = {"tenant": tenant, "group": group}
+        await self._devices.update_many(query, {"$unset": {"group": ""}})
+
+    async def count_groups(
+        self, tenant: str, groups: Collection[int], condition: Condition
+    ) -> dict[int, int]:
+        """How many devices of groups meet a condition, by group; one that has none is missing."""
+        query = _all_of(tenant, [{"group": {"$in": list(groups)}}, condition])
+        rows = await self._devices.aggregate([{"$match": query}, _grouped("group")], hint="group")
+        return {row["_id"]["group"]: row["devices"] async for row in rows}
 
     async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""
@@ -356,7 +430,7 @@ class DeviceStore:
 
     async def count_models(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
         """How many devices meet all conditions, by model."""
-        few = any("_id" in condition for condition in conditions)
+        few = any("_id" in condition or "group" in condition for condition in conditions)
         options: dict[str, Any] = {} if few else {"hint": "model"}
         groups = await self._devices.aggregate(
             [{"$match": _all_of(tenant, conditions)}, _grouped("model", "tslVersion", "shape")],
@@ -367,12 +441,14 @@ class DeviceStore:
             found[_model_of(group)] += group["devices"]
         return found
 
-    async def groups(self, tenant: str) -> list[DeviceGroup]:
+    async def counted_models(self, tenant: str) -> list[CountedModel]:
         """The devices of a tenant, counted by integration and model."""
         grouped = _grouped("integration", "model", "tslVersion", "shape")
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
-            DeviceGroup(group["_id"].get("integration", DIRECT), _model_of(group), group["devices"])
+            CountedModel(
+                group["_id"].get("integration", DIRECT), _model_of(group), group["devices"]
+            )
             async for group in groups
         ]
 
@@ -521,9 +597,10 @@ class DeviceStore:
         return msgspec.convert(rows, _PRESENT_FORM)
 
     async def set_status(self, ids: Collection[int], status: str, session: Session) -> None:
-        """Change the connection state of devices."""
+        """Change the connection state of devices, from now on."""
+        change = {"connectStatus": status, "connectChanged": datetime.now(UTC)}
         await self._devices.update_many(
-            {"_id": {"$in": list(ids)}}, {"$set": {"connectStatus": status}}, session=session
+            {"_id": {"$in": list(ids)}}, {"$set": change}, session=session
         )
 
     async def _present(self, query: Condition, session: Session) -> list[PresentDevice]:

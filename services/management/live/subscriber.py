@@ -46,7 +46,9 @@ class Subscriber:
 
     def sees(self, thing: ChangedThing, key: str) -> bool:
         """Tell whether a change of `key` may be told."""
-        whole = self.grants.thing(thing.id, thing.integration, device=thing.device)
+        whole = self.grants.thing(
+            thing.id, thing.integration, device=thing.device, group=thing.group
+        )
         return whole or key in self.granted_keys
 
     def push(self, values: dict[str, Value]) -> None:

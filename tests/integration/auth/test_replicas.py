@@ -119,7 +119,7 @@ async def test_replicas_that_start_together_make_one_default_tenant(auth, server
     async with contextlib.AsyncExitStack() as stack:
         await asyncio.gather(*(stack.enter_async_context(another(auth, servers)) for _ in range(3)))
 
-    for name, count in (("tenants", 1), ("roles", 1), ("menus", 26)):
+    for name, count in (("tenants", 1), ("roles", 1), ("menus", 30)):
         assert await auth.mongo.database[name].count_documents({}) == count
 
 

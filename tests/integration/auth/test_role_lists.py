@@ -16,8 +16,10 @@ from libs.common.contracts.names import (
     DescribedDevice,
     DescribedDevices,
     DescribeDevices,
+    DescribedGroups,
     DescribedIntegration,
     DescribedIntegrations,
+    DescribeGroups,
     DescribeIntegrations,
 )
 from libs.common.errors import Unavailable
@@ -42,7 +44,7 @@ from tests.integration.auth.rights import create_role, store_user
 DEVICES = [
     DescribedDevice(5, "Lamp", "ping", 1000, user_id=7),
     DescribedDevice(6, "Door", "direct", 2000, user_id=99),
-    DescribedDevice(7, "Bell", "direct", 3000),
+    DescribedDevice(7, "Bell", "direct", 3000, group=4),
 ]
 INTEGRATIONS = [
     DescribedIntegration("direct", "Direct connection", 2, 20),
@@ -66,8 +68,10 @@ class Owners:
             for device in DEVICES
             if device.id not in wanted.exclude_ids
             and device.integration not in wanted.exclude_integrations
+            and device.group not in wanted.exclude_groups
             and (
-                (wanted.ids is None and wanted.integrations is None)
+                (wanted.ids is None and wanted.integrations is None and wanted.groups is None)
+                or device.group in (wanted.groups or ())
                 or device.id in (wanted.ids or ())
                 or device.integration in (wanted.integrations or ())
             )
@@ -78,6 +82,9 @@ class Owners:
         ]
         found.sort(key=lambda device: -device.id)
         return DescribedDevices(found[wanted.skip : wanted.skip + wanted.limit], len(found))
+
+    async def groups(self, wanted: DescribeGroups) -> DescribedGroups:
+        return DescribedGroups([one for one in wanted.ids if one == 4])
 
     async def integrations(self, wanted: DescribeIntegrations) -> DescribedIntegrations:
         self._asked(wanted)
@@ -130,6 +137,7 @@ async def device_owner(auth) -> AsyncIterator[Owners]:
 
     def offer(rpc: RpcServer) -> None:
         rpc.offer("describe_devices", DescribeDevices, owners.devices)
+        rpc.offer("describe_groups", DescribeGroups, owners.groups)
 
     async with offered(auth, "device", offer):
         yield owners
@@ -198,6 +206,18 @@ async def test_devices_come_by_themselves_and_through_their_integration(auth, ow
         },
     ]
     assert await listed(auth, f"{role}/undistributed-devices") == ["7"]
+
+
+async def test_devices_come_through_their_group(auth, owners):
+    """A role that is granted a group shows the devices that are in it, and may read each."""
+    role = await role_with(auth, ("DEVICE_GROUP", "4"))
+    (bell,) = await auth.done("POST", f"{role}/devices", {})
+    assert (bell["device_id"], bell["role_integration"]) == ("7", True)
+    assert await listed(auth, f"{role}/undistributed-devices") == ["6", "5"]
+    await auth.done("POST", f"{role}/associate-user", {"user_ids": ["7"]})
+    asked = {"resource_type": "DEVICE", "resource_id": "7"}
+    answer = await auth.done("POST", "/user/members/7/permission", asked)
+    assert answer == {"has_permission": True}
 
 
 async def test_devices_are_found_by_their_name_and_their_integrations(auth, owners):

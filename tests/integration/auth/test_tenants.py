@@ -7,6 +7,7 @@ import pytest
 
 from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
+from services.auth.migrations import FLEET, MIGRATIONS
 from services.auth.secret_hash import secret_matches
 
 
@@ -20,12 +21,12 @@ async def menus_of(auth: Any, tenant: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_the_default_tenant_is_there_with_the_seeds_of_the_field(auth):
-    """Role 1 is super_admin, and the 26 menus have the ids that consoles know."""
+    """Role 1 is super_admin, and the 30 menus have the ids that consoles know."""
     role = await auth.mongo.database["roles"].find_one({"tenant": "default"})
     menus = await menus_of(auth, "default")
 
     assert (role["_id"], role["name"]) == (1, "super_admin")
-    assert len(menus) == 26
+    assert len(menus) == 30
     assert {code: menus[code]["_id"] for code in ("dashboard", "workflow.delete", "entity")} == {
         "dashboard": 1000,
         "workflow.delete": 5006,
@@ -86,9 +87,30 @@ async def test_a_tenant_is_made_once(auth):
 
     refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     assert len(refused) == 9
-    assert len(await menus_of(auth, "acme")) == 26
+    assert len(await menus_of(auth, "acme")) == 30
     assert await auth.mongo.database["roles"].count_documents({"tenant": "acme"}) == 1
     assert await auth.mongo.database["console_clients"].count_documents({"tenant": "acme"}) == 1
+
+
+async def test_a_tenant_of_before_gets_the_menus_of_now(auth):
+    """Below its own pages and under ids of its own, once; not below a page that it has removed."""
+    await create(auth, "acme")
+    menus = auth.mongo.database["menus"]
+    whole = {tenant: await menus_of(auth, tenant) for tenant in ("default", "acme")}
+    await menus.delete_many({"code": {"$in": list(FLEET)}})
+    await menus.delete_one({"tenant": "default", "code": "device"})
+    (step,) = [one for one in MIGRATIONS if one.number == 3]
+    for _ in range(2):
+        await step.run(auth.mongo.database)
+
+    acme, default = await menus_of(auth, "acme"), await menus_of(auth, "default")
+    assert acme.keys() == whole["acme"].keys()
+    assert acme["device.group_manage"]["parentId"] == acme["device"]["_id"]
+    assert acme["entity_tag.manage"]["parentId"] == acme["tag"]["_id"]
+    ids = [menu["_id"] for menu in acme.values()]
+    assert len(set(ids)) == len(ids)
+    assert default.keys() == whole["default"].keys() - {"device", "device.group_manage"}
+    assert default["tag"] == whole["default"]["tag"]
 
 
 async def test_making_a_tenant_is_audited(auth):

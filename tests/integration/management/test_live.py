@@ -92,7 +92,7 @@ class World:
             event_id=event_id or uuid4().hex,
             created_at=5,
             tenant=tenant,
-            device=DeviceProfile(device_id=7, sn="S1", thing_key="direct.device.S1"),
+            device=DeviceProfile(device_id=7, sn="S1", thing_key="direct.device.S1", group_id=4),
             ts=1234,
             properties=values,
         )
@@ -274,7 +274,7 @@ async def test_every_replica_tells_every_change_once(world: World):
 
 
 async def test_what_is_not_granted_is_not_told(world: World):
-    """Without a grant nothing comes; with one of device, integration or entity it does."""
+    """Without a grant nothing comes; with one of device, group, integration or entity it does."""
     async with world.socket(9, super_admin=False) as socket:
         await _subscribe(socket, KEY)
         await world.report(temperature=1)
@@ -282,6 +282,7 @@ async def test_what_is_not_granted_is_not_told(world: World):
         await _echo(socket)
         for kind, identity in (
             (ResourceType.DEVICE, 7),
+            (ResourceType.DEVICE_GROUP, 4),
             (ResourceType.INTEGRATION, "direct"),
             (ResourceType.ENTITY, ENTITY_ID),
         ):

@@ -18,6 +18,7 @@ from services.device.entities.schemas import (
     RenameEntity,
 )
 from services.device.entities.service import EntityService, meta_of
+from services.device.entities.tags.store import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing
 from services.device.members.member import Member
@@ -33,11 +34,13 @@ class CustomEntities:
         entities: EntityService,
         directory: EntityDirectory,
         grants: GrantsOverRpc,
+        tags: TagStore,
     ) -> None:
         self._store = store
         self._entities = entities
         self._directory = directory
         self._grants = grants
+        self._tags = tags
 
     async def create(self, principal: Principal, body: CreateEntity) -> EntityMeta:
         """Make an entity, or a child of one that is an OBJECT."""
@@ -95,6 +98,7 @@ class CustomEntities:
         for thing_id, numbers in children.items():
             await self._store.change(principal.tenant, thing_id, _without(numbers))
         gone = set(custom).union(*map(_entity_ids, whole.values()))
+        await self._tags.forget(sorted(gone))
         await self._grants.forget_entities(principal.tenant, sorted(gone))
 
     async def put_flow(self, wanted: PutFlowService) -> Settled:
@@ -106,6 +110,7 @@ class CustomEntities:
         """Remove the service of a flow, if there is one."""
         known = await self._store.remove_flow(wanted.tenant, wanted.flow_id)
         gone = _entity_ids(of_thing(known)) if known else []
+        await self._tags.forget(gone)
         await self._grants.forget_entities(wanted.tenant, gone)
         return Settled()
 

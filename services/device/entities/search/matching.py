@@ -15,8 +15,7 @@ from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member
 from services.device.things.integrations import ShownIntegration
-
-NOTHING: dict[str, Any] = {"_id": {"$in": []}}
+from services.device.things.seen import NOTHING
 
 
 class MemberFilter:

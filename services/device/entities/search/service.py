@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
-from services.device.entities.schemas import SearchEntities, ShownEntity
+from services.device.entities.schemas import DeviceGroup, SearchEntities, ShownEntity
 from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.listed import Asked, Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
 from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
 from services.device.entities.service import shown_entity
+from services.device.entities.tags.service import EntityTags
+from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
@@ -39,6 +41,8 @@ class EntitySearch:
         grants: GrantReader,
         integrations: Integrations,
         maker: ThingMaker,
+        groups: GroupStore,
+        tags: EntityTags,
     ) -> None:
         self._devices = devices
         self._models = models
@@ -46,6 +50,8 @@ class EntitySearch:
         self._grants = grants
         self._integrations = integrations
         self._maker = maker
+        self._groups = groups
+        self._tags = tags
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -63,9 +69,23 @@ class EntitySearch:
         size = min(body.size, MOST) if body.paged else MOST
         found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
         rows = [shown_entity(entity, integrations) for entity in found]
+        await self._mark(asked.tenant, found, rows)
         if not body.paged:
             return rows
         return Page(page_size=size, page_number=body.number, total=cut.total, content=rows)
+
+    async def _mark(
+        self, tenant: str, entities: Sequence[Entity], rows: Sequence[ShownEntity]
+    ) -> None:
+        """Add the groups of devices, and the tags."""
+        groups = {one.thing.group for one in entities if one.thing.group is not None}
+        names = await self._groups.names(tenant, groups) if groups else {}
+        tags = await self._tags.of(tenant, [one.id for one in entities])
+        for entity, row in zip(entities, rows, strict=True):
+            group = entity.thing.group
+            if group is not None and group in names:
+                row.device_group = DeviceGroup(str(group), names[group])
+            row.entity_tags = tags.get(entity.id) or None
 
     async def _cut(self, asked: Asked, listed: Sequence[Entity]) -> Cut:
         """All that there is: the listed entities, and those of devices that are counted."""

@@ -58,6 +58,8 @@ async def test_a_device_in_a_list_has_all_that_consoles_read(world: World, ids: 
         "integration_name": "Direct connection",
         "identifier": "SN-a",
         "additional_data": {},
+        "model": "AM",
+        "tags": [],
         "deletable": True,
     }
     assert found == {"page_size": 10, "page_number": 1, "total": 1}

@@ -3,6 +3,7 @@
 import json
 import secrets
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,22 @@ def test_ids_in_fields_and_lists_are_raised_by_what_their_sequence_is() -> None:
     }
     nobodys = {"_id": THING, "application": None}
     assert changed("device.devices", nobodys, moving()) == {"_id": 1_000_502, "application": None}
+
+
+def test_groups_and_tags_move_with_what_has_them() -> None:
+    """A device names its group, a grant too; an entity that has tags is named by its id."""
+    on_the_way = moving()
+    shifts = {**on_the_way.shifts, "device.device_groups": 60, "device.entity_tags": 3}
+    on_the_way = replace(on_the_way, shifts=shifts)
+    device = {"_id": THING, "group": 1_000_001}
+    assert changed("device.devices", device, on_the_way)["group"] == 1_000_061
+    grant = {"role": 1_000_001, "type": "DEVICE_GROUP", "id": 1_000_001}
+    assert changed("auth.grants", grant, on_the_way)["id"] == 1_000_061
+    tagged = {"_id": ENTITY, "tags": [1_000_001, 1_000_004]}
+    assert changed("device.tagged_entities", tagged, on_the_way) == {
+        "_id": ENTITY + 500 * 8192,
+        "tags": [1_000_004, 1_000_007],
+    }
 
 
 def test_a_key_of_history_keeps_its_time_and_sequence() -> None:

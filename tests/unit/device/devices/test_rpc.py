@@ -12,8 +12,7 @@ from libs.common.contracts.names import (
 )
 from services.device.devices.rpc import DeviceNames
 from services.device.things.model import ModelKey
-from services.device.things.store import DeviceGroup as Group
-from services.device.things.store import Query
+from services.device.things.store import CountedModel, Query
 
 LAMP: ModelKey = ("LAMP", "1.0", "")
 DOOR: ModelKey = ("DOOR", "1.0", "")
@@ -26,7 +25,7 @@ class Members:
 
 
 class Store:
-    def __init__(self, groups: list[Group]) -> None:
+    def __init__(self, groups: list[CountedModel]) -> None:
         self.order: list[tuple[str, int]] = []
         self._groups = groups
 
@@ -36,7 +35,7 @@ class Store:
         self.order = query.order
         return [], 0
 
-    async def groups(self, tenant: str) -> list[Group]:
+    async def counted_models(self, tenant: str) -> list[CountedModel]:
         return self._groups
 
 
@@ -50,10 +49,10 @@ async def test_entities_are_counted_by_model() -> None:
     """Members times devices, whatever the number of devices is."""
     store = Store(
         [
-            Group("direct", LAMP, 1_000_000),
-            Group("direct", DOOR, 2),
-            Group("ping", LAMP, 1),
-            Group("ping", GONE, 5),
+            CountedModel("direct", LAMP, 1_000_000),
+            CountedModel("direct", DOOR, 2),
+            CountedModel("ping", LAMP, 1),
+            CountedModel("ping", GONE, 5),
         ]
     )
 

@@ -1,0 +1,87 @@
+"""`/device-batch`: operations on selections of devices, with one result for each."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.envelope import console_code
+from libs.common.errors import ThingwayError
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, answer, ids_of, post
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.device.devices.schemas import (
+    DeleteDevices,
+    DeviceResult,
+    DeviceResults,
+    MoveDevices,
+    TagDevices,
+)
+from services.device.devices.users import Outcomes, UserDevices
+
+Users = NamedDependency[UserDevices]
+
+
+@post(
+    "/move",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Move a selection of devices",
+    example={"device_id_list": []},
+)
+async def move_each_device(
+    request: HttpRequest, user_devices: Users, data: JSONBody[MoveDevices]
+) -> Answer[DeviceResults]:
+    """Let devices be in a group, or in none; 404 when there is no such group."""
+    outcomes = await user_devices.move_each(principal_of(request), data)
+    return answer(request, _results(outcomes))
+
+
+@post(
+    "/tag",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Tag a selection of devices",
+    example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
+)
+async def tag_each_device(
+    request: HttpRequest, user_devices: Users, data: JSONBody[TagDevices]
+) -> Answer[DeviceResults]:
+    """Change tags of devices, those that applications give them too."""
+    outcomes = await user_devices.tag_each(principal_of(request), data)
+    return answer(request, _results(outcomes))
+
+
+@post(
+    "/delete",
+    guards=[holders(Function.DEVICE_DELETE)],
+    summary="Delete a selection of devices",
+    example={"device_id_list": []},
+)
+async def delete_each_device(
+    request: HttpRequest, user_devices: Users, data: JSONBody[DeleteDevices]
+) -> Answer[DeviceResults]:
+    """Delete devices through their integrations, whatever becomes of the others."""
+    ids = ids_of(data.device_id_list)
+    outcomes = await user_devices.delete_each(principal_of(request), ids)
+    return answer(request, _results(outcomes))
+
+
+def _results(outcomes: Outcomes) -> DeviceResults:
+    return DeviceResults([_result(device, error) for device, error in outcomes.items()])
+
+
+def _result(device: int, error: ThingwayError | None) -> DeviceResult:
+    if error is None:
+        return DeviceResult(device_id=str(device), status="SUCCESS")
+    return DeviceResult(
+        device_id=str(device),
+        status="FAILED",
+        error_code=console_code(error),
+        error_message=error.message,
+    )
+
+
+ROUTER = Router(
+    "/device-batch",
+    route_handlers=[move_each_device, tag_each_device, delete_each_device],
+    tags=["Devices"],
+)

@@ -1,0 +1,169 @@
+"""Tags in MongoDB.
+
+`entity_tags`: `{_id, tenant, name, description, color, createdAt, updatedAt, mapped}`; `mapped`
+grows with every addition to entities, so that adding a tag and deleting it conflict.
+`tagged_entities`: `{_id: entity id, tenant, tags: [ids]}`, of entities that have any.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from pymongo import DeleteOne, UpdateOne
+
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, containing
+from libs.common.things import LAST_MEMBER, entity_id
+from services.device.entities.tags.errors import tag_exists, tag_not_found, too_many_tags
+from services.device.entities.tags.schemas import MOST_TAGS, FindTags, WrittenTag
+
+COLUMNS = {
+    "id": "_id",
+    "name": "name",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
+"""What tags may be sorted by."""
+Change = Callable[[list[int]], list[int]]
+"""The tags that an entity is to have, of those that it has."""
+
+
+class Tag(msgspec.Struct, rename="camel", kw_only=True):
+    """A tag of a tenant."""
+
+    id: int = msgspec.field(name="_id")
+    name: str
+    description: str
+    color: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class TagStore:
+    """The collections `entity_tags` and `tagged_entities`."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._tags = mongo.database["entity_tags"]
+        self._tagged = mongo.database["tagged_entities"]
+        self._ids = IdAllocator(mongo.database, "entity_tags", block=20)
+
+    async def search(self, tenant: str, wanted: FindTags) -> tuple[list[Tag], int]:
+        """A page of the tags, in order, and how many match in all."""
+        query: Document = {"tenant": tenant}
+        if wanted.keyword:
+            text = containing(wanted.keyword)
+            query["$or"] = [{"name": text}, {"description": text}]
+        order = wanted.order(COLUMNS)
+        page = self._tags.find(query, sort=order, skip=wanted.skip, limit=wanted.size)
+        found, total = await asyncio.gather(page.to_list(None), self._tags.count_documents(query))
+        return msgspec.convert(found, list[Tag]), total
+
+    async def all(self, tenant: str) -> dict[int, Tag]:
+        """The tags of a tenant, by id."""
+        found = await self._tags.find({"tenant": tenant}).to_list(None)
+        return {tag.id: tag for tag in msgspec.convert(found, list[Tag])}
+
+    async def count(self, tenant: str) -> int:
+        """How many tags a tenant has."""
+        return await self._tags.count_documents({"tenant": tenant})
+
+    async def uses(self, tenant: str, ids: Collection[int]) -> dict[int, int]:
+        """How many entities have each of some tags."""
+        counts = await asyncio.gather(
+            *(self._tagged.count_documents({"tenant": tenant, "tags": one}) for one in ids)
+        )
+        return dict(zip(ids, counts, strict=True))
+
+    async def add(self, tenant: str, wanted: WrittenTag) -> int:
+        """Make a tag; raise `InvalidInput` when there is one of the name, or too many."""
+        if await self.count(tenant) >= MOST_TAGS:
+            raise too_many_tags(MOST_TAGS)
+        tag_id, now = await self._ids.take(), datetime.now(UTC)
+        tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_fields(wanted, now)}
+        try:
+            await self._tags.insert_one(tag)
+        except DuplicateKey as error:
+            raise tag_exists(wanted.name) from error
+        return tag_id
+
+    async def update(self, tenant: str, tag_id: int, wanted: WrittenTag) -> None:
+        """Change a tag; raise `NotFound` or `InvalidInput`."""
+        change = {"$set": _fields(wanted, datetime.now(UTC))}
+        try:
+            found = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
+        except DuplicateKey as error:
+            raise tag_exists(wanted.name) from error
+        if not found.matched_count:
+            raise tag_not_found("tag_id")
+
+    async def delete(self, tenant: str, ids: Sequence[int]) -> None:
+        """Delete tags, first from the list and then from entities.
+
+        Should that break off, entities have ids of tags that nobody sees any more.
+        """
+        await self._tags.delete_many({"_id": {"$in": list(ids)}, "tenant": tenant})
+        some = {"$in": list(ids)}
+        await self._tagged.update_many({"tenant": tenant, "tags": some}, {"$pull": {"tags": some}})
+        await self._tagged.delete_many({"tenant": tenant, "tags": []})
+
+    async def of(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[int]]:
+        """The tags of entities, by entity; one without any is missing."""
+        query = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
+        return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
+
+    async def map(
+        self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: Change
+    ) -> None:
+        """Change the tags of entities in one transaction; raise `NotFound` without the `added`.
+
+        Whatever `change` raises leaves all as it is.
+        """
+
+        async def work(session: Session) -> None:
+            await self._note_use(tenant, added, session)
+            some = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
+            rows = await self._tagged.find(some, session=session).to_list(None)
+            held: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
+            operations = [
+                _operation(one, tenant, after)
+                for one in entity_ids
+                if (after := change(held.get(one, []))) != held.get(one, [])
+            ]
+            if operations:
+                await self._tagged.bulk_write(operations, ordered=False, session=session)
+
+        await self._mongo.transaction(work)
+
+    async def forget(self, entity_ids: Sequence[int]) -> None:
+        """Entities are gone."""
+        await self._tagged.delete_many({"_id": {"$in": list(entity_ids)}})
+
+    async def forget_thing(self, thing_id: int) -> None:
+        """A thing is gone, and so are its entities."""
+        mine = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
+        await self._tagged.delete_many({"_id": mine})
+
+    async def _note_use(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+        if not ids:
+            return
+        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
+        found = await self._tags.update_many(query, {"$inc": {"mapped": 1}}, session=session)
+        if found.matched_count < len(ids):
+            raise tag_not_found("added_tag_ids")
+
+
+def _fields(wanted: WrittenTag, now: datetime) -> Document:
+    return {
+        "name": wanted.name.strip(),
+        "description": wanted.description or "",
+        "color": wanted.color,
+        "updatedAt": now,
+    }
+
+
+def _operation(entity: int, tenant: str, tags: Sequence[int]) -> UpdateOne | DeleteOne:
+    if not tags:
+        return DeleteOne({"_id": entity})
+    return UpdateOne({"_id": entity}, {"$set": {"tenant": tenant, "tags": tags}}, upsert=True)

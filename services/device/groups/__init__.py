@@ -1,0 +1,1 @@
+"""Groups of devices: a device is in one at most, and its document says in which."""

@@ -1,0 +1,87 @@
+"""`/device-group`: groups of devices on the console."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, Page, PathId, answer, delete, get, post, put
+from libs.common.http.guards import holders
+from libs.common.identity.functions import Function
+from services.device.groups.schemas import (
+    FindGroups,
+    GroupNumber,
+    GroupRef,
+    NamedGroup,
+    ShownGroup,
+)
+from services.device.groups.service import Groups
+
+READERS = holders(Function.DEVICE_VIEW, Function.DASHBOARD_EDIT)
+MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)
+
+
+@post(
+    "/search",
+    guards=[READERS],
+    summary="Search device groups",
+    example={"name": "roof", "with_device_count": True, "page_size": 100, "page_number": 1},
+)
+async def find_device_groups(
+    request: HttpRequest,
+    groups: NamedDependency[Groups],
+    data: JSONBody[FindGroups | None] = None,
+) -> Answer[Page[ShownGroup]]:
+    """The groups of the tenant, the newest first; counts are of devices that the caller sees."""
+    return answer(request, await groups.search(principal_of(request), data or FindGroups()))
+
+
+@get("/number", guards=[READERS], summary="Count device groups")
+async def count_device_groups(
+    request: HttpRequest, groups: NamedDependency[Groups]
+) -> Answer[GroupNumber]:
+    """How many groups there are; at most 1000."""
+    return answer(request, GroupNumber(await groups.count(principal_of(request))))
+
+
+@post("/", guards=[MANAGERS], summary="Create a device group", example={"name": "Roof"})
+async def create_device_group(
+    request: HttpRequest, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
+) -> Answer[GroupRef]:
+    """Make a group without devices."""
+    group_id = await groups.create(principal_of(request), data.name)
+    return answer(request, GroupRef(str(group_id)))
+
+
+@put("/{group_id:str}", guards=[MANAGERS], summary="Rename a device group")
+async def rename_device_group(
+    request: HttpRequest,
+    groups: NamedDependency[Groups],
+    group_id: PathId,
+    data: JSONBody[NamedGroup],
+) -> Answer[None]:
+    """Give a group another name."""
+    await groups.rename(principal_of(request), group_id, data.name)
+    return answer(request)
+
+
+@delete("/{group_id:str}", guards=[MANAGERS], summary="Delete a device group")
+async def delete_device_group(
+    request: HttpRequest, groups: NamedDependency[Groups], group_id: PathId
+) -> Answer[None]:
+    """Delete a group; its devices stay, in no group, and its grants end."""
+    await groups.delete(principal_of(request), group_id)
+    return answer(request)
+
+
+ROUTER = Router(
+    "/device-group",
+    route_handlers=[
+        find_device_groups,
+        count_device_groups,
+        create_device_group,
+        rename_device_group,
+        delete_device_group,
+    ],
+    tags=["Device groups"],
+)

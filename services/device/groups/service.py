@@ -1,0 +1,92 @@
+"""Groups on behalf of users: all who may see devices see their names."""
+
+import asyncio
+import logging
+
+from libs.common.contracts.names import DescribedGroups, DescribeGroups
+from libs.common.http.console import Page
+from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader
+from libs.common.store.mongo import StoreError
+from services.device.groups.schemas import FindGroups, ShownGroup
+from services.device.groups.store import GroupStore
+from services.device.things.messages import GrantsOverRpc
+from services.device.things.seen import seen
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+PERIOD = 60.0
+"""Seconds between two looks for deletions that broke off."""
+
+
+class Groups:
+    """Makes, lists and ends groups."""
+
+    def __init__(
+        self,
+        store: GroupStore,
+        devices: DeviceStore,
+        grants: GrantReader,
+        forgetting: GrantsOverRpc,
+    ) -> None:
+        self._store = store
+        self._devices = devices
+        self._grants = grants
+        self._forgetting = forgetting
+
+    async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
+        """A page of the groups, with the number of the devices that a user sees if asked for."""
+        found, total = await self._store.search(principal.tenant, wanted)
+        counts: dict[int, int] = {}
+        if wanted.with_device_count and found:
+            condition = seen(await self._grants.of(principal))
+            counts = await self._devices.count_groups(principal.tenant, list(found), condition)
+        rows = [
+            ShownGroup(id=str(group), name=name, device_count=counts.get(group))
+            for group, name in found.items()
+        ]
+        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+    async def count(self, principal: Principal) -> int:
+        """How many there are."""
+        return await self._store.count(principal.tenant)
+
+    async def create(self, principal: Principal, name: str) -> int:
+        """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
+        return await self._store.add(principal.tenant, name.strip())
+
+    async def rename(self, principal: Principal, group_id: int, name: str) -> None:
+        """Give a group another name; raise `NotFound` or `InvalidInput`."""
+        await self._store.rename(principal.tenant, group_id, name.strip())
+
+    async def delete(self, principal: Principal, group_id: int) -> None:
+        """Delete a group: its devices are in none, and its grants end; raise `NotFound`.
+
+        The group ends at once; should the rest break off, `finish` does it.
+        """
+        await self._store.begin_end(principal.tenant, group_id)
+        await self._end(principal.tenant, group_id)
+
+    async def run(self) -> None:
+        """Finish deletions that broke off, for ever; run by the lease holder."""
+        while True:
+            try:
+                await self.finish()
+            except StoreError as error:
+                log.warning("the end of groups waits: %s", error)
+            await asyncio.sleep(PERIOD)
+
+    async def finish(self) -> None:
+        """Finish the deletions that broke off."""
+        for tenant, group_id in await self._store.ending():
+            await self._end(tenant, group_id)
+
+    async def describe(self, wanted: DescribeGroups) -> DescribedGroups:
+        """Answer `auth`, which grants groups."""
+        return DescribedGroups(list(await self._store.names(wanted.tenant, wanted.ids)))
+
+    async def _end(self, tenant: str, group_id: int) -> None:
+        await self._forgetting.forget_group(tenant, group_id)
+        await self._devices.ungroup(tenant, group_id)
+        await self._store.end(group_id)

@@ -1,0 +1,122 @@
+"""Groups in MongoDB.
+
+`device_groups`: `{_id, tenant, name, createdAt, joined}`; `joined` grows with every addition of
+devices, so that adding to a group and deleting it conflict. A group without a name is being
+deleted: nobody sees it any more, and nobody joins it.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from libs.common.errors import InvalidInput
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session, containing
+from services.device.groups.errors import group_exists, group_not_found, too_many_groups
+from services.device.groups.schemas import FindGroups
+
+MOST_GROUPS = 1000
+"""Of a tenant."""
+COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
+"""What groups may be sorted by."""
+_NAMED: Document = {"name": {"$type": "string"}}
+GroupNames = dict[int, str]
+"""Names by id."""
+
+
+class GroupStore:
+    """The collection `device_groups`."""
+
+    def __init__(self, database: Database) -> None:
+        self._groups = database["device_groups"]
+        self._ids = IdAllocator(database, "device_groups", block=20)
+
+    async def search(self, tenant: str, wanted: FindGroups) -> tuple[GroupNames, int]:
+        """A page of the groups, in order, and how many match in all."""
+        query = _named(tenant)
+        if wanted.name:
+            query["$and"] = [{"name": containing(wanted.name)}]
+        order = wanted.order(COLUMNS)
+        page = self._groups.find(query, sort=order, skip=wanted.skip, limit=wanted.size)
+        found, total = await asyncio.gather(page.to_list(None), self._groups.count_documents(query))
+        return {group["_id"]: group["name"] for group in found}, total
+
+    async def count(self, tenant: str) -> int:
+        """How many a tenant has."""
+        return await self._groups.count_documents(_named(tenant))
+
+    async def names(self, tenant: str, ids: Iterable[int]) -> GroupNames:
+        """The names of groups; what is unknown is missing."""
+        query = {"_id": {"$in": list(ids)}, **_named(tenant)}
+        return {group["_id"]: group["name"] async for group in self._groups.find(query)}
+
+    async def add(self, tenant: str, name: str) -> int:
+        """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
+        if await self.count(tenant) >= MOST_GROUPS:
+            raise too_many_groups(MOST_GROUPS)
+        group_id = await self._ids.take()
+        group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
+        try:
+            await self._groups.insert_one(group)
+        except DuplicateKey as error:
+            raise group_exists(name) from error
+        return group_id
+
+    async def check_room(self, tenant: str, name: str) -> None:
+        """Raise `InvalidInput` when there is no group of a name, and none can be made."""
+        if await self._find(tenant, name) is None and await self.count(tenant) >= MOST_GROUPS:
+            raise too_many_groups(MOST_GROUPS)
+
+    async def of_name(self, tenant: str, name: str) -> int:
+        """The group of a name, which is made when there is none; raise as `add`."""
+        found = await self._find(tenant, name)
+        if found is not None:
+            return found
+        try:
+            return await self.add(tenant, name)
+        except InvalidInput:
+            found = await self._find(tenant, name)
+            if found is None:
+                raise
+            return found  # somebody else has made it meanwhile
+
+    async def _find(self, tenant: str, name: str) -> int | None:
+        found = await self._groups.find_one({"tenant": tenant, "name": name}, {"_id": 1})
+        return None if found is None else int(found["_id"])
+
+    async def rename(self, tenant: str, group_id: int, name: str) -> None:
+        """Give a group another name; raise `NotFound` or `InvalidInput`."""
+        query = {"_id": group_id, **_named(tenant)}
+        try:
+            found = await self._groups.update_one(query, {"$set": {"name": name}})
+        except DuplicateKey as error:
+            raise group_exists(name) from error
+        if not found.matched_count:
+            raise group_not_found(group_id)
+
+    async def join(self, tenant: str, group_id: int, session: Session) -> None:
+        """Devices join a group in the caller's transaction; raise `NotFound` without the group."""
+        query = {"_id": group_id, **_named(tenant)}
+        found = await self._groups.update_one(query, {"$inc": {"joined": 1}}, session=session)
+        if not found.matched_count:
+            raise group_not_found(group_id)
+
+    async def begin_end(self, tenant: str, group_id: int) -> None:
+        """From now on there is no such group; raise `NotFound` when there is none already."""
+        query = {"_id": group_id, **_named(tenant)}
+        found = await self._groups.update_one(query, {"$unset": {"name": ""}})
+        if not found.matched_count:
+            raise group_not_found(group_id)
+
+    async def ending(self) -> list[tuple[str, int]]:
+        """The groups, with their tenants, that are being deleted."""
+        found = self._groups.find({"name": None}, {"tenant": 1})
+        return [(group["tenant"], group["_id"]) async for group in found]
+
+    async def end(self, group_id: int) -> None:
+        """No device is in it any more."""
+        await self._groups.delete_one({"_id": group_id})
+
+
+def _named(tenant: str) -> Document:
+    return {"tenant": tenant, **_NAMED}

@@ -1,0 +1,165 @@
+"""Management API: groups, places, tags and selections, through the gateway."""
+
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from tests.contract.console import Console, console_accepted, new_name
+from tests.contract.hall import UNKNOWN, Hall, add_custom, add_device
+from tests.contract.shapes import Device, DeviceDetail, Entity, Exact, IdText, Ms, Page, shaped
+
+pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+
+
+class Group(Exact, kw_only=True):
+    """A group in a list."""
+
+    id: IdText
+    name: str
+    device_count: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Tag(Exact, kw_only=True):
+    """A tag in a list."""
+
+    id: IdText
+    name: str
+    description: str
+    color: str
+    created_at: Ms
+    updated_at: Ms
+    tagged_entities_count: int
+
+
+async def add_group(admin: Console, name: str) -> str:
+    """Make a group; its id."""
+    return str((await admin.done("POST", "/device-group", {"name": name}))["id"])
+
+
+async def does(console: Console, method: str, path: str, body: Any = None) -> None:
+    """A call whose success has no `data`."""
+    console_accepted(await console.ask(method, path, body), data=False)
+
+
+async def find_devices(console: Console, **asked: Any) -> list[str]:
+    """The ids of the devices that a search finds."""
+    page = shaped(await console.done("POST", "/device/search", asked), Page[Device])
+    return [one.id for one in page.content]
+
+
+async def test_a_list_of_devices_by_group(admin: Console) -> None:
+    """As a console does it: number, groups of any page size, a group's devices, those of none."""
+    name = new_name()
+    group = await add_group(admin, name)
+    inside, _ = await add_device(admin, f"{name} in")
+    outside, _ = await add_device(admin, f"{name} out")
+    await does(
+        admin, "POST", "/device/move-to-group", {"group_id": group, "device_id_list": [inside]}
+    )
+    assert (await admin.done("GET", "/device-group/number"))["number"] >= 1
+    body = {"name": name, "with_device_count": True, "page_size": 999_999, "page_number": 1}
+    found = shaped(await admin.done("POST", "/device-group/search", body), Page[Group])
+    assert found.content == [Group(id=group, name=name, device_count=1)]
+    asked = {"page_size": 10, "page_number": 1, "template": None, "name": name}
+    assert await find_devices(admin, **asked, group_id=group) == [inside]
+    assert await find_devices(admin, **asked, filter_not_grouped=True) == [outside]
+    await does(admin, "PUT", f"/device-group/{group}", {"name": f"{name} 2"})
+    detail = shaped(await admin.done("GET", f"/device/{inside}"), DeviceDetail)
+    assert (detail.group_id, detail.group_name) == (group, f"{name} 2")
+    taken = {"name": f"{name} 2"}
+    await admin.fails(400, "device_group_name_exists", "POST", "/device-group", taken, "name")
+    await does(admin, "DELETE", f"/device-group/{group}", {})
+    assert await find_devices(admin, name=name, filter_not_grouped=True) == [outside, inside]
+    path = f"/device-group/{group}"
+    await admin.fails(404, "device_group_not_found", "DELETE", path, field="group_id")
+
+
+async def test_a_grant_of_a_group(admin: Console) -> None:
+    """Who joins is seen on the next request, who leaves is not; `permission` says the same."""
+    name = new_name()
+    group = await add_group(admin, name)
+    device, _ = await add_device(admin, name)
+    person = await admin.person()
+    role = await admin.add_role("device.view", users=(person.id,))
+    grant = {"resources": [{"id": group, "type": "DEVICE_GROUP"}]}
+    await admin.does("POST", f"/user/roles/{role}/associate-resource", grant)
+    await admin.fails(
+        400,
+        "parameter_validation_failed",
+        "POST",
+        f"/user/roles/{role}/associate-resource",
+        {"resources": [{"id": UNKNOWN, "type": "DEVICE_GROUP"}]},
+    )
+    asked = {"resource_type": "DEVICE", "resource_id": device}
+
+    async def may() -> bool:
+        path = f"/user/members/{person.id}/permission"
+        answer = await admin.ask("POST", path, asked)
+        return bool(answer.json()["data"]["has_permission"])
+
+    assert (await find_devices(person), await may()) == ([], False)
+    moving = {"group_id": group, "device_id_list": [device]}
+    await does(admin, "POST", "/device/move-to-group", moving)
+    assert (await find_devices(person), await may()) == ([device], True)
+    shown = await admin.done("POST", f"/user/roles/{role}/devices", {})
+    assert [one["device_id"] for one in shown] == [device]
+    await does(admin, "POST", "/device/move-to-group", {"device_id_list": [device]})
+    assert (await find_devices(person), await may()) == ([], False)
+    await person.close()
+
+
+async def test_a_place(admin: Console) -> None:
+    """Set with text as consoles do, shown as numbers, found by area, cleared."""
+    name = new_name()
+    device, _ = await add_device(admin, name)
+    sent = {"latitude": "1.500000", "longitude": "2.500000", "address": "Road"}
+    await does(admin, "PUT", f"/device/{device}/location", sent)
+    detail = shaped(await admin.done("GET", f"/device/{device}"), DeviceDetail)
+    assert detail.location == {"latitude": 1.5, "longitude": 2.5, "address": "Road"}
+    area = {"south": 1, "north": 2, "west": 2, "east": 3}
+    assert await find_devices(admin, name=name, area=area) == [device]
+    assert await find_devices(admin, name=name, area=area | {"south": 1.6}) == []
+    await does(admin, "POST", f"/device/{device}/clear-location", {})
+    detail = shaped(await admin.done("GET", f"/device/{device}"), DeviceDetail)
+    assert detail.location is msgspec.UNSET
+    code = "device_location_latitude_and_longitude_not_both_provided"
+    await admin.fails(400, code, "PUT", f"/device/{device}/location", {"latitude": 1}, "longitude")
+
+
+async def test_tags(admin: Console) -> None:
+    """Made, put on an entity, shown with it, taken off by their end."""
+    name = new_name("t")[:25]
+    body = {"name": name, "color": "#6b7785", "description": ""}
+    tag = (await admin.done("POST", "/entity/tags", body))["id"]
+    entity = (await add_custom(admin))["id"]
+    mapping = {"operation": "ADD", "added_tag_ids": [tag], "entity_ids": [entity]}
+    await does(admin, "POST", "/entity/tags/mapping", mapping)
+    asked = {"keyword": name, "page_size": 300, "page_number": 1}
+    found = shaped(await admin.done("POST", "/entity/tags/search", asked), Page[Tag])
+    assert [(one.id, one.tagged_entities_count) for one in found.content] == [(tag, 1)]
+    asked = {"entity_ids": [entity], "page_size": 10, "page_number": 1}
+    rows = shaped(await admin.done("POST", "/entity/search", asked), Page[Entity])
+    assert rows.content[0].entity_tags == [body | {"id": tag}]
+    await does(admin, "POST", "/entity/tags/delete", {"ids": [tag]})
+    rows = shaped(await admin.done("POST", "/entity/search", asked), Page[Entity])
+    assert rows.content[0].entity_tags is msgspec.UNSET
+    await admin.fails(404, "entity_tag_not_found", "POST", "/entity/tags/mapping", mapping)
+
+
+async def test_selections(admin: Console, hall: Hall, other_admin: Console) -> None:
+    """One result for each device; those of another tenant are unknown."""
+    name = new_name()
+    device, _ = await add_device(admin, name)
+    body: dict[str, Any] = {"device_id_list": [device, UNKNOWN]}
+    tagging = body | {"operation": "ADD", "tags": [name]}
+    results = (await admin.done("POST", "/device-batch/tag", tagging))["results"]
+    assert [one.get("error_code") for one in results] == [None, "data_no_found"]
+    assert await find_devices(admin, tags=[name]) == [device]
+    for what, more in (("move", {}), ("delete", {}), ("tag", {"operation": "ADD", "tags": []})):
+        theirs = {"device_id_list": [hall.device], **more}
+        (one,) = (await other_admin.done("POST", f"/device-batch/{what}", theirs))["results"]
+        assert one["error_code"] == "data_no_found"
+    results = (await admin.done("POST", "/device-batch/delete", body))["results"]
+    assert [one["status"] for one in results] == ["SUCCESS", "FAILED"]
+    assert await find_devices(admin, name=name) == []
