@@ -1,8 +1,8 @@
 """Bodies stream both ways, within limits, and nobody works for a client that has gone."""
 
 import asyncio
-import json
 import contextlib
+import json
 import re
 
 import httpx
