@@ -135,6 +135,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.auth.get_grants",
             "rpc.auth.forget_resources",
             "rpc.management.get_integrations",
+            "rpc.management.canvas_of_device",
             "rpc.integration.>",
             "rpc.workflow.call_flow",
         ),

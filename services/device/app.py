@@ -79,7 +79,7 @@ from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
 from services.device.settings import DeviceSettings
 from services.device.things.integrations import IntegrationClient, Integrations
-from services.device.things.messages import GrantsOverRpc
+from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.wiring import Base, started
 
 OPEN_API = Router(
@@ -172,6 +172,7 @@ def console(shared: Shared) -> dict[str, Any]:
             credentials=shared.credentials,
             leaving=shared.leaving,
             forgetting=shared.forgetting,
+            canvases=CanvasesOverRpc(shared.base.rpc),
         ),
         "device_adder": DeviceAdder(
             integrations=shared.integrations,

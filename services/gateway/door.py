@@ -91,7 +91,7 @@ class Door:
         headers = dict(scope["headers"])
         request_id = new_request_id()
         name_lines(requestId=request_id)
-        body = RequestBody(receive, headers, self.max_body)
+        body = RequestBody(receive, headers, route.max_body or self.max_body)
         exchange = Exchange(
             route=route,
             scope=scope,

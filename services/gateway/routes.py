@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from urllib.parse import parse_qs
 
+from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.identity import Kind
 
 LONGEST_POLL = 600.0
@@ -50,6 +51,8 @@ class Route:
     """How a path ends that answers only after `wait` seconds (a query parameter)."""
     secret_path: bool = False
     """Whether the path is all that a caller shows, so that each path is counted by itself."""
+    max_body: int | None = None
+    """Bytes of a body, where they are not those of `THINGWAY_MAX_BODY`."""
 
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
@@ -83,7 +86,12 @@ def _seconds(text: str) -> float:
 
 
 def _open(
-    prefix: bytes, upstream: str, *, signs_in: bool = False, secret_path: bool = False
+    prefix: bytes,
+    upstream: str,
+    *,
+    signs_in: bool = False,
+    secret_path: bool = False,
+    max_body: int | None = None,
 ) -> tuple[Route, ...]:
     """Lines for a part of the management API that needs no token; one that comes is not read."""
     return _twice(
@@ -94,6 +102,7 @@ def _open(
             credential=Credential.NONE,
             signs_in=signs_in,
             secret_path=secret_path,
+            max_body=max_body,
         )
     )
 
@@ -173,6 +182,10 @@ ROUTES = (
     *_console(b"/entity", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
+    *_console(b"/canvas", "management"),
+    *_console(b"/resource", "management"),
+    *_open(b"/resource/uploads/", "management", max_body=LARGEST_FILE),
+    *_open(b"/resource/files/", "management"),
     *_open(b"/public/", "management"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),
     *_open(b"/workflow/hooks/", "workflow", secret_path=True),

@@ -9,7 +9,7 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clients import connected
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import GetIntegrations, Manifest
-from libs.common.contracts.names import DescribeDashboards, DescribeIntegrations
+from libs.common.contracts.names import AskCanvas, DescribeDashboards, DescribeIntegrations
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
@@ -26,6 +26,11 @@ from libs.common.telemetry import Telemetry
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
 from services.management.builtin.system import System
+from services.management.canvases.messages import ThingsOverRpc as CanvasThings
+from services.management.canvases.messages import consumer_of_ends
+from services.management.canvases.routes import ROUTER as CANVAS_ROUTES
+from services.management.canvases.service import CanvasService
+from services.management.canvases.store import CanvasStore
 from services.management.dashboards.routes import ROUTER as DASHBOARD_ROUTES
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import DashboardStore
@@ -43,10 +48,14 @@ from services.management.live.store import TokenStates
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
+from services.management.resources.routes import PATHS as RESOURCE_PATHS
+from services.management.resources.routes import ROUTER as RESOURCE_ROUTES
+from services.management.resources.service import ResourceService
+from services.management.resources.store import ResourceStore
 from services.management.settings import ManagementSettings
 
 ID_BLOCK = 100
-"""Ids of dashboards and widgets; a restart wastes at most this many."""
+"""Ids of dashboards, canvases and widgets; a restart wastes at most this many."""
 
 
 def build_app(
@@ -55,15 +64,26 @@ def build_app(
     """Put the service together on clients that are connected."""
     rpc_client = RpcClient(bus)
     grants = GrantReader(rpc_client)
+    limits, seal = KnownLimits(rpc_client), Seal(settings.secrets_key)
+    resource_store = ResourceStore(mongo.database, limits)
+    dashboard_store = DashboardStore(mongo, limits, resource_store)
+    canvas_store = CanvasStore(mongo, resource_store)
+    next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).take
     dashboards = DashboardService(
-        DashboardStore(mongo.database, KnownLimits(rpc_client)),
+        dashboard_store,
         Sharing(rpc_client, grants, ResourceType.DASHBOARD),
-        IdAllocator(mongo.database, "dashboards", ID_BLOCK).take,
+        next_id,
+        canvas_store.forget_dashboards,
     )
+    canvases = CanvasService(
+        canvas_store, dashboard_store, grants, CanvasThings(rpc_client), next_id
+    )
+    ends = consumer_of_ends(bus, canvas_store.forget_devices, dashboard_store.forget_users)
     registry = Registry(IntegrationStore(mongo.database))
     integrations = IntegrationService(registry, ThingsOverRpc(rpc_client), grants)
     rpc = RpcServer(bus, "management")
     rpc.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
+    rpc.offer("canvas_of_device", AskCanvas, canvases.of_device)
     rpc.offer_each("announce_integration", Manifest, registry.announce)
     rpc.offer("get_integrations", GetIntegrations, registry.known)
     rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
@@ -75,7 +95,7 @@ def build_app(
         mongo.database,
         bus,
         rpc_client,
-        seal=Seal(settings.secrets_key),
+        seal=seal,
         allowed=networks_of(settings.outgoing_networks),
     )
 
@@ -87,25 +107,36 @@ def build_app(
             for host in hosts:
                 await stack.enter_async_context(host)
             jobs = [leader.run() for leader in hosting.leaders]
-            await stack.enter_async_context(running(hear(bus, hub).run(), watch.run(), *jobs))
+            await stack.enter_async_context(
+                running(hear(bus, hub).run(), watch.run(), ends.run(), *jobs)
+            )
             yield
 
     return create_app(
         Service(
             name="management",
             title="Thingway management",
-            routes=[DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture, live],
+            routes=[
+                DASHBOARD_ROUTES,
+                CANVAS_ROUTES,
+                RESOURCE_ROUTES,
+                INTEGRATION_ROUTES,
+                picture,
+                live,
+            ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
             dependencies={
                 "dashboards": dashboards,
+                "canvases": canvases,
+                "resources": ResourceService(resource_store, seal),
                 "integrations": integrations,
                 "hub": hub,
                 "subscriptions": subscriptions,
                 "grants": grants,
             },
-            open_paths=PATHS,
+            open_paths=PATHS | RESOURCE_PATHS,
             lifespan=lifespan,
         )
     )

@@ -37,8 +37,23 @@ async def _ends(database: Database) -> None:
     await database["openapi_links"].create_index("leftAt", expireAfterSeconds=quiet)
 
 
+async def _canvases(database: Database) -> None:
+    for name in ("canvases", "home_dashboards", "resources"):
+        await create_missing(database, name)
+    attached = [("tenant", 1), ("attachType", 1), ("attachId", 1)]
+    await database["canvases"].create_index(attached, name="attached")
+    await database["canvases"].create_index(
+        "attachId", unique=True, partialFilterExpression={"attachType": "DEVICE"}
+    )
+    await database["home_dashboards"].create_index([("tenant", 1), ("dashboard", 1)])
+    await database["resources"].create_index([("tenant", 1), ("size", 1)], name="tenant_size")
+    await database["resources"].create_index([("tenant", 1), ("usedBy", 1)])
+    await database["resources"].create_index("expiresAt", expireAfterSeconds=0)
+
+
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "what the integration openapi-client keeps", _openapi_client),
     Migration(3, "an end for integrations and devices that are not heard of", _ends),
+    Migration(4, "canvases, homes of users, uploaded resources", _canvases),
 )

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 GET_LIMITS = "rpc.auth.get_limits"
+LARGEST_FILE = 10 * 1024**2
+"""Bytes of a picture that people upload."""
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -56,7 +58,9 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     devices: Most = 10_000_000
     records: Most = 100_000
     """Of each kind of what people and applications make: products, RPS records, custom entities,
-    dashboards."""
+    dashboards, resources."""
+    resource_bytes: Most = 1024**3
+    """Bytes of the pictures that people have uploaded."""
 
 
 class GetLimits(msgspec.Struct):

@@ -11,6 +11,7 @@ DEVICE_COUNTS = "rpc.device.count_devices"
 GROUPS = "rpc.device.describe_groups"
 INTEGRATIONS = "rpc.management.describe_integrations"
 DASHBOARDS = "rpc.management.describe_dashboards"
+CANVAS_OF_DEVICE = "rpc.management.canvas_of_device"
 FLOWS = "rpc.workflow.describe_flows"
 
 MOST_DEVICES = 500
@@ -137,6 +138,20 @@ class DescribedDashboards(msgspec.Struct):
     """Answer of `describe_dashboards`, by name."""
 
     dashboards: list[DescribedDashboard]
+
+
+class AskCanvas(msgspec.Struct, rename="camel"):
+    """`canvas_of_device`: it is made when there is none."""
+
+    tenant: str
+    device_id: int
+
+
+class DeviceCanvas(msgspec.Struct):
+    """Answer of `canvas_of_device`, and of `GET /device/{device_id}/canvas`."""
+
+    canvas_id: str
+    name: str
 
 
 class DescribeFlows(msgspec.Struct):

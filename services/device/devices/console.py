@@ -6,6 +6,7 @@ from litestar.params import JSONBody
 from msgspec import UNSET
 
 from libs.common.contracts.auth import DeviceCredentials
+from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
@@ -138,6 +139,18 @@ async def get_device_location(
     return answer(request, UNSET if location is None else location)
 
 
+@get(
+    "/{device_id:str}/canvas",
+    guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)],
+    summary="Get the canvas of a device",
+)
+async def get_device_canvas(
+    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Answer[DeviceCanvas]:
+    """Which canvas it has: the same for all users; it is made at the first call."""
+    return answer(request, await user_devices.canvas(principal_of(request), device_id))
+
+
 @put(
     "/{device_id:str}/location",
     guards=[holders(Function.DEVICE_EDIT)],
@@ -181,6 +194,7 @@ ROUTER = Router(
         rename_device,
         issue_device_credentials,
         move_devices,
+        get_device_canvas,
         get_device_location,
         set_device_location,
         clear_device_location,

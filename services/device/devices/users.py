@@ -6,6 +6,7 @@ from typing import Any
 
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials
+from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import Forbidden, InvalidInput, NotFound, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
@@ -31,7 +32,7 @@ from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.things.fields import MOST_TAGS
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
-from services.device.things.messages import GrantsOverRpc
+from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
@@ -55,6 +56,7 @@ class UserDevices:
         credentials: CredentialsOverRpc,
         leaving: Leaving,
         forgetting: GrantsOverRpc,
+        canvases: CanvasesOverRpc,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -65,6 +67,7 @@ class UserDevices:
         self._credentials = credentials
         self._leaving = leaving
         self._forgetting = forgetting
+        self._canvases = canvases
 
     async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
         """One page of the devices that a user sees; a page is answered asked for or not."""
@@ -108,6 +111,11 @@ class UserDevices:
     async def location(self, principal: Principal, device_id: int) -> Location | None:
         """Where a device is."""
         return (await self._find(principal, device_id)).location
+
+    async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
+        """The canvas of a device, which `management` keeps."""
+        device = await self._find(principal, device_id)
+        return await self._canvases.of_device(device.tenant, device.id)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
         """Let those devices that the user sees be in a group, or in none; return which they are.

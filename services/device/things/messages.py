@@ -1,4 +1,4 @@
-"""What devices say on the bus when they are changed, and what `auth` hears of them."""
+"""What devices say on the bus when they are changed, and what other services keep of them."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,6 +10,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceChanged
+from libs.common.contracts.names import CANVAS_OF_DEVICE, AskCanvas, DeviceCanvas
 from libs.common.identity.sharing import forget
 from services.device.things.model import Device, profile_of
 
@@ -46,3 +47,15 @@ class GrantsOverRpc:
     async def forget_entities(self, tenant: str, ids: Sequence[int]) -> None:
         """Entities are gone."""
         await forget(self._rpc, ResourceType.ENTITY, tenant, ids)
+
+
+class CanvasesOverRpc:
+    """The canvases of devices, kept by `management`."""
+
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
+
+    async def of_device(self, tenant: str, device_id: int) -> DeviceCanvas:
+        """The canvas of a device that there is."""
+        wanted = AskCanvas(tenant, device_id)
+        return await self._rpc.call(CANVAS_OF_DEVICE, wanted, DeviceCanvas)

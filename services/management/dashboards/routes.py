@@ -1,4 +1,4 @@
-"""`/dashboard`: dashboards and their widgets."""
+"""`/dashboard`: dashboards, their covers, and which one a user begins with."""
 
 from litestar import Router
 from litestar.di import NamedDependency
@@ -6,11 +6,15 @@ from litestar.params import JSONBody
 
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, PathId, answer, delete, get, post, put
-from libs.common.http.guards import holders
+from libs.common.http.guards import holders, users
 from libs.common.identity.functions import Function
+from services.management.dashboards.covers import PRESETS, PresetCover
 from services.management.dashboards.schemas import (
     CreateDashboard,
-    DashboardRef,
+    DeleteDashboards,
+    FoundDashboard,
+    MainCanvas,
+    SearchDashboards,
     ShownDashboard,
     UpdateDashboard,
 )
@@ -21,13 +25,17 @@ from services.management.dashboards.service import DashboardService
     "/",
     guards=[holders(Function.DASHBOARD_ADD)],
     summary="Create a dashboard",
-    example={"name": "Roofs"},
+    example={
+        "name": "Roofs",
+        "cover_type": "DEFAULT_IMAGE",
+        "cover_data": "public/cover-purple.svg",
+    },
 )
 async def create_dashboard(
     request: HttpRequest,
     dashboards: NamedDependency[DashboardService],
     data: JSONBody[CreateDashboard],
-) -> Answer[DashboardRef]:
+) -> Answer[MainCanvas]:
     """Create an empty dashboard; every role of its creator sees it."""
     return answer(request, await dashboards.create(principal_of(request), data))
 
@@ -39,20 +47,37 @@ async def update_dashboard(
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
 ) -> Answer[dict[str, str]]:
-    """Set its name and all its widgets; widgets that are left out are deleted."""
+    """Set its name, description and cover, or all widgets of its main canvas."""
     await dashboards.update(principal_of(request), dashboard_id, data)
     return answer(request, {})
 
 
 @delete(
-    "/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)], summary="Delete a dashboard"
+    "/{dashboard_id:str}",
+    guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
+    summary="Delete a dashboard",
 )
 async def delete_dashboard(
     request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
 ) -> Answer[dict[str, str]]:
-    """Delete a dashboard with its widgets and grants."""
+    """Delete a dashboard with its canvases and grants."""
     await dashboards.delete(principal_of(request), dashboard_id)
     return answer(request, {})
+
+
+@post(
+    "/batch-delete",
+    guards=[holders(Function.DASHBOARD_DELETE)],
+    summary="Delete dashboards",
+)
+async def delete_dashboards(
+    request: HttpRequest,
+    dashboards: NamedDependency[DashboardService],
+    data: JSONBody[DeleteDashboards],
+) -> Answer[None]:
+    """Delete dashboards with their canvases and grants; unknown ones are passed over."""
+    await dashboards.delete_all(principal_of(request), data)
+    return answer(request)
 
 
 @get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)], summary="List dashboards")
@@ -63,8 +88,62 @@ async def list_dashboards(
     return answer(request, await dashboards.seen_by(principal_of(request)))
 
 
+@post("/search", guards=[holders(Function.DASHBOARD_VIEW)], summary="Search dashboards")
+async def search_dashboards(
+    request: HttpRequest,
+    dashboards: NamedDependency[DashboardService],
+    data: JSONBody[SearchDashboards | None] = None,
+) -> Answer[list[FoundDashboard]]:
+    """The dashboards that the caller sees: the caller's home first, then the newest."""
+    wanted = data or SearchDashboards()
+    return answer(request, await dashboards.search(principal_of(request), wanted))
+
+
+@get("/covers", guards=[users], summary="List preset covers")
+async def list_dashboard_covers(request: HttpRequest) -> Answer[list[PresetCover]]:
+    """Pictures that a dashboard can have."""
+    return answer(request, PRESETS)
+
+
+@get("/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)], summary="Get the main canvas")
+async def get_main_canvas(
+    request: HttpRequest, dashboards: NamedDependency[DashboardService]
+) -> Answer[MainCanvas]:
+    """The canvas of the caller's home, else of the newest dashboard; empty without any."""
+    return answer(request, await dashboards.main_canvas(principal_of(request)))
+
+
+@post("/{dashboard_id:str}/home", guards=[users], summary="Make a dashboard the home")
+async def set_home_dashboard(
+    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+) -> Answer[None]:
+    """Let the caller begin with it, and with no other one."""
+    await dashboards.set_home(principal_of(request), dashboard_id)
+    return answer(request)
+
+
+@post("/{dashboard_id:str}/cancel-home", guards=[users], summary="End a home")
+async def end_home_dashboard(
+    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+) -> Answer[None]:
+    """Let the caller begin with it no more."""
+    await dashboards.end_home(principal_of(request), dashboard_id)
+    return answer(request)
+
+
 ROUTER = Router(
     "/dashboard",
-    route_handlers=[create_dashboard, update_dashboard, delete_dashboard, list_dashboards],
+    route_handlers=[
+        create_dashboard,
+        update_dashboard,
+        delete_dashboard,
+        delete_dashboards,
+        list_dashboards,
+        search_dashboards,
+        list_dashboard_covers,
+        get_main_canvas,
+        set_home_dashboard,
+        end_home_dashboard,
+    ],
     tags=["Dashboards"],
 )

@@ -1,40 +1,49 @@
 """Creates, changes, lists and deletes dashboards on behalf of users."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import TypeVar
 
-import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from libs.common.clock import now_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
-from libs.common.http.console import id_of, name_of
+from libs.common.http.console import ids_of, name_of
 from libs.common.identity import Principal
+from libs.common.identity.grants import Grants
 from libs.common.identity.sharing import Sharing
+from services.management.dashboards.content import Content, NextId, checked_name, placed
+from services.management.dashboards.covers import UPLOADED, Cover, cover_of
 from services.management.dashboards.schemas import (
     MAX_BYTES,
     CreateDashboard,
     Dashboard,
-    DashboardRef,
+    DashboardChanges,
+    DeleteDashboards,
+    FoundDashboard,
+    MainCanvas,
+    SearchDashboards,
     ShownDashboard,
-    ShownWidget,
-    StoredWidget,
     UpdateDashboard,
-    Widget,
 )
-from services.management.dashboards.store import DashboardStore
+from services.management.dashboards.store import DashboardStore, Forgetting
+
+C = TypeVar("C", Cover | None, Cover | UnsetType | None)
 
 
 class DashboardService:
-    """The operations on dashboards."""
+    """The operations on dashboards; `forget` forgets the canvases of those that are deleted."""
 
     def __init__(
-        self, store: DashboardStore, sharing: Sharing, next_id: Callable[[], Awaitable[int]]
+        self, store: DashboardStore, sharing: Sharing, next_id: NextId, forget: Forgetting
     ) -> None:
         self._store = store
         self._sharing = sharing
         self._next_id = next_id
+        self._forget = forget
 
-    async def create(self, user: Principal, wanted: CreateDashboard) -> DashboardRef:
+    async def create(self, user: Principal, wanted: CreateDashboard) -> MainCanvas:
         """Add an empty dashboard, which all roles of its creator see.
 
         The grants come first: should this fail between the two, there is a grant of nothing
@@ -43,8 +52,11 @@ class DashboardService:
         dashboard = Dashboard(
             id=await self._next_id(),
             tenant=user.tenant,
-            name=name_of(wanted.name),
+            name=checked_name(name_of(wanted.name)),
+            description=wanted.description,
+            cover=await self._known(user, cover_of(wanted.cover_type, wanted.cover_data)),
             user_id=user.user_id,
+            content=Content(),
             created_at=now_ms(),
         )
         await self._sharing.share(user, dashboard.id)
@@ -53,30 +65,74 @@ class DashboardService:
         except Exception:
             await self._sharing.forget(user.tenant, [dashboard.id])
             raise
-        return DashboardRef(str(dashboard.id))
+        return _main_canvas(dashboard)
 
     async def update(self, user: Principal, dashboard_id: int, wanted: UpdateDashboard) -> None:
-        """Set the name and the whole set of widgets; an unknown widget id is passed over."""
+        """Set the name and what else is wanted; widgets are set as a whole."""
         name = name_of(wanted.name)
         dashboard = await self._visible(user, dashboard_id)
-        widgets = await self._widgets(dashboard, wanted.widgets)
-        if len(msgspec.json.encode(widgets)) > MAX_BYTES:
-            raise TooLarge(f"widgets have at most {MAX_BYTES} bytes together", field="widgets")
-        if not await self._store.replace(user.tenant, dashboard_id, name, widgets):
-            raise _gone(dashboard_id)
+        content: Content | UnsetType = UNSET
+        if wanted.widgets is not UNSET:
+            widgets = await placed(dashboard.content, wanted.widgets, self._next_id)
+            content = replace(dashboard.content, widgets=widgets)
+            if content.size > MAX_BYTES:
+                raise TooLarge(f"widgets have at most {MAX_BYTES} bytes together", field="widgets")
+        changes = DashboardChanges(
+            name=checked_name(name, dashboard.name),
+            description=wanted.description,
+            cover=await self._known(user, _cover_of(wanted)),
+            content=content,
+        )
+        if not await self._store.change(user.tenant, dashboard_id, changes):
+            raise gone(dashboard_id)
 
     async def delete(self, user: Principal, dashboard_id: int) -> None:
-        """Delete a dashboard with its widgets and grants."""
+        """Delete a dashboard with its canvases and grants."""
         await self._visible(user, dashboard_id)
-        if not await self._store.remove(user.tenant, dashboard_id):
-            raise _gone(dashboard_id)
-        await self._sharing.forget(user.tenant, [dashboard_id])
+        if not await self._remove(user.tenant, [dashboard_id]):
+            raise gone(dashboard_id)
+
+    async def delete_all(self, user: Principal, wanted: DeleteDashboards) -> None:
+        """Delete those that the user sees; the others are passed over."""
+        grants = await self._sharing.of(user)
+        ids = [one for one in ids_of(wanted.dashboard_ids) if grants.dashboard(one)]
+        if ids:
+            await self._remove(user.tenant, ids)
 
     async def seen_by(self, user: Principal) -> list[ShownDashboard]:
         """The dashboards that a user sees, the oldest first."""
         grants = await self._sharing.of(user)
-        ids = None if grants.everything else sorted(grants.resources.dashboards)
-        return [_shown(one) for one in await self._store.list(user.tenant, ids)]
+        return list(map(_shown, await self._seen(user, grants, widgets=True)))
+
+    async def search(self, user: Principal, wanted: SearchDashboards) -> list[FoundDashboard]:
+        """The dashboards that a user sees: the home first, then the newest."""
+        found = await self._seen(user, await self._sharing.of(user), wanted.name or "")
+        home = await self._store.home(user.tenant, user.user_id)
+        rows = [_found(dashboard, home=dashboard.id == home) for dashboard in reversed(found)]
+        return sorted(rows, key=lambda row: not row.home)
+
+    async def main_canvas(self, user: Principal) -> MainCanvas:
+        """That of the user's home, else of the newest dashboard that the user sees.
+
+        Raises `Forbidden` for a user who is granted nothing at all.
+        """
+        grants = await self._sharing.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission", code="no_data_permission")
+        found = await self._seen(user, grants)
+        home = await self._store.home(user.tenant, user.user_id)
+        chosen = [one for one in found if one.id == home] or found[-1:]
+        return _main_canvas(chosen[0]) if chosen else MainCanvas()
+
+    async def set_home(self, user: Principal, dashboard_id: int) -> None:
+        """Let the user begin with a dashboard; raise `NotFound`."""
+        await self._granted(user, await self._sharing.of(user), dashboard_id)
+        await self._store.set_home(user.tenant, user.user_id, dashboard_id)
+
+    async def end_home(self, user: Principal, dashboard_id: int) -> None:
+        """Let the user begin with no dashboard of their own choice, if it was this one."""
+        await self._granted(user, await self._sharing.of(user), dashboard_id)
+        await self._store.end_home(user.tenant, user.user_id, dashboard_id)
 
     async def describe(self, wanted: DescribeDashboards) -> DescribedDashboards:
         """Answer `auth`, which lists dashboards for roles; by name."""
@@ -90,31 +146,53 @@ class DashboardService:
             ]
         )
 
+    async def _seen(
+        self, user: Principal, grants: Grants, keyword: str = "", *, widgets: bool = False
+    ) -> list[Dashboard]:
+        ids = None if grants.everything else sorted(grants.resources.dashboards)
+        return await self._store.list(user.tenant, ids, keyword, widgets=widgets)
+
     async def _visible(self, user: Principal, dashboard_id: int) -> Dashboard:
         grants = await self._sharing.of(user)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
+        return await self._granted(user, grants, dashboard_id)
+
+    async def _granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
         found = None
         if grants.dashboard(dashboard_id):
             found = await self._store.get(user.tenant, dashboard_id)
         if found is None:
-            raise _gone(dashboard_id)
+            raise gone(dashboard_id)
         return found
 
-    async def _widgets(self, dashboard: Dashboard, wanted: Sequence[Widget]) -> list[StoredWidget]:
-        known = {widget.id for widget in dashboard.widgets}
-        kept: dict[int, StoredWidget] = {}
-        for widget in wanted:
-            widget_id = id_of(widget.widget_id) if widget.widget_id else await self._next_id()
-            if widget_id in kept:
-                raise InvalidInput(f"has widget {widget_id} twice", field="widgets")
-            if widget_id in known or not widget.widget_id:
-                kept[widget_id] = StoredWidget(widget_id, widget.data)
-        return list(kept.values())
+    async def _known(self, user: Principal, cover: C) -> C:
+        """The cover, when its picture is there; raise `InvalidInput`."""
+        named = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
+        if named is not None and not await self._store.has_resource(user.tenant, named):
+            raise InvalidInput("is no uploaded picture, or one that is gone", field="cover_data")
+        return cover
+
+    async def _remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
+        removed = await self._store.remove(tenant, ids, self._forget)
+        await self._sharing.forget(tenant, removed)
+        return removed
 
 
-def _gone(dashboard_id: int) -> NotFound:
+def gone(dashboard_id: int) -> NotFound:
+    """No dashboard has the id, or none that the user sees."""
     return NotFound(f"dashboard not exist: {dashboard_id}", field="dashboard_id")
+
+
+def _cover_of(wanted: UpdateDashboard) -> Cover | UnsetType | None:
+    if wanted.cover_type is UNSET and wanted.cover_data is UNSET:
+        return UNSET
+    kind = None if wanted.cover_type is UNSET else wanted.cover_type
+    return cover_of(kind, None if wanted.cover_data is UNSET else wanted.cover_data)
+
+
+def _main_canvas(dashboard: Dashboard) -> MainCanvas:
+    return MainCanvas(dashboard_id=str(dashboard.id), main_canvas_id=str(dashboard.id))
 
 
 def _shown(dashboard: Dashboard) -> ShownDashboard:
@@ -123,5 +201,20 @@ def _shown(dashboard: Dashboard) -> ShownDashboard:
         name=dashboard.name,
         user_id=None if dashboard.user_id is None else str(dashboard.user_id),
         created_at=str(dashboard.created_at),
-        widgets=[ShownWidget(str(widget.id), widget.data) for widget in dashboard.widgets],
+        widgets=[widget.shown for widget in dashboard.content.widgets],
+    )
+
+
+def _found(dashboard: Dashboard, *, home: bool) -> FoundDashboard:
+    cover = dashboard.cover
+    return FoundDashboard(
+        dashboard_id=str(dashboard.id),
+        main_canvas_id=str(dashboard.id),
+        name=dashboard.name,
+        home=home,
+        description=dashboard.description,
+        cover_type=None if cover is None else cover.type,
+        cover_data=None if cover is None else cover.data,
+        user_id=None if dashboard.user_id is None else str(dashboard.user_id),
+        created_at=str(dashboard.created_at),
     )

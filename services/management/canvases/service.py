@@ -1,0 +1,258 @@
+"""Shows and saves canvases on behalf of users: who sees its owner sees a canvas."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from libs.common.contracts.entities import ResolvedEntity
+from libs.common.contracts.names import AskCanvas, DescribedDevice, DeviceCanvas
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooLarge
+from libs.common.http.console import ids_of, name_of
+from libs.common.identity import Principal
+from libs.common.identity.functions import Function
+from libs.common.identity.grants import GrantReader, Grants
+from libs.common.store.mongo import DuplicateKey
+from services.management.canvases.messages import ThingsOverRpc
+from services.management.canvases.schemas import (
+    LARGEST_WIDGET,
+    MOST_CANVASES,
+    AttachType,
+    Canvas,
+    CanvasEntity,
+    CanvasOfDashboard,
+    DeleteCanvases,
+    NameCanvas,
+    SaveCanvas,
+    ShownCanvas,
+)
+from services.management.canvases.store import CanvasStore
+from services.management.dashboards.content import Content, NextId, checked_name, placed
+from services.management.dashboards.schemas import DashboardChanges
+from services.management.dashboards.service import gone
+from services.management.dashboards.store import DashboardStore
+
+LOOKS = {
+    "DASHBOARD": (Function.DASHBOARD_VIEW,),
+    "DEVICE": (Function.DEVICE_VIEW, Function.DASHBOARD_VIEW),
+}
+SAVES = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
+"""What a user needs for canvases, by what they are attached to; any one suffices."""
+
+
+class CanvasService:
+    """The operations on canvases."""
+
+    def __init__(
+        self,
+        store: CanvasStore,
+        dashboards: DashboardStore,
+        grants: GrantReader,
+        things: ThingsOverRpc,
+        next_id: NextId,
+    ) -> None:
+        self._store = store
+        self._dashboards = dashboards
+        self._grants = grants
+        self._things = things
+        self._next_id = next_id
+
+    async def get(self, user: Principal, canvas_id: int) -> ShownCanvas:
+        """A canvas with the entities on it that the user sees."""
+        canvas, grants = await self._visible(user, canvas_id, LOOKS)
+        content = canvas.content
+        entities = await self._things.entities(user.tenant, content.entity_ids)
+        return ShownCanvas(
+            id=str(canvas.id),
+            name=canvas.name,
+            attach_type=canvas.attach_type,
+            attach_id=str(canvas.attach_id),
+            widgets=[widget.shown for widget in content.widgets],
+            entity_ids=list(map(str, content.entity_ids)),
+            entities=[_shown_entity(one) for one in entities if _sees(grants, one)],
+            device_ids=list(map(str, content.device_ids)),
+        )
+
+    async def save(self, user: Principal, canvas_id: int, wanted: SaveCanvas) -> None:
+        """Set the name and the whole content; what is unknown is passed over.
+
+        The name of a dashboard's main canvas is that of the dashboard.
+        """
+        name = name_of(wanted.name)
+        canvas, _ = await self._visible(user, canvas_id, SAVES)
+        name = checked_name(name, canvas.name)
+        content = await self._content(canvas, wanted)
+        if canvas.is_main:
+            changes = DashboardChanges(name=name, content=content)
+            saved = await self._dashboards.change(user.tenant, canvas_id, changes)
+        else:
+            saved = await self._store.arrange(user.tenant, canvas_id, name, content)
+        if not saved:
+            raise _unknown(canvas_id)
+
+    async def of_device(self, wanted: AskCanvas) -> DeviceCanvas:
+        """Answer `device`, which has looked whether the user sees the device."""
+        tenant, device_id = wanted.tenant, wanted.device_id
+        found = await self._store.of_device(tenant, device_id)
+        if found is None:
+            found = await self._made(tenant, device_id)
+        return DeviceCanvas(str(found.id), found.name)
+
+    async def of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasOfDashboard]:
+        """The canvases of a dashboard, the main one first."""
+        name = await self._named(user, dashboard_id)
+        main = _canvas(dashboard_id, user.tenant, name, "DASHBOARD", dashboard_id)
+        others = await self._store.of_dashboard(user.tenant, dashboard_id)
+        return list(map(_row, [main, *others]))
+
+    async def add(
+        self, user: Principal, dashboard_id: int, wanted: NameCanvas
+    ) -> CanvasOfDashboard:
+        """Add an empty canvas to a dashboard."""
+        name = checked_name(name_of(wanted.name))
+        await self._named(user, dashboard_id)
+        if len(await self._store.of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
+            raise Conflict(f"a dashboard has at most {MOST_CANVASES} of these", field="name")
+        canvas = _canvas(await self._next_id(), user.tenant, name, "DASHBOARD", dashboard_id)
+        await self._store.insert(canvas)
+        if await self._dashboards.get(user.tenant, dashboard_id) is None:
+            await self._store.remove(user.tenant, dashboard_id, [canvas.id])
+            raise gone(dashboard_id)
+        return _row(canvas)
+
+    async def remove(self, user: Principal, dashboard_id: int, wanted: DeleteCanvases) -> None:
+        """Delete canvases of a dashboard, but not its main one; unknown ones are passed over."""
+        await self._named(user, dashboard_id)
+        ids = ids_of(wanted.canvas_ids)
+        if dashboard_id in ids:
+            raise InvalidInput("names the main canvas, which stays", field="canvas_ids")
+        await self._store.remove(user.tenant, dashboard_id, ids)
+
+    async def _made(self, tenant: str, device_id: int) -> Canvas:
+        device = await self._device(tenant, device_id)
+        canvas = _canvas(await self._next_id(), tenant, device.name, "DEVICE", device_id)
+        try:
+            await self._store.insert(canvas)
+        except DuplicateKey:  # another request made it
+            found = await self._store.of_device(tenant, device_id)
+            if found is None:
+                raise
+            return found
+        try:
+            await self._device(tenant, device_id)
+        except NotFound:  # the event that it is gone may have come before its canvas
+            await self._store.forget_devices(tenant, [device_id])
+            raise
+        return canvas
+
+    async def _device(self, tenant: str, device_id: int) -> DescribedDevice:
+        for device in await self._things.devices(tenant, [device_id]):
+            return device
+        raise NotFound(f"device {device_id} not found", field="device_id")
+
+    async def _content(self, canvas: Canvas, wanted: SaveCanvas) -> Content:
+        widgets = await placed(canvas.content, wanted.widgets, self._next_id)
+        for at, widget in enumerate(widgets):
+            if len(widget.data) > LARGEST_WIDGET:
+                raise TooLarge(
+                    f"has more than {LARGEST_WIDGET} characters as JSON",
+                    field=f"widgets[{at}].data",
+                )
+        entities = await self._things.entities(canvas.tenant, ids_of(wanted.entity_ids or ()))
+        devices = ids_of(wanted.device_ids or ())
+        known = await self._things.devices(canvas.tenant, devices) if devices else []
+        return Content(
+            widgets=widgets,
+            entity_ids=tuple(one.id for one in entities),
+            device_ids=tuple(one.id for one in known),
+        )
+
+    async def _visible(
+        self, user: Principal, canvas_id: int, needed: Mapping[str, tuple[Function, ...]]
+    ) -> tuple[Canvas, Grants]:
+        """The canvas and what its user sees.
+
+        Raises `NotFound`, and `Forbidden` for a canvas of what the user does not see.
+        """
+        canvas = await self._find(user.tenant, canvas_id)
+        grants = await self._grants.of(user)
+        if not user.may(*needed[canvas.attach_type]):
+            raise Forbidden("user does not have permission")
+        if not await self._granted(grants, canvas):
+            raise Forbidden("user does not have data permission")
+        return canvas, grants
+
+    async def _find(self, tenant: str, canvas_id: int) -> Canvas:
+        dashboard = await self._dashboards.get(tenant, canvas_id)
+        if dashboard is not None:
+            main = _canvas(dashboard.id, tenant, dashboard.name, "DASHBOARD", dashboard.id)
+            return replace(main, content=dashboard.content)
+        canvas = await self._store.get(tenant, canvas_id)
+        if canvas is None:
+            raise _unknown(canvas_id)
+        return canvas
+
+    async def _granted(self, grants: Grants, canvas: Canvas) -> bool:
+        if canvas.attach_type == "DASHBOARD":
+            return grants.dashboard(canvas.attach_id)
+        device = await self._device(canvas.tenant, canvas.attach_id)
+        return grants.device(device.id, device.integration, device.group)
+
+    async def _named(self, user: Principal, dashboard_id: int) -> str:
+        """The name of a dashboard that the user sees."""
+        grants = await self._grants.of(user)
+        if grants.nothing:
+            raise Forbidden("user does not have data permission")
+        found = None
+        if grants.dashboard(dashboard_id):
+            found = await self._dashboards.get(user.tenant, dashboard_id)
+        if found is None:
+            raise gone(dashboard_id)
+        return found.name
+
+
+def _canvas(
+    canvas_id: int, tenant: str, name: str, attach_type: AttachType, attach_id: int
+) -> Canvas:
+    return Canvas(
+        id=canvas_id,
+        tenant=tenant,
+        name=name,
+        attach_type=attach_type,
+        attach_id=attach_id,
+        content=Content(),
+    )
+
+
+def _row(canvas: Canvas) -> CanvasOfDashboard:
+    return CanvasOfDashboard(
+        id=str(canvas.id),
+        canvas_id=str(canvas.id),
+        name=canvas.name,
+        attach_type=canvas.attach_type,
+        attach_id=str(canvas.attach_id),
+        is_main=canvas.is_main,
+    )
+
+
+def _sees(grants: Grants, entity: ResolvedEntity) -> bool:
+    whole = grants.thing(
+        entity.thing_id, entity.integration, device=entity.device, group=entity.group
+    )
+    return whole or grants.entity(entity.id)
+
+
+def _shown_entity(entity: ResolvedEntity) -> CanvasEntity:
+    return CanvasEntity(
+        entity_id=str(entity.id),
+        entity_key=entity.key,
+        entity_name=entity.name,
+        entity_type=entity.type,
+        entity_value_type=entity.value_type,
+        entity_value_attribute=entity.value_attribute,
+        entity_access_mod=entity.access_mod,
+        device_name=entity.device_name,
+    )
+
+
+def _unknown(canvas_id: int) -> NotFound:
+    return NotFound(f"canvas not exist: {canvas_id}", field="canvas_id")

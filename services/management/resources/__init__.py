@@ -1,0 +1,1 @@
+"""Resources: pictures that people upload, for covers and widgets."""

@@ -1,0 +1,73 @@
+"""`/resource`: files that people upload. The URLs of uploads and files are all that they need."""
+
+from urllib.parse import quote
+
+from litestar import Response, Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.contracts.limits import LARGEST_FILE
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, answer, get, post, put
+from libs.common.http.guards import users
+from services.management.resources.schemas import AnnouncedUpload, AnnounceUpload
+from services.management.resources.service import ResourceService
+
+PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
+"""What is answered without a caller: browsers load pictures without a token."""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+"""An SVG that somebody opens by itself runs nothing and asks nobody."""
+_AGE = 86_400
+"""Seconds that browsers keep a file: what a URL shows never changes, but it may go."""
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Cache-Control": f"public, max-age={_AGE}, immutable",
+}
+
+
+@post(
+    "/upload-config",
+    guards=[users],
+    summary="Announce an upload",
+    example={"file_name": "roof.png"},
+)
+async def announce_upload(
+    request: HttpRequest,
+    resources: NamedDependency[ResourceService],
+    data: JSONBody[AnnounceUpload],
+) -> Answer[AnnouncedUpload]:
+    """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG), once and within 15 minutes.
+
+    It is deleted unless a dashboard or a canvas that is saved names it.
+    """
+    return answer(request, resources.announce(principal_of(request), data))
+
+
+@put(
+    "/uploads/{ticket:str}",
+    request_max_body_size=LARGEST_FILE,
+    include_in_schema=False,
+)
+async def upload_file(
+    request: HttpRequest, resources: NamedDependency[ResourceService], ticket: FromPath[str]
+) -> Answer[None]:
+    """Take the file as the body. What it is, is told by its content and not by its header."""
+    await resources.upload(ticket, await request.body())
+    return answer(request)
+
+
+@get("/files/{key:str}", include_in_schema=False)
+async def get_file(
+    request: HttpRequest, resources: NamedDependency[ResourceService], key: FromPath[str]
+) -> Response[bytes]:
+    """A file that was uploaded; raise `NotFound`."""
+    found = await resources.get(key)
+    headers = {**_SAFE, "Content-Disposition": f"inline; filename*=UTF-8''{quote(found.name)}"}
+    return Response(found.content, media_type=found.type, headers=headers)
+
+
+ROUTER = Router(
+    "/resource", route_handlers=[announce_upload, upload_file, get_file], tags=["Resources"]
+)

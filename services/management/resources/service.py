@@ -1,0 +1,90 @@
+"""Takes files that people upload, and hands them out.
+
+An upload URL is a sealed ticket: nothing is kept of it until the file has come. A file lives
+longer than its ticket, so a ticket that was used finds the file's key taken.
+"""
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from libs.common.clock import now_ms
+from libs.common.errors import InvalidInput, NotFound, UnsupportedMedia
+from libs.common.identity import Principal
+from libs.common.identity.seal import Seal, SealBroken
+from services.management.resources.pictures import TYPES, type_of
+from services.management.resources.schemas import (
+    PREFIX,
+    UPLOAD_MINUTES,
+    AnnouncedUpload,
+    AnnounceUpload,
+    Resource,
+    Ticket,
+)
+from services.management.resources.store import ResourceStore
+
+UPLOADS = "/resource/uploads/"
+_CONTEXT = "upload of a resource"
+_KEY_BYTES = 24
+_MINUTE_MS = 60_000
+
+
+class ResourceService:
+    """The operations on resources."""
+
+    def __init__(self, store: ResourceStore, seal: Seal) -> None:
+        self._store = store
+        self._seal = seal
+
+    def announce(self, user: Principal, wanted: AnnounceUpload) -> AnnouncedUpload:
+        """Make the URLs of a file that is to come."""
+        key = secrets.token_urlsafe(_KEY_BYTES)
+        ticket = Ticket(
+            tenant=user.tenant,
+            key=key,
+            name=wanted.file_name,
+            minutes=max(UPLOAD_MINUTES, wanted.temp_resource_live_minutes or 0),
+            until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
+        )
+        sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _CONTEXT)
+        return AnnouncedUpload(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
+
+    async def upload(self, sealed: str, content: bytes) -> None:
+        """Keep the file that a ticket is for.
+
+        Raises `InvalidInput` for a ticket that is none, is over or was used,
+        `UnsupportedMedia` for what is no picture, `TooManyRequests`.
+        """
+        ticket = self._opened(sealed)
+        media_type = type_of(content)
+        if media_type is None:
+            raise UnsupportedMedia(f"the file is none of {', '.join(TYPES)}")
+        resource = Resource(
+            key=ticket.key,
+            tenant=ticket.tenant,
+            name=ticket.name,
+            type=media_type,
+            content=content,
+            expires_at=datetime.now(UTC) + timedelta(minutes=ticket.minutes),
+        )
+        if not await self._store.insert(resource):
+            raise InvalidInput("was used", field="ticket")
+
+    async def get(self, key: str) -> Resource:
+        """A file; raise `NotFound`."""
+        found = await self._store.get(key)
+        if found is None:
+            raise NotFound("there is no such resource", field="key")
+        return found
+
+    def _opened(self, sealed: str) -> Ticket:
+        padding = "=" * (-len(sealed) % 4)
+        try:
+            text = self._seal.open(sealed + padding, _CONTEXT)
+        except SealBroken as error:
+            raise InvalidInput("is none of ours", field="ticket") from error
+        ticket = msgspec.json.decode(text, type=Ticket)
+        if ticket.until <= now_ms():
+            raise InvalidInput("is over", field="ticket")
+        return ticket

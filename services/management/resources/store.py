@@ -1,0 +1,122 @@
+"""Resources in MongoDB: a document each, with its bytes.
+
+`resources`: `{_id, tenant, name, type, size, content, usedBy: [id], createdAt, expiresAt?}`.
+`usedBy` are the dashboards and canvases that name it; while there is none it has `expiresAt`,
+at which MongoDB deletes it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from libs.common.errors import TooManyRequests
+from libs.common.limits.metrics import count_limited
+from libs.common.limits.quota import AGAIN, Quota
+from libs.common.limits.tenants import KnownLimits
+from libs.common.store.mongo import Database, Document, DuplicateKey, Session
+from services.management.resources.schemas import PREFIX, UPLOAD_MINUTES, Resource
+
+UNUSED = timedelta(minutes=UPLOAD_MINUTES)
+"""How long what is named no more is kept, so that it can be moved from one place to another."""
+_NAMED = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
+
+
+class ResourceStore:
+    """The collection `resources`."""
+
+    def __init__(self, database: Database, limits: KnownLimits) -> None:
+        self._resources = database["resources"]
+        self._limits = limits
+        self._quota = Quota(self._resources, limits, "records")
+
+    async def insert(self, resource: Resource) -> bool:
+        """Keep a file; False when there is one of its key.
+
+        Raises `TooManyRequests` when the tenant has as many, or as many bytes, as it may.
+        """
+        await self._quota.take(resource.tenant)
+        await self._check_bytes(resource)
+        try:
+            await self._resources.insert_one(
+                {
+                    "_id": resource.key,
+                    "tenant": resource.tenant,
+                    "name": resource.name,
+                    "type": resource.type,
+                    "size": len(resource.content),
+                    "content": resource.content,
+                    "usedBy": [],
+                    "createdAt": datetime.now(UTC),
+                    "expiresAt": resource.expires_at,
+                }
+            )
+        except DuplicateKey:
+            return False
+        return True
+
+    async def get(self, key: str) -> Resource | None:
+        """A file of any tenant: who knows its key may read it."""
+        found = await self._resources.find_one({"_id": key})
+        if found is None:
+            return None
+        return Resource(
+            key=key,
+            tenant=found["tenant"],
+            name=found["name"],
+            type=found["type"],
+            content=found["content"],
+            expires_at=found.get("expiresAt"),
+        )
+
+    async def has(self, tenant: str, url: str) -> bool:
+        """Whether a URL is that of a resource of the tenant."""
+        query: Document = {"_id": {"$in": keys_in([url])}, "tenant": tenant}
+        return await self._resources.find_one(query, {"_id": 1}) is not None
+
+    async def hold(self, tenant: str, holder: int, texts: Iterable[str], session: Session) -> None:
+        """Keep what the texts of a dashboard or canvas name, and let go what they name no more."""
+        keys = keys_in(texts)
+        if keys:
+            await self._resources.update_many(
+                {"_id": {"$in": keys}, "tenant": tenant},
+                {"$addToSet": {"usedBy": holder}, "$unset": {"expiresAt": ""}},
+                session=session,
+            )
+        await self._let_go(tenant, [holder], {"_id": {"$nin": keys}}, session)
+
+    async def release(self, tenant: str, holders: Sequence[int], session: Session) -> None:
+        """Let go what dashboards and canvases name, which are gone."""
+        await self._let_go(tenant, holders, {}, session)
+
+    async def _let_go(
+        self, tenant: str, holders: Sequence[int], only: Document, session: Session
+    ) -> None:
+        left = {"$setDifference": ["$usedBy", list(holders)]}
+        end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED, "$$REMOVE"]}
+        await self._resources.update_many(
+            {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
+            [{"$set": {"usedBy": left}}, {"$set": {"expiresAt": end}}],
+            session=session,
+        )
+
+    async def _check_bytes(self, resource: Resource) -> None:
+        most = (await self._limits.asked(resource.tenant)).resource_bytes
+        rows = await self._resources.aggregate(
+            [
+                {"$match": {"tenant": resource.tenant}},
+                {"$group": {"_id": None, "size": {"$sum": "$size"}}},
+            ],
+            hint="tenant_size",
+        )
+        used = sum([row["size"] async for row in rows])
+        if used + len(resource.content) > most:
+            count_limited("resource_bytes", resource.tenant)
+            raise TooManyRequests(
+                f"resource_bytes: the tenant has {used} bytes of resources, and may have {most}",
+                retry_after=AGAIN,
+            )
+
+
+def keys_in(texts: Iterable[str]) -> list[str]:
+    """The keys of the resources that texts name."""
+    return sorted({key for text in texts for key in _NAMED.findall(text)})
