@@ -100,9 +100,26 @@ ROWS = (
             "_id": "management.dashboards",
             "userId": "auth.users",
             "widgets.id": "management.dashboards",
+            "deviceIds": "device.things",
         },
-        rewriting.dashboard,
+        rewriting.canvas,
     ),
+    Row(
+        "management.canvases",
+        "tenant",
+        {
+            "_id": "management.dashboards",
+            "widgets.id": "management.dashboards",
+            "deviceIds": "device.things",
+        },
+        rewriting.attached_canvas,
+    ),
+    Row(
+        "management.home_dashboards",
+        "tenant",
+        {"_id": "auth.users", "dashboard": "management.dashboards"},
+    ),
+    Row("management.resources", "tenant", {"usedBy": "management.dashboards"}),
     Row("management.openapi_accounts", "_id", change=rewriting.account),
     Row("management.openapi_links", "_id.tenant"),
     Row(

@@ -28,7 +28,13 @@ _THINGS, _FLOWS = "device.things", "workflow.flows"
 _FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
 """The key of a flow's service has the flow's id."""
 _ID = r"[1-9][0-9]{6,15}"
-_NAMES_DEVICE = re.compile(r"device_?id$", re.IGNORECASE)
+_NAMED = (
+    (re.compile(r"device_?id$", re.IGNORECASE), "device.things"),
+    (re.compile(r"group_?id$", re.IGNORECASE), "device.device_groups"),
+)
+"""Which ids stand in what consoles and editors form, by the names of members."""
+_DEVICES = "devices"
+"""A list of `{id}` in a widget."""
 _DIGITS = 16
 """Of the longest id."""
 _GRANTED = {
@@ -116,10 +122,18 @@ def tagged_entity(document: Document, moving: Moving) -> None:
     document["_id"] = moving.entity(document["_id"])
 
 
-def dashboard(document: Document, moving: Moving) -> None:
+def canvas(document: Document, moving: Moving) -> None:
     """Widgets are a console's own, and name entities by id."""
     for widget in document["widgets"]:
         widget["data"] = _json(widget["data"], moving).decode()
+    document["entityIds"] = [moving.entity(one) for one in document.get("entityIds", ())]
+
+
+def attached_canvas(document: Document, moving: Moving) -> None:
+    """A canvas of a device, or a further one of a dashboard."""
+    canvas(document, moving)
+    sequence = _THINGS if document["attachType"] == "DEVICE" else _GRANTED["DASHBOARD"]
+    document["attachId"] = moving.id(sequence, document["attachId"])
 
 
 def design(document: Document, moving: Moving) -> None:
@@ -210,11 +224,21 @@ def _text(value: str, moving: Moving) -> str:
 
 
 def _member(name: str, value: Any, moving: Moving) -> Any:
-    """A member of an object; devices are told from numbers by its name."""
-    if not _NAMES_DEVICE.search(name) or not re.fullmatch(_ID, str(value)):
+    """A member of an object; devices and groups are told from numbers by its name."""
+    if name == _DEVICES and isinstance(value, list):
+        return [_listed_device(one, moving) for one in value]
+    for pattern, sequence in _NAMED:
+        if pattern.search(name) and re.fullmatch(_ID, str(value)):
+            known = moving.known(sequence, int(value))
+            return type(value)(moving.id(sequence, int(value))) if known else value
+    return _walked(value, moving)
+
+
+def _listed_device(value: Any, moving: Moving) -> Any:
+    if not isinstance(value, dict) or "id" not in value:
         return _walked(value, moving)
-    known = moving.known(_THINGS, int(value))
-    return type(value)(moving.id(_THINGS, int(value))) if known else value
+    device = _member("device_id", value["id"], moving)
+    return {**_walked(value, moving), "id": device}
 
 
 def _flow_service(found: re.Match[str], moving: Moving) -> str:

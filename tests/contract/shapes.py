@@ -205,6 +205,7 @@ class DashboardRef(Exact, kw_only=True):
     """The answer of a creation."""
 
     dashboard_id: IdText
+    main_canvas_id: IdText
 
 
 class Dashboard(Exact, kw_only=True):

@@ -65,8 +65,8 @@ async def test_widgets_are_replaced_as_a_whole(admin: Console) -> None:
     twice = [{"widget_id": ids[0], "data": {}}, {"widget_id": int(ids[0]), "data": {}}]
     body = {"name": name, "widgets": twice}
     await admin.fails(400, BAD, "PUT", path, body, "widgets")
-    for lost in ({}, {"widgets": None}):
-        await admin.fails(400, BAD, "PUT", path, {"name": name} | lost, "widgets")
+    await admin.fails(400, BAD, "PUT", path, {"name": name, "widgets": None}, "widgets")
+    await admin.does("PUT", path, {"name": name})
     assert len((await seen_raw(admin, one))["widgets"]) == 3
     await admin.does("PUT", path, {"name": name, "widgets": []})
     assert (await seen(admin))[one].widgets == []
@@ -96,7 +96,7 @@ async def test_delete(admin: Console) -> None:
         ({"name": None}, BAD, "name"),
         ({"name": ["x"]}, BAD, "name"),
         ({"name": "  "}, "parameter_syntax_error", "name"),
-        ({"name": "n" * 128}, BAD, "name"),
+        ({"name": "n" * 65}, BAD, "name"),
         ({"name": "a\tb"}, BAD, "name"),
     ],
 )

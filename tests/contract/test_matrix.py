@@ -33,6 +33,8 @@ OPEN = {
     "POST /user/register": "the first user of a tenant registers here; afterwards it is closed",
     "GET /user/status": "tells a console whether to show the log-in or the registration page",
     "GET /public/{name}": "icons, which consoles load without a token",
+    "PUT /resource/uploads/{ticket}": "the path itself is the secret, and good once",
+    "GET /resource/files/{key}": "pictures, which consoles load without a token",
     "POST /workflow/hooks/{token}": "the path itself is the secret",
 }
 """Operations that need no credential, and why."""
@@ -61,6 +63,9 @@ BODIES: dict[str, Any] = {
     "PUT /application/{application_id}": {"name": new_name()},
     "PUT /application/{application_id}/allowed-addresses": {"allowed_addresses": []},
     "PUT /dashboard/{dashboard_id}": {"name": new_name(), "widgets": []},
+    "POST /dashboard/{dashboard_id}/canvas": {"name": new_name()},
+    "POST /dashboard/{dashboard_id}/canvas/batch-delete": {"canvas_ids": [UNKNOWN]},
+    "PUT /canvas/{canvas_id}": {"name": new_name(), "widgets": []},
     "PUT /device/{device_id}": {"name": new_name()},
     "PUT /device/{device_id}/location": {"latitude": 1, "longitude": 2},
     "PUT /device-group/{group_id}": {"name": new_name()},
@@ -206,6 +211,9 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "group_id": (await admin.done("POST", "/device-group", {"name": new_name()}))["id"],
         "tag_id": (await admin.done("POST", "/entity/tags", tag))["id"],
         "dashboard_id": dashboard["dashboard_id"],
+        "canvas_id": dashboard["main_canvas_id"],
+        "ticket": UNKNOWN,
+        "key": UNKNOWN,
         "integration_id": UNKNOWN,  # those that exist are of every tenant
         "name": UNKNOWN,
         "task_id": UNKNOWN,

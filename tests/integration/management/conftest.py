@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest_asyncio
 from httpx import ASGITransport, AsyncClient
 from litestar import Litestar
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus, RpcClient
+from libs.common.bus import Bus, Outgoing, RpcClient
 from libs.common.contracts.integrations import KnownIntegrations
 from libs.common.identity import HeaderSigner, make_keys
 from libs.common.store.migrations import migrate
@@ -22,6 +25,7 @@ from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running
+from tests.servers import Servers
 
 
 @dataclass
@@ -40,10 +44,21 @@ class Management(AskedByUsers):
         """Ask the service over the bus."""
         return await RpcClient(self.bus).call(f"rpc.management.{operation}", request, answer)
 
+    async def tell(self, subject: str, event: Any) -> None:
+        """Say an event, as another service would."""
+        await self.bus.publish([Outgoing(subject, msgspec.json.encode(event), uuid4().hex)])
+
 
 @pytest_asyncio.fixture
 async def management(servers, database) -> AsyncIterator[Management]:
     """One service with an empty database."""
+    async with started(servers, database) as found:
+        yield found
+
+
+@asynccontextmanager
+async def started(servers: Servers, database: str) -> AsyncIterator[Management]:
+    """The service on a database."""
     private, public = make_keys()
     settings = ManagementSettings(
         mongo_url=servers.mongo_url,

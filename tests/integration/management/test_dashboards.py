@@ -32,7 +32,10 @@ async def test_what_a_console_wrote_comes_back_as_it_was(management: Management)
 
 
 async def test_an_update_is_the_whole_set_of_widgets(management: Management):
-    """Known ids are replaced, those left out are deleted, unknown ones are passed over."""
+    """Known ids are replaced, those left out are deleted, unknown ones are passed over.
+
+    Where no widgets come, they stay as they are.
+    """
     admin = management.admin()
     path = f"/dashboard/{(await admin.done('POST', '/dashboard', {'name': 'A'}))['dashboard_id']}"
     await admin.done(
@@ -50,7 +53,10 @@ async def test_an_update_is_the_whole_set_of_widgets(management: Management):
     assert found["name"] == "B"
     assert [widget["data"]["n"] for widget in found["widgets"]] == [22, 3]
     assert found["widgets"][0]["widget_id"] == kept
-    await admin.refused(400, "PUT", path, {"name": "B"}, field="widgets")
+    await admin.done("PUT", path, {"name": "B"})
+    (found,) = await admin.done("GET", "/dashboard/dashboards")
+    assert len(found["widgets"]) == 2
+    await admin.refused(400, "PUT", path, {"name": "B", "widgets": None}, field="widgets")
     await admin.done("PUT", path, {"name": "B", "widgets": []})
     (found,) = await admin.done("GET", "/dashboard/dashboards")
     assert found["widgets"] == []
@@ -113,9 +119,10 @@ async def test_a_dashboard_of_another_tenant_is_not_there(management: Management
     ("body", "field", "code"),
     [
         ({"name": "  "}, "name", "parameter_syntax_error"),
-        ({"name": "x" * 128}, "name", "parameter_validation_failed"),
+        ({"name": "x" * 256}, "name", "parameter_validation_failed"),
         ({"name": "a\u0000b"}, "name", "parameter_validation_failed"),
         ({"name": 5}, "name", "parameter_validation_failed"),
+        ({"name": "x" * 65}, "name", "parameter_validation_failed"),
         ({}, "name", "parameter_validation_failed"),
         ({"name": "A", "widgets": {}}, "widgets", "parameter_validation_failed"),
         ({"name": "A", "widgets": [{}]}, "widgets[0].data", "parameter_validation_failed"),

@@ -72,6 +72,37 @@ def test_groups_and_tags_move_with_what_has_them() -> None:
     }
 
 
+def test_canvases_move_with_what_is_on_them() -> None:
+    """Those of a dashboard and of a device: whose they are, and what their widgets show."""
+    on_the_way = moving()
+    shifts = {**on_the_way.shifts, "management.dashboards": 9, "device.device_groups": 60}
+    ends = {**on_the_way.ends, "device.device_groups": 1_000_100}
+    on_the_way = replace(on_the_way, shifts=shifts, ends=ends)
+    widget = {"config": {"devices": [{"id": str(THING), "group_id": "1000001"}]}, "id": "1"}
+
+    def canvas(**more: Any) -> dict[str, Any]:
+        widgets = [{"id": 1_000_003, "data": json.dumps(widget)}]
+        content = {"widgets": widgets, "entityIds": [ENTITY], "deviceIds": [THING]}
+        return {"_id": 1_000_001, **content, **more}
+
+    for collection, more, attached in (
+        ("management.dashboards", {}, None),
+        ("management.canvases", {"attachType": "DEVICE", "attachId": THING}, THING + 500),
+        ("management.canvases", {"attachType": "DASHBOARD", "attachId": 1_000_000}, 1_000_009),
+    ):
+        found = changed(collection, canvas(**more), on_the_way)
+        assert (found["_id"], found.get("attachId")) == (1_000_010, attached)
+        assert (found["entityIds"], found["deviceIds"]) == ([ENTITY + 500 * 8192], [THING + 500])
+        assert found["widgets"][0]["id"] == 1_000_012
+        devices = json.loads(found["widgets"][0]["data"])["config"]["devices"]
+        assert devices == [{"id": str(THING + 500), "group_id": "1000061"}]
+    home = {"_id": 1_000_001, "dashboard": 1_000_001}
+    assert changed("management.home_dashboards", home, on_the_way) == {
+        "_id": 1_000_008,
+        "dashboard": 1_000_010,
+    }
+
+
 def test_a_key_of_history_keeps_its_time_and_sequence() -> None:
     """Only the device is another one."""
     record = {"_id": KEY.pack(THING, 1_700_000_000_000, 9)}
