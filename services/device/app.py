@@ -225,6 +225,7 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
         shared.maker,
         shared.groups,
         tags,
+        base.latest,
     )
     EntityRpc(
         directory=directory, latest=base.latest, writer=writer, caller=caller, custom=custom

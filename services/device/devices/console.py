@@ -31,7 +31,7 @@ from services.device.things.model import Location
 
 @post(
     "/search",
-    guards=[holders(Function.DEVICE_VIEW)],
+    guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT)],
     summary="Search devices",
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )

@@ -11,7 +11,17 @@ from msgspec import UNSET
 
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import MAX_ID, Answer, Page, PathId, answer, get, post, put
+from libs.common.http.console import (
+    MAX_ID,
+    Answer,
+    Page,
+    PathId,
+    answer,
+    get,
+    ids_of,
+    post,
+    put,
+)
 from libs.common.http.guards import holders, users
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
@@ -23,6 +33,7 @@ from services.device.entities.history.service import EntityHistory
 from services.device.entities.schemas import (
     Aggregate,
     AggregateHistory,
+    AskStatus,
     CalledServices,
     CallEntities,
     CreateEntity,
@@ -30,26 +41,41 @@ from services.device.entities.schemas import (
     EntityMeta,
     EntityStatus,
     HistoryItem,
+    LatestValue,
     QueuedCall,
-    RenameEntity,
     SearchEntities,
     SearchHistory,
     ShownEntity,
     UpdateEntities,
+    UpdateEntity,
 )
+from services.device.entities.search.schemas import AdvancedSearch
 from services.device.entities.search.service import EntitySearch
 from services.device.entities.service import EntityService
 from services.device.entities.writing import EntityWriter
 
 Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
-DASHBOARDS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)
+Zone = Annotated[str | None, QueryParameter(max_length=64, description="IANA time zone")]
+READERS = (
+    Function.DASHBOARD_EDIT,
+    Function.DASHBOARD_VIEW,
+    Function.DEVICE_VIEW,
+    Function.WORKFLOW_ADD,
+    Function.WORKFLOW_EDIT,
+)
+FINDERS = (
+    Function.DASHBOARD_EDIT,
+    Function.DEVICE_VIEW,
+    Function.ENTITY_CUSTOM_VIEW,
+    Function.ENTITY_DATA_VIEW,
+    Function.WORKFLOW_ADD,
+    Function.WORKFLOW_EDIT,
+)
 
 
 @post(
     "/search",
-    guards=[
-        holders(Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW)
-    ],
+    guards=[holders(*FINDERS)],
     summary="Search entities",
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
@@ -63,9 +89,41 @@ async def search_entities(
     return answer(request, await entity_search.search(principal_of(request), wanted))
 
 
+@post(
+    "/advanced-search",
+    guards=[holders(*FINDERS)],
+    summary="Search entities by columns",
+    example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
+)
+async def search_entities_by_columns(
+    request: HttpRequest,
+    entity_search: NamedDependency[EntitySearch],
+    data: JSONBody[AdvancedSearch],
+) -> Answer[Page[ShownEntity]]:
+    """Entities that meet a filter of each column, with their latest values; always a page.
+
+    A page has 10,000 at most.
+    """
+    return answer(request, await entity_search.search_advanced(principal_of(request), data))
+
+
+@post(
+    "/batch-get-status",
+    guards=[holders(*READERS)],
+    summary="Get the latest values of entities",
+    example={"entity_ids": []},
+)
+async def get_entity_statuses(
+    request: HttpRequest, entities: NamedDependency[EntityService], data: JSONBody[AskStatus]
+) -> Answer[dict[str, LatestValue]]:
+    """By id, of those that the caller sees; what has no value is empty."""
+    ids = ids_of(data.entity_ids)
+    return answer(request, await entities.statuses(principal_of(request), ids))
+
+
 @get(
     "/{entity_id:str}/children",
-    guards=[holders(*DASHBOARDS, Function.INTEGRATION_VIEW)],
+    guards=[holders(*READERS, Function.INTEGRATION_VIEW)],
     summary="List the children of an entity",
 )
 async def list_entity_children(
@@ -85,7 +143,7 @@ async def get_entity_meta(
 
 @get(
     "/{entity_id:str}/status",
-    guards=[holders(*DASHBOARDS)],
+    guards=[holders(*READERS)],
     summary="Get the latest value of an entity",
 )
 async def get_entity_status(
@@ -97,7 +155,7 @@ async def get_entity_status(
 
 @post(
     "/history/search",
-    guards=[holders(*DASHBOARDS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
+    guards=[holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
     summary="Search the history of entities",
 )
 async def search_entity_history(
@@ -111,7 +169,7 @@ async def search_entity_history(
 
 @post(
     "/history/aggregate",
-    guards=[holders(*DASHBOARDS)],
+    guards=[holders(*READERS)],
     summary="Aggregate the history of an entity",
 )
 async def aggregate_entity_history(
@@ -125,7 +183,7 @@ async def aggregate_entity_history(
 
 @get(
     "/export",
-    guards=[holders(Function.ENTITY_DATA_EXPORT)],
+    guards=[holders(Function.ENTITY_DATA_EXPORT, Function.ENTITY_DATA_VIEW, Function.DEVICE_VIEW)],
     summary="Export the history of entities",
 )
 async def export_entity_history(
@@ -139,13 +197,20 @@ async def export_entity_history(
     end_timestamp: Time = None,
     start: Annotated[int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TS)] = None,
     end: Annotated[int | None, QueryParameter(name="endTimestamp", ge=0, le=MAX_TS)] = None,
+    timezone: Zone = None,
+    time_zone: Zone = None,
+    zone: Annotated[str | None, QueryParameter(name="timeZone", max_length=64)] = None,
 ) -> Stream:
-    """CSV: the values that entities had, those of each the newest first, times in UTC."""
+    """CSV: the values that entities had, those of each the newest first.
+
+    Times are of the time zone, which may be spelt in three ways, or else in UTC.
+    """
     lines = await entity_export.rows(
         principal_of(request),
         ids or [],
         start if start_timestamp is None else start_timestamp,
         end if end_timestamp is None else end_timestamp,
+        timezone or time_zone or zone,
     )
     disposition = f"attachment; filename={filename()}"
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
@@ -153,7 +218,7 @@ async def export_entity_history(
 
 @post(
     "/property/update",
-    guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
+    guards=[holders(Function.INTEGRATION_VIEW, *READERS)],
     summary="Update properties of entities",
 )
 async def update_entity_properties(
@@ -168,7 +233,7 @@ async def update_entity_properties(
 
 @post(
     "/service/call",
-    guards=[holders(Function.INTEGRATION_VIEW, *DASHBOARDS)],
+    guards=[holders(Function.INTEGRATION_VIEW, *READERS)],
     summary="Call services of entities",
 )
 async def call_entity_services(
@@ -204,16 +269,16 @@ async def create_entity(
 @put(
     "/{entity_id:str}",
     guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)],
-    summary="Rename a custom entity",
+    summary="Update a custom entity",
 )
-async def rename_entity(
+async def update_entity(
     request: HttpRequest,
     custom_entities: NamedDependency[CustomEntities],
     entity_id: PathId,
-    data: JSONBody[RenameEntity],
+    data: JSONBody[UpdateEntity],
 ) -> Answer[None]:
-    """Give a custom entity another name."""
-    await custom_entities.rename(principal_of(request), entity_id, data)
+    """Give a custom entity another name, and a property other attributes."""
+    await custom_entities.update(principal_of(request), entity_id, data)
     return answer(request)
 
 
@@ -232,6 +297,8 @@ ROUTER = Router(
     "/entity",
     route_handlers=[
         search_entities,
+        search_entities_by_columns,
+        get_entity_statuses,
         list_entity_children,
         get_entity_meta,
         get_entity_status,
@@ -241,7 +308,7 @@ ROUTER = Router(
         update_entity_properties,
         call_entity_services,
         create_entity,
-        rename_entity,
+        update_entity,
         delete_entities,
     ],
     tags=["Entities"],

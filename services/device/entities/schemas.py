@@ -14,6 +14,12 @@ MOST_ENTITIES = 100
 MOST_OPTIONS = 1000
 """Values of an enumeration."""
 
+MOST_KEYS = 10_000
+"""Keys or names of one search."""
+MOST_STATUS = 5000
+"""Entities whose values are read at once."""
+
+Key = Annotated[str, msgspec.Meta(max_length=512)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
 """Milliseconds since 1970, up to the year 9999."""
 AggregateType = Literal["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"]
@@ -22,8 +28,8 @@ Identifier = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=128,
-        pattern=r"^[A-Za-z0-9_@#\-/\[\]][A-Za-z0-9_@#$\-/\[\]]*$",
-        description="Letters, digits and _@#$-/[], not beginning with $",
+        pattern=r"^[A-Za-z0-9_@#\-/:\[\]][A-Za-z0-9_@#$\-/:\[\]]*$",
+        description="Letters, digits and _@#$-/:[], not beginning with $",
     ),
 ]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"\S")]
@@ -45,10 +51,24 @@ class SearchEntities(PageRequest, kw_only=True):
     customized: bool | None = None
     """True: only those that people made; false: all others."""
     show_hidden: bool | None = None
+    entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
+    entity_names: Annotated[list[Key], msgspec.Meta(max_length=MOST_KEYS)] | None = None
+    """Whole names, as they are."""
+    entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
+    """A part, in any case, of the name of the device or of the integration."""
+    not_scan_key: bool | None = None
+    """Let the keyword look at names alone."""
 
 
 class DeviceGroup(msgspec.Struct):
     """The group that the device of an entity is in."""
+
+    id: str
+    name: str
+
+
+class WorkflowRef(msgspec.Struct):
+    """The flow behind an entity."""
 
     id: str
     name: str
@@ -73,6 +93,12 @@ class ShownEntity(Shown, kw_only=True):
     device_group: DeviceGroup | None = None
     integration_name: str | None = None
     entity_tags: list[EntityTag] | None = None
+    entity_value_store_mod: Literal["ALL", "HISTORY"]
+    """What is kept of it: also the latest value of a property."""
+    workflow_data: WorkflowRef | None = None
+    """The flow whose service it is."""
+    entity_latest_value: str | None = None
+    """In an advanced search: the latest value of a property as text, of an enumeration the key."""
 
 
 class EntityMeta(Shown, kw_only=True):
@@ -94,11 +120,26 @@ class EntityMeta(Shown, kw_only=True):
 class EntityStatus(Shown, kw_only=True):
     """Answer of `GET /entity/{entity_id}/status`; empty when there is no value.
 
-    `updated_at` is the time of the value: ms, as text.
+    `timestamp` is the time of the value: ms, as text; `updated_at` is its older name.
     """
 
     value: Any = None
+    timestamp: str | None = None
     updated_at: str | None = None
+    value_type: ValueType | None = None
+
+
+class AskStatus(msgspec.Struct):
+    """Body of `POST /entity/batch-get-status`; an id may come twice."""
+
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_STATUS)]
+
+
+class LatestValue(Shown, kw_only=True):
+    """The latest value of an entity; empty when there is none. `timestamp`: ms, as text."""
+
+    value: Any = None
+    timestamp: str | None = None
     value_type: ValueType | None = None
 
 
@@ -114,6 +155,8 @@ class SearchHistory(PageRequest, kw_only=True):
 class HistoryItem(msgspec.Struct, kw_only=True):
     """A value that an entity had; `timestamp` in ms."""
 
+    id: str
+    """Unlike that of any other value."""
     entity_id: str
     timestamp: int
     value: Any
@@ -191,10 +234,11 @@ class CreateEntity(msgspec.Struct, kw_only=True):
     description: Annotated[str, msgspec.Meta(max_length=1024)] | None = None
 
 
-class RenameEntity(msgspec.Struct):
-    """Body of `PUT /entity/{entity_id}`."""
+class UpdateEntity(msgspec.Struct):
+    """Body of `PUT /entity/{entity_id}`; the attributes of a PROPERTY are set as a whole."""
 
     name: Name
+    value_attribute: dict[str, Any] | None = None
 
 
 class DeleteEntities(msgspec.Struct):

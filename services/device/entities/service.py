@@ -1,12 +1,22 @@
 """Entities on behalf of users: who sees which, and how answers show them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
 
 from libs.common.errors import Forbidden, InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM, split_key
-from services.device.entities.schemas import EntityMeta, EntityStatus, ShownEntity
+from services.device.entities.schemas import (
+    EntityMeta,
+    EntityStatus,
+    LatestValue,
+    ShownEntity,
+    WorkflowRef,
+)
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
@@ -98,22 +108,52 @@ class EntityService:
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """The latest value of a property; nothing for one without a value of its own."""
         entity = await self.find(principal, entity_id)
-        if entity.member.type != "PROPERTY":
-            return EntityStatus()
-        thing = entity.thing.id
-        entries = (await self._latest.entries([thing])).get(thing, {})
-        value = entity.value_in({key: entry["v"] for key, entry in entries.items()})
-        if value is None:
-            return EntityStatus()
-        written = entries[entity.reported_path[0]]["t"]
+        (found,) = await self._values([entity])
         return EntityStatus(
-            value=value, updated_at=str(written), value_type=entity.member.value_type
+            value=found.value,
+            timestamp=found.timestamp,
+            updated_at=found.timestamp,
+            value_type=found.value_type,
         )
+
+    async def statuses(self, principal: Principal, ids: Sequence[int]) -> dict[str, LatestValue]:
+        """The latest values of those of some entities that the user sees, by id."""
+        found = await self._directory.by_ids(principal.tenant, ids)
+        grants = await self._grants.of(principal)
+        seen = [one for one in found.values() if _shared(one) or one.seen_with(grants)]
+        values = await self._values(seen)
+        return {str(one.id): value for one, value in zip(seen, values, strict=True)}
+
+    async def _values(self, entities: Sequence[Entity]) -> list[LatestValue]:
+        things = {one.thing.id for one in entities if one.member.type == "PROPERTY"}
+        latest = await self._latest.entries(list(things)) if things else {}
+        return [_latest_value(one, latest.get(one.thing.id, {})) for one in entities]
 
 
 def _shared(entity: Entity) -> bool:
     """Whether every user of its tenant sees it."""
     return entity.thing.integration == SYSTEM
+
+
+def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
+    """Of what its thing has, by top-level key: `{"v": value, "t": ms}`."""
+    if entity.member.type != "PROPERTY":
+        return LatestValue()
+    value = entity.value_in({key: entry["v"] for key, entry in entries.items()})
+    if value is None:
+        return LatestValue()
+    written = entries[entity.reported_path[0]]["t"]
+    return LatestValue(value=value, timestamp=str(written), value_type=entity.member.value_type)
+
+
+def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
+    """The latest value as text: numbers without an exponent, what is no text as JSON."""
+    value = entity.value_in(values)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f")
+    return msgspec.json.encode(value).decode()
 
 
 def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -> ShownEntity:
@@ -136,6 +176,8 @@ def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -
         entity_updated_at=thing.updated_at,
         device_name=thing.name,
         integration_name=integration.name if integration else None,
+        entity_value_store_mod="ALL" if member.type == "PROPERTY" else "HISTORY",
+        workflow_data=(None if thing.flow is None else WorkflowRef(str(thing.flow), member.name)),
     )
 
 

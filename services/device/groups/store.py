@@ -6,7 +6,7 @@ deleted: nobody sees it any more, and nobody joins it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
 from libs.common.errors import InvalidInput
@@ -49,6 +49,11 @@ class GroupStore:
         """The names of groups; what is unknown is missing."""
         query = {"_id": {"$in": list(ids)}, **_named(tenant)}
         return {group["_id"]: group["name"] async for group in self._groups.find(query)}
+
+    async def with_names(self, tenant: str, names: Collection[str]) -> list[int]:
+        """The groups of some names."""
+        query = {"tenant": tenant, "name": {"$in": list(names)}}
+        return [row["_id"] async for row in self._groups.find(query, {"_id": 1})]
 
     async def add(self, tenant: str, name: str) -> int:
         """Make a group; raise `InvalidInput` when there is one of the name, or too many."""

@@ -16,6 +16,7 @@ _TEXTS = ("STRING", "BINARY")
 _LONGEST_TEXT = 255
 _MOST_DIGITS = 15
 _GREATEST = 2**63
+_INVALID = "entity_attribute_min_invalid"
 
 
 def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -44,8 +45,8 @@ def read_attributes(given: Mapping[str, Any], value_type: ValueType) -> dict[str
     return found
 
 
-def _wrong(name: str, reason: str) -> InvalidInput:
-    return InvalidInput(reason, field=f"{FIELD}.{name}")
+def _wrong(name: str, reason: str, code: str | None = None) -> InvalidInput:
+    return InvalidInput(reason, field=f"{FIELD}.{name}", code=code)
 
 
 def _text(name: str, value: Any) -> str:
@@ -57,7 +58,8 @@ def _text(name: str, value: Any) -> str:
 def _number(name: str, value: Any, *, whole: bool) -> int | float:
     number = read_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, Unread) or abs(number) > _GREATEST:
-        raise _wrong(name, f"must be {'an integer' if whole else 'a number'}")
+        kind = "an integer" if whole else "a number"
+        raise _wrong(name, f"must be {kind}", _INVALID if name == "min" else None)
     return cast("int | float", number)
 
 
@@ -70,7 +72,8 @@ def _size(name: str, given: Mapping[str, Any], most: int) -> int:
 
 def _ordered(found: Mapping[str, Any], low: str, high: str) -> None:
     if low in found and high in found and found[low] > found[high]:
-        raise _wrong(high, f"must not be less than {low}")
+        code = f"entity_attribute_{low}_greater_than_{high}"
+        raise _wrong(high, f"must not be less than {low}", code)
 
 
 def _flag(name: str, value: Any) -> bool:

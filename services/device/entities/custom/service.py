@@ -1,6 +1,7 @@
 """Entities that people make themselves, which every user of the tenant sees; and those of flows."""
 
 from collections import defaultdict
+from typing import Any
 
 import msgspec
 
@@ -9,13 +10,14 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.things import number_of, thing_of
+from services.device.entities.custom.attributes import read_attributes
 from services.device.entities.custom.model import member_of
 from services.device.entities.custom.store import Change, CustomEntityStore
 from services.device.entities.schemas import (
     CreateEntity,
     DeleteEntities,
     EntityMeta,
-    RenameEntity,
+    UpdateEntity,
 )
 from services.device.entities.service import EntityService, meta_of
 from services.device.entities.tags.store import TagStore
@@ -53,8 +55,11 @@ class CustomEntities:
             )
         return meta_of(Entity(of_thing(document), member))
 
-    async def rename(self, principal: Principal, entity_id: int, body: RenameEntity) -> None:
-        """Give a custom entity another name; all others have those of their TSL."""
+    async def update(self, principal: Principal, entity_id: int, body: UpdateEntity) -> None:
+        """Change a custom entity: its name, and the attributes of a property.
+
+        All other entities have those of their TSL.
+        """
         entity = await self._entities.find(principal, entity_id)
         if not entity.customized:
             raise InvalidInput(
@@ -63,12 +68,14 @@ class CustomEntities:
                 code="method_not_allowed",
             )
         number = number_of(entity_id)
+        changes: dict[str, Any] = {"name": body.name}
+        if body.value_attribute is not None and entity.member.type == "PROPERTY":
+            kind = entity.member.value_type
+            changes["attribute"] = read_attributes(body.value_attribute, kind)
 
         def change(members: list[Member]) -> list[Member]:
             return [
-                msgspec.structs.replace(member, name=body.name)
-                if member.number == number
-                else member
+                msgspec.structs.replace(member, **changes) if member.number == number else member
                 for member in members
             ]
 

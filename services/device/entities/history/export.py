@@ -3,8 +3,9 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -44,9 +45,14 @@ class EntityExport:
         self._integrations = integrations
 
     async def rows(
-        self, principal: Principal, ids: Sequence[int], start: int | None, end: int | None
+        self,
+        principal: Principal,
+        ids: Sequence[int],
+        start: int | None,
+        end: int | None,
+        zone: str | None = None,
     ) -> AsyncIterator[bytes]:
-        """The lines of the file, the newest value of each entity first.
+        """The lines of the file, the newest value of each entity first; times are of `zone`.
 
         Raises before the first line: `InvalidInput`, `NotFound` for an entity that the user
         does not see, `Forbidden` for a user without any grant.
@@ -54,13 +60,17 @@ class EntityExport:
         wanted = ids_of(ids)
         if not 1 <= len(wanted) <= MOST_EXPORTED:
             raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
-        span = self._history.span(start, end)
+        span, times = self._history.span(start, end), _zone_of(zone)
         entities = await self._entities.find_all(principal, wanted)
         integrations = await self._integrations.known()
-        return self._lines(entities, span, integrations)
+        return self._lines(entities, span, integrations, times)
 
     async def _lines(
-        self, entities: Sequence[Entity], span: Span, integrations: Mapping[str, ShownIntegration]
+        self,
+        entities: Sequence[Entity],
+        span: Span,
+        integrations: Mapping[str, ShownIntegration],
+        zone: tzinfo,
     ) -> AsyncIterator[bytes]:
         yield _csv([COLUMNS])
         for entity in entities:
@@ -68,7 +78,10 @@ class EntityExport:
             about = (integration.name if integration else "", entity.thing.name or "")
             source = await self._history.source(entity)
             async for records in self._store.batches(source, span):
-                yield _csv(_row(entity, ts, value, about) for ts, value in records)
+                yield _csv(
+                    _row(entity, from_ms(ts).astimezone(zone), value, about)
+                    for ts, value in records
+                )
 
 
 def filename() -> str:
@@ -76,8 +89,17 @@ def filename() -> str:
     return f"EntityData_{datetime.now(UTC):%Y%m%dT%H%M%SZ}.csv"
 
 
-def _row(entity: Entity, ts: int, value: Any, about: tuple[str, str]) -> list[str]:
-    time = from_ms(ts)
+def _zone_of(name: str | None) -> tzinfo:
+    """The time zone of an IANA name, UTC for none; raise `InvalidInput`."""
+    if not name:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput("is no time zone (IANA)", field="timezone") from error
+
+
+def _row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
     shown = (_safe(entity.member.name), _safe(entity.key), _cell(entity, value))
     return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(_safe, about)]
 

@@ -1,5 +1,6 @@
 """What entities were: page by page, and folded to one value."""
 
+from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -63,7 +64,12 @@ class EntityHistory:
         limit = body.size if body.paged else LONGEST_LIST
         sources = [await self.source(entity) for entity in entities]
         records, total = await self._store.page(sources, span, body.skip, limit)
-        return body.listed([_item(entities[at], ts, value) for at, ts, value in records], total)
+        seen: Counter[tuple[int, int]] = Counter()
+        items: list[HistoryItem] = []
+        for at, ts, value in records:
+            items.append(_item(entities[at], ts, value, seen[at, ts]))
+            seen[at, ts] += 1
+        return body.listed(items, total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
         """One value made of all that an entity had, or how often it had which."""
@@ -105,8 +111,10 @@ class EntityHistory:
         return Span(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
 
 
-def _item(entity: Entity, ts: int, value: Any) -> HistoryItem:
+def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
+    """`before` values of the page are of the same entity and time."""
     return HistoryItem(
+        id=f"{entity.id}-{ts}-{before}",
         entity_id=str(entity.id),
         timestamp=ts,
         value=shown_value(entity.member, value),

@@ -4,32 +4,43 @@ These are the entities of integrations, custom entities, those that are granted 
 themselves, and those of a search for certain ids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM, thing_of
-from services.device.entities.schemas import SearchEntities
-from services.device.entities.search.matching import Keyword, MemberFilter
+from services.device.entities.search.matching import KeyTest, finds
 from services.device.entities.search.order import Order
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
+from services.device.members.member import Member, MemberSet
+from services.device.things.pages import Condition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One search in hand."""
+    """One search in hand; what is not said filters nothing."""
 
     principal: Principal
     grants: Grants
-    body: SearchEntities
     order: Order
-    wants: MemberFilter
-    keyword: Keyword | None
+    wants: Callable[[MemberSet], list[Member]]
+    """The members of a model that pass."""
+    keyword: KeyTest | None = None
+    negated: bool = False
+    """Whether those are wanted that the keyword does not match."""
+    conditions: Sequence[Condition] = ()
+    """On devices; `fits` is the same of things of every kind."""
+    fits: Callable[[EntityThing], bool] = lambda _: True
+    ids: Sequence[int] | None = None
+    """The only entities that are wanted."""
+    without: frozenset[int] = frozenset()
+    """Entities that are not wanted."""
+    customized: bool | None = None
+    """True: only custom entities; false: all others."""
 
     @property
     def tenant(self) -> str:
@@ -44,15 +55,22 @@ class Listed:
         self._directory = directory
         self._asked = asked
         self._grants = asked.grants
-        self._customized = asked.body.customized
+        self._customized = asked.customized
         self._customs = asked.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
     async def find(self) -> list[Entity]:
         """Those of the ids that are asked for, or else all."""
-        ids = self._asked.body.entity_ids
-        return await self._others() if ids is None else await self._among(ids_of(ids))
+        ids = self._asked.ids
+        found = await (self._others() if ids is None else self.among(ids))
+        return [entity for entity in found if entity.id not in self._asked.without]
 
-    async def _among(self, ids: Sequence[int]) -> list[Entity]:
+    async def counted(self) -> list[Entity]:
+        """Those `without` which the search is to do, and which numbers of devices count."""
+        found = await self.among(sorted(self._asked.without))
+        return [one for one in found if one.thing.device and one.thing.seen_with(self._grants)]
+
+    async def among(self, ids: Sequence[int]) -> list[Entity]:
+        """Those of some ids."""
         found = await self._directory.by_ids(self._asked.tenant, ids)
         rows = [one for one in found.values() if self._customized in (None, one.customized)]
         things = {one.thing.id: one.thing for one in rows}
@@ -89,12 +107,13 @@ class Listed:
         return {"$or": seen} if seen else None
 
     def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
-        wants, keyword = self._asked.wants, self._asked.keyword
+        asked = self._asked
         return [
             Entity(thing, member)
             for thing in things
-            for member in wants(thing.members.members)
-            if keyword is None or keyword.finds(thing, member)
+            if asked.fits(thing)
+            for member in asked.wants(thing.members)
+            if asked.keyword is None or finds(asked.keyword, thing, member) != asked.negated
             if self._sees(Entity(thing, member))
         ]
 

@@ -4,30 +4,35 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from libs.common.http.console import Page
+from libs.common.http.console import Page, PageRequest, ids_of
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from services.device.entities.schemas import DeviceGroup, SearchEntities, ShownEntity
+from services.device.entities.search.advanced import AdvancedFilter, Names
 from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.listed import Asked, Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
 from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
-from services.device.entities.service import shown_entity
+from services.device.entities.search.schemas import AdvancedSearch
+from services.device.entities.search.texts import TextFilter
+from services.device.entities.service import latest_text, shown_entity
 from services.device.entities.tags.service import EntityTags
 from services.device.groups.store import GroupStore
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.members.models import Models
-from services.device.things.integrations import Integrations
+from services.device.things.integrations import Integrations, ShownIntegration
+from services.device.things.latest import LatestValues
 from services.device.things.model import ModelKey
 from services.device.things.pages import Condition
-from services.device.things.seen import seen, seen_in_parts
+from services.device.things.seen import NOTHING, seen, seen_in_parts
 from services.device.things.store import DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
+ShownIntegrations = Mapping[str, ShownIntegration]
 
 
 class EntitySearch:
@@ -43,6 +48,7 @@ class EntitySearch:
         maker: ThingMaker,
         groups: GroupStore,
         tags: EntityTags,
+        latest: LatestValues,
     ) -> None:
         self._devices = devices
         self._models = models
@@ -52,6 +58,7 @@ class EntitySearch:
         self._maker = maker
         self._groups = groups
         self._tags = tags
+        self._latest = latest
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -62,22 +69,83 @@ class EntitySearch:
         """
         await self._maker.complete(principal.tenant)
         integrations = await self._integrations.known()
-        grants = await self._grants.of(principal)
-        keyword = Keyword(body.keyword, integrations) if body.keyword else None
-        asked = Asked(principal, grants, body, Order.of(body), MemberFilter(body), keyword)
-        cut = await self._cut(asked, await Listed(self._directory, asked).find())
+        page = await self._page(await self._asked(principal, body, integrations), body)
+        rows = await self._shown(principal.tenant, page.content, integrations)
+        return _with_rows(page, rows) if body.paged else rows
+
+    async def search_advanced(
+        self, principal: Principal, body: AdvancedSearch
+    ) -> Page[ShownEntity]:
+        """A page of the entities that meet a filter of each column, with their latest values."""
+        await self._maker.complete(principal.tenant)
+        integrations = await self._integrations.known()
+        names = Names(principal.tenant, integrations, self._groups, self._tags)
+        found = await AdvancedFilter.of(body.entity_filter or {}, names)
+        ids = found.ids
+        if found.keys is not None:
+            known = await self._directory.by_keys(principal.tenant, found.keys)
+            named = {entity.id for entity in known.values()}
+            ids = sorted(named if ids is None else named & set(ids))
+        asked = Asked(
+            principal=principal,
+            grants=await self._grants.of(principal),
+            order=Order.of(body),
+            wants=found.wants,
+            keyword=found.key_test,
+            negated=found.negated,
+            conditions=found.conditions,
+            fits=found.fits,
+            ids=ids,
+            without=await self._without(principal.tenant, found),
+        )
+        page = await self._page(asked, body)
+        rows = await self._shown(principal.tenant, page.content, integrations)
+        await self._add_values(page.content, rows)
+        return _with_rows(page, rows)
+
+    async def _without(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
+        if found.key_but is None:
+            return found.without
+        known = await self._directory.by_keys(tenant, [found.key_but])
+        return found.without.union(entity.id for entity in known.values())
+
+    async def _asked(
+        self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
+    ) -> Asked:
+        ids = None if body.entity_ids is None else ids_of(body.entity_ids)
+        if body.entity_keys is not None:
+            known = await self._directory.by_keys(principal.tenant, body.entity_keys)
+            named = {entity.id for entity in known.values()}
+            ids = sorted(named if ids is None else named & set(ids))
+        keyword = None
+        if body.keyword:
+            keyword = Keyword(body.keyword, integrations, keys=not body.not_scan_key)
+        source = TextFilter.of_source(body.entity_source_name, integrations)
+        return Asked(
+            principal=principal,
+            grants=await self._grants.of(principal),
+            order=Order.of(body),
+            wants=MemberFilter(body),
+            keyword=keyword,
+            conditions=source.conditions,
+            fits=source.fits,
+            ids=ids,
+            customized=body.customized,
+        )
+
+    async def _page(self, asked: Asked, body: PageRequest) -> Page[Entity]:
+        listed = Listed(self._directory, asked)
+        lost = await listed.counted() if asked.without and asked.ids is None else []
+        cut = await self._cut(asked, await listed.find(), lost)
         size = min(body.size, MOST) if body.paged else MOST
         found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
-        rows = [shown_entity(entity, integrations) for entity in found]
-        await self._mark(asked.tenant, found, rows)
-        if not body.paged:
-            return rows
-        return Page(page_size=size, page_number=body.number, total=cut.total, content=rows)
+        return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
 
-    async def _mark(
-        self, tenant: str, entities: Sequence[Entity], rows: Sequence[ShownEntity]
-    ) -> None:
-        """Add the groups of devices, and the tags."""
+    async def _shown(
+        self, tenant: str, entities: Sequence[Entity], integrations: ShownIntegrations
+    ) -> list[ShownEntity]:
+        """Rows, with the groups of devices and the tags."""
+        rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {one.thing.group for one in entities if one.thing.group is not None}
         names = await self._groups.names(tenant, groups) if groups else {}
         tags = await self._tags.of(tenant, [one.id for one in entities])
@@ -86,14 +154,27 @@ class EntitySearch:
             if group is not None and group in names:
                 row.device_group = DeviceGroup(str(group), names[group])
             row.entity_tags = tags.get(entity.id) or None
+        return rows
 
-    async def _cut(self, asked: Asked, listed: Sequence[Entity]) -> Cut:
-        """All that there is: the listed entities, and those of devices that are counted."""
-        body = asked.body
-        none = body.customized or body.entity_ids is not None
-        visible = [] if none else [[part] for part in seen_in_parts(asked.grants)]
+    async def _add_values(self, entities: Sequence[Entity], rows: Sequence[ShownEntity]) -> None:
+        things = {one.thing.id for one in entities if one.member.type == "PROPERTY"}
+        latest = await self._latest.of(list(things)) if things else {}
+        for entity, row in zip(entities, rows, strict=True):
+            if entity.member.type == "PROPERTY":
+                row.entity_latest_value = latest_text(entity, latest.get(entity.thing.id, {}))
+
+    async def _cut(self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity]) -> Cut:
+        """All that there is: the listed entities, and those of devices that are counted.
+
+        `lost` are counted, and are not wanted.
+        """
+        none = asked.customized or asked.ids is not None
+        visible = (
+            [] if none else [[part, *asked.conditions] for part in seen_in_parts(asked.grants)]
+        )
         whole: list[Condition] = []
         integrations: Sequence[str] = ()
+        keyed = asked.keyword is not None and bool(visible)
         if asked.keyword is not None and visible:
             integrations = await self._devices.integrations(asked.tenant)
             whole = asked.keyword.devices(integrations)
@@ -102,19 +183,26 @@ class EntitySearch:
             self._count(asked.tenant, _each(visible, whole)),
         )
         models = await self._models.of(asked.tenant, everyone.keys())
-        wanted = {model: asked.wants(members.members) for model, members in models.items()}
-        pools = Pools(wanted, asked.order, asked.keyword)
-        tails = pools.tails() if whole else ()
-        ends = {tail: Keyword.devices_ending(head, integrations) for head, tail in tails}
-        parts = [[*part, {"$nor": whole}] for part in visible]
+        wanted = {model: asked.wants(members) for model, members in models.items()}
+        pools = Pools(wanted, asked.order, asked.keyword, negated=asked.negated, without=lost)
+        ends: dict[str, Condition] = {}
+        if asked.keyword is not None and keyed:
+            ends = {
+                tail: asked.keyword.devices_ending(head, integrations)
+                for head, tail in pools.tails()
+            }
+        others = [{"$nor": whole}] if whole else []
+        parts = [[*part, *others] for part in visible]
         ending = [
             (tail, await self._count(asked.tenant, [[*part, end] for part in parts]))
             for tail, end in ends.items()
         ]
-        conditions = [seen(asked.grants)]
-        if whole:
+        conditions = [seen(asked.grants), *asked.conditions]
+        if keyed and not asked.negated:
             conditions += _matching_any([*whole, *ends.values()], pools, everyone)
-        devices = Devices(asked.tenant, asked.grants, conditions, models, pools, not whole)
+        devices = Devices(
+            asked.tenant, asked.grants, conditions, models, pools, not keyed and not lost
+        )
         return Cut(
             asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
         )
@@ -126,6 +214,12 @@ class EntitySearch:
         for models in counts:
             found.update(models)
         return found
+
+
+def _with_rows(page: Page[Entity], rows: list[ShownEntity]) -> Page[ShownEntity]:
+    return Page(
+        page_size=page.page_size, page_number=page.page_number, total=page.total, content=rows
+    )
 
 
 def _each(parts: Sequence[list[Condition]], either: Sequence[Condition]) -> list[list[Condition]]:
@@ -147,4 +241,5 @@ def _matching_any(
     own = pools.own_models()
     if len(own) > FEW or own == counts.keys():
         return []
-    return [{"$or": [*conditions, *([of_models(own)] if own else [])]}]
+    either = [*conditions, *([of_models(own)] if own else [])]
+    return [{"$or": either}] if either else [NOTHING]

@@ -1,6 +1,6 @@
 """Tags on behalf of users: all of a tenant see which there are."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from libs.common.clock import to_ms
 from libs.common.errors import InvalidInput
@@ -104,6 +104,14 @@ class EntityTags:
         }
         held = await self._store.of(tenant, entity_ids)
         return {entity: [shown[one] for one in ids if one in shown] for entity, ids in held.items()}
+
+    async def tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
+        """The entities whose tags meet an operator, by names of tags; `MOST_FOUND` at most."""
+        tags = {tag.name: tag.id for tag in (await self._store.all(tenant)).values()}
+        ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
+        if operator == "CONTAINS" and len(ids) < len(set(names)):
+            return []  # no entity has a tag that is not there
+        return await self._store.tagged(tenant, operator, ids)
 
 
 def _mapped(

@@ -25,6 +25,8 @@ COLUMNS = {
     "updated_at": "updatedAt",
 }
 """What tags may be sorted by."""
+MOST_FOUND = 100_000
+"""Entities that a search by tags finds at most."""
 Change = Callable[[list[int]], list[int]]
 """The tags that an entity is to have, of those that it has."""
 
@@ -112,6 +114,21 @@ class TagStore:
         """The tags of entities, by entity; one without any is missing."""
         query = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
+
+    async def tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
+        """The entities whose tags meet an operator, by id; `MOST_FOUND` at most.
+
+        One of some tags, all of them, none but them, or any tag at all.
+        """
+        held: Mapping[str, Document] = {
+            "ANY_EQUALS": {"$in": ids},
+            "CONTAINS": {"$all": ids},
+            "EQ": {"$not": {"$elemMatch": {"$nin": ids}}},
+            "IS_NOT_EMPTY": {"$exists": True},
+        }
+        query = {"tenant": tenant, "tags": held[operator]}
+        found = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MOST_FOUND)
+        return [row["_id"] async for row in found]
 
     async def map(
         self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: Change

@@ -9,6 +9,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
+from services.device.entities.console import FINDERS, READERS
 from tests.integration.device.console.world import World
 from tests.integration.device.entities.seed import CLIMATE, seed
 
@@ -81,6 +82,11 @@ async def status(world: World, of: str) -> Any:
     return await world.admin().done("GET", f"/entity/{of}/status")
 
 
+def at(ms: str) -> dict[str, str]:
+    """The time of a value, under both of its names."""
+    return {"timestamp": ms, "updated_at": ms}
+
+
 async def test_latest_values(world: World, ids: dict[str, int]):
     """Scalars, leaves of a STRUCT, arrays, the number of an ENUM; each with its own time."""
     await world.report(
@@ -88,11 +94,11 @@ async def test_latest_values(world: World, ids: dict[str, int]):
     )
     await world.report(ids["a"], 2000, {"wifi": {"ssid": "lab"}})
     expected = {
-        1: {"value": 21.5, "updated_at": "1000", "value_type": "DOUBLE"},
-        2: {"value": 0, "updated_at": "1000", "value_type": "LONG"},
-        MODE: {"value": 1, "updated_at": "1000", "value_type": "LONG"},
-        SAMPLES: {"value": [1.5, 2.5], "updated_at": "1000", "value_type": "OBJECT"},
-        SSID: {"value": "lab", "updated_at": "2000", "value_type": "STRING"},
+        1: {"value": 21.5, **at("1000"), "value_type": "DOUBLE"},
+        2: {"value": 0, **at("1000"), "value_type": "LONG"},
+        MODE: {"value": 1, **at("1000"), "value_type": "LONG"},
+        SAMPLES: {"value": [1.5, 2.5], **at("1000"), "value_type": "OBJECT"},
+        SSID: {"value": "lab", **at("2000"), "value_type": "STRING"},
         CHANNEL: {},
         WIFI: {},
         ALARM: {},
@@ -144,14 +150,15 @@ async def test_a_grant_of_one_entity_is_for_no_other(world: World, ids: dict[str
         (
             "POST",
             "/entity/search",
-            {Function.DASHBOARD_EDIT, Function.ENTITY_CUSTOM_VIEW, Function.ENTITY_DATA_VIEW},
+            set(FINDERS),
         ),
         (
             "GET",
             "/entity/1/children",
-            {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.INTEGRATION_VIEW},
+            {*READERS, Function.INTEGRATION_VIEW},
         ),
-        ("GET", "/entity/1/status", {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW}),
+        ("GET", "/entity/1/status", set(READERS)),
+        ("POST", "/entity/advanced-search", set(FINDERS)),
     ],
 )
 async def test_operations_need_one_of_their_functions(world: World, method, path, needed):

@@ -14,6 +14,7 @@ from libs.common.identity.functions import Function
 from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
+from services.device.entities.console import READERS
 from services.device.reports.history.partitions import DAY_MS, SPAN_MS
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param
@@ -59,7 +60,13 @@ async def test_history_is_read_newest_first_across_partitions(world: World):
     level = ids["level"]
     found = await search(world.admin(), level)
     assert found == [
-        {"entity_id": level, "timestamp": ts, "value": value, "value_type": "LONG"}
+        {
+            "id": f"{level}-{ts}-0",
+            "entity_id": level,
+            "timestamp": ts,
+            "value": value,
+            "value_type": "LONG",
+        }
         for ts, value in ((END, 3), (T - 1, 2), (START, 1))
     ]
     pages = [await search(world.admin(), level, page_size=2, page_number=at) for at in (1, 2, 3)]
@@ -238,15 +245,20 @@ async def test_history_is_of_what_a_user_sees(world: World):
             "POST",
             SEARCH,
             {"entity_id": 1},
-            {"dashboard.view", "dashboard.edit", "dashboard.add"} | {"entity_data.view"},
+            {*READERS, "dashboard.add", "entity_data.view"},
         ),
         (
             "POST",
             AGGREGATE,
             {"entity_id": 1, "aggregate_type": "MIN"},
-            {"dashboard.view", "dashboard.edit"},
+            set(READERS),
         ),
-        ("GET", "/entity/export?ids=1", None, {"entity_data.export"}),
+        (
+            "GET",
+            "/entity/export?ids=1",
+            None,
+            {"entity_data.export", "entity_data.view", "device.view"},
+        ),
     ],
 )
 async def test_reading_needs_one_of_its_functions(world: World, method, path, body, needed):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.device.entities.search.matching import Keyword
+from services.device.entities.search.matching import Keyword, finds
 from services.device.members.entity import EntityThing
 from services.device.members.member import Member, MemberSet
 from services.device.things.integrations import ShownIntegration
@@ -54,7 +54,7 @@ def test_a_keyword_across_the_dot_finds_one_entity(text: str):
     assert not keyword.in_thing(THING)
     assert not keyword.in_member(MEMBER)
     assert keyword.across(THING, MEMBER)
-    assert keyword.finds(THING, MEMBER)
+    assert finds(keyword, THING, MEMBER)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_keyword_across_the_dot_finds_one_entity(text: str):
 )
 def test_what_does_not_match(text: str):
     """Nothing in a keyword has a meaning of its own, and parts must stand together."""
-    assert not Keyword(text, KNOWN).finds(THING, MEMBER)
+    assert not finds(Keyword(text, KNOWN), THING, MEMBER)

@@ -115,6 +115,11 @@ class NoTags:
         return {}
 
 
+class NoValues:
+    async def of(self, things: Any) -> dict[int, Any]:
+        return {}
+
+
 async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[ShownEntity]:
     search = EntitySearch(
         store,
@@ -125,6 +130,7 @@ async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[S
         NothingNew(),
         NoGroups(),
         NoTags(),
+        NoValues(),
     )
     body = SearchEntities(page_size=size, page_number=number, **asked)
     found = await search.search(ADMIN, body)

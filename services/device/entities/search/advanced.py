@@ -1,0 +1,188 @@
+"""Reads the filters of an advanced search: what each column can be asked, and what it means."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from libs.common.errors import InvalidInput
+from libs.common.http.console import MAX_ID
+from libs.common.things import EntityType, ValueType
+from services.device.entities.search.matching import KeyBegins, KeyEnds, KeyTest, Keyword
+from services.device.entities.search.schemas import ColumnFilter
+from services.device.entities.search.texts import (
+    NEGATED,
+    TextFilter,
+    integrations_named,
+    text_condition,
+    text_fits,
+)
+from services.device.entities.tags.service import EntityTags
+from services.device.groups.store import GroupStore
+from services.device.members.member import Member, MemberSet
+from services.device.things.integrations import ShownIntegration
+
+FIELD = "entity_filter"
+_TEXT = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
+_EMPTY = ("IS_EMPTY", "IS_NOT_EMPTY")
+_ANY = ("ANY_EQUALS",)
+OPERATORS: Mapping[str, Sequence[str]] = {
+    "ENTITY_KEY": _TEXT,
+    "ENTITY_NAME": _TEXT,
+    "ENTITY_PARENT_NAME": (*_TEXT, *_EMPTY),
+    "DEVICE_NAME": _TEXT,
+    "INTEGRATION_NAME": _TEXT,
+    "ENTITY_TYPE": _ANY,
+    "ENTITY_VALUE_TYPE": _ANY,
+    "DEVICE_GROUP": _ANY,
+    "ENTITY_TAGS": ("ANY_EQUALS", "CONTAINS", "NOT_CONTAINS", "EQ", *_EMPTY),
+    "DEVICE_ID": ("EQ",),
+}
+"""What a column can be asked."""
+_KNOWN = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
+MemberTest = Callable[[Member, MemberSet], bool]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What names in a filter stand for."""
+
+    tenant: str
+    integrations: Mapping[str, ShownIntegration]
+    groups: GroupStore
+    tags: EntityTags
+
+
+@dataclass
+class AdvancedFilter:
+    """A filter that has been read."""
+
+    members: list[MemberTest] = field(default_factory=list)
+    things: TextFilter = field(default_factory=TextFilter)
+    key_test: KeyTest | None = None
+    negated: bool = False
+    keys: list[str] | None = None
+    """The only key that is wanted, in a list."""
+    key_but: str | None = None
+    """A key that is not wanted."""
+    ids: list[int] | None = None
+    """The only entities that are wanted."""
+    without: frozenset[int] = frozenset()
+    """Entities that are not wanted."""
+
+    @classmethod
+    async def of(cls, columns: Mapping[str, ColumnFilter], names: Names) -> "AdvancedFilter":
+        """Read a filter; raise `InvalidInput` that names the column at fault."""
+        found = cls()
+        for column, wanted in columns.items():
+            _check(column, wanted)
+            text = wanted.values[0] if wanted.values else ""
+            match column:
+                case "ENTITY_KEY":
+                    found._add_key(wanted.operator, text)
+                case "ENTITY_TYPE" | "ENTITY_VALUE_TYPE" | "ENTITY_NAME" | "ENTITY_PARENT_NAME":
+                    found.members.append(_member_test(column, wanted, text))
+                case "DEVICE_NAME":
+                    found._add_device_name(wanted.operator, text)
+                case "INTEGRATION_NAME":
+                    found._add_integration_name(wanted.operator, text, names)
+                case "DEVICE_GROUP":
+                    await found._add_groups(wanted.values, names)
+                case "ENTITY_TAGS":
+                    await found._add_tags(wanted, names)
+                case "DEVICE_ID":
+                    found._add_device(text)
+        return found
+
+    def wants(self, members: MemberSet) -> list[Member]:
+        """The members of a model that pass; hidden ones do not."""
+        return [
+            member
+            for member in members.members
+            if member.visible and all(test(member, members) for test in self.members)
+        ]
+
+    @property
+    def conditions(self) -> list[dict[str, object]]:
+        """On devices."""
+        return self.things.conditions
+
+    @property
+    def fits(self) -> Callable[..., bool]:
+        """The same of a thing."""
+        return self.things.fits
+
+    def _add_key(self, operator: str, text: str) -> None:
+        match operator:
+            case "EQ":
+                self.keys = [text]
+            case "NE":
+                self.key_but = text
+            case "START_WITH":
+                self.key_test = KeyBegins(text)
+            case "END_WITH":
+                self.key_test = KeyEnds(text)
+            case _:
+                self.key_test = Keyword(text, {}, names=False)
+                self.negated = operator in NEGATED
+
+    def _add_device_name(self, operator: str, text: str) -> None:
+        self.things.conditions.append(text_condition("name", operator, text))
+        self.things.tests.append(lambda thing: text_fits(operator, text, thing.name))
+
+    def _add_integration_name(self, operator: str, text: str, names: Names) -> None:
+        negated = operator in NEGATED
+        named = integrations_named(NEGATED.get(operator, operator), text, names.integrations)
+        self.things.conditions.append({"integration": {"$nin" if negated else "$in": named}})
+        self.things.tests.append(lambda thing: (thing.integration in named) != negated)
+
+    async def _add_groups(self, values: Sequence[str], names: Names) -> None:
+        groups = await names.groups.with_names(names.tenant, values)
+        self.things.conditions.append({"group": {"$in": groups}})
+        self.things.tests.append(lambda thing: thing.group in groups)
+
+    async def _add_tags(self, wanted: ColumnFilter, names: Names) -> None:
+        positive = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
+        operator = positive.get(wanted.operator, wanted.operator)
+        tagged = await names.tags.tagged(names.tenant, operator, wanted.values)
+        if operator == wanted.operator:
+            self.ids = tagged
+        else:
+            self.without = frozenset(tagged)
+
+    def _add_device(self, text: str) -> None:
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_ID):
+            raise InvalidInput("must be an id", field=f"{FIELD}.DEVICE_ID.values")
+        device_id = int(text)
+        self.things.conditions.append({"_id": device_id})
+        self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
+
+
+def _check(column: str, wanted: ColumnFilter) -> None:
+    operators = OPERATORS.get(column)
+    if operators is None:
+        raise InvalidInput(f"must be one of {', '.join(OPERATORS)}", field=f"{FIELD}.{column:.64}")
+    place = f"{FIELD}.{column}"
+    if wanted.operator not in operators:
+        raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
+    if wanted.operator not in _EMPTY and not wanted.values:
+        raise InvalidInput("must have a value", field=f"{place}.values")
+    known = _KNOWN.get(column)
+    if known is not None and not set(wanted.values) <= set(known):
+        raise InvalidInput(f"must be of {', '.join(known)}", field=f"{place}.values")
+
+
+def _member_test(column: str, wanted: ColumnFilter, text: str) -> MemberTest:
+    operator, values = wanted.operator, frozenset(wanted.values)
+    match column:
+        case "ENTITY_TYPE":
+            return lambda member, _: member.type in values
+        case "ENTITY_VALUE_TYPE":
+            return lambda member, _: member.value_type in values
+        case "ENTITY_NAME":
+            return lambda member, _: text_fits(operator, text, member.name)
+    return lambda member, members: text_fits(operator, text, _parent_name(member, members))
+
+
+def _parent_name(member: Member, members: MemberSet) -> str | None:
+    above = None if member.parent is None else members.by_path.get(member.parent)
+    return above.name if above else None
