@@ -28,8 +28,8 @@ Identifier = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=128,
-        pattern=r"^[A-Za-z0-9_@#\-/:\[\]][A-Za-z0-9_@#$\-/:\[\]]*$",
-        description="Letters, digits and _@#$-/:[], not beginning with $",
+        pattern=r"^[A-Za-z0-9_@#\-/\[\]][A-Za-z0-9_@#$\-/\[\]]*$",
+        description="Letters, digits and _@#$-/[], not beginning with $",
     ),
 ]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"\S")]

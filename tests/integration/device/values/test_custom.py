@@ -227,6 +227,27 @@ async def test_a_child_fits_its_parent(world: World, more, field):
     await world.admin().refused(400, "POST", "/entity", body("child") | more, field=field)
 
 
+async def test_attributes_of_a_property_are_set_as_a_whole(world: World):
+    """Those of a custom property; values are judged by them from then on."""
+    admin, name = world.admin(), f"range-{uuid4().hex[:8]}"
+    made = await admin.done("POST", "/entity", body(name, value_attribute={"min": "0"}))
+    path, key = f"/entity/{made['id']}", f"system.integration.{name}"
+    await admin.done("PUT", path, {"name": "Range", "value_attribute": {"max": "5", "unit": "C"}})
+    meta = await admin.done("GET", f"{path}/meta")
+    assert (meta["name"], meta["value_attribute"]) == ("Range", {"max": 5, "unit": "C"})
+    await admin.done("POST", UPDATE, {"exchange": {key: -1}})
+    await admin.refused(400, "POST", UPDATE, {"exchange": {key: 6}})
+    for wrong, code in (
+        ({"min": 9, "max": 1}, "entity_attribute_min_greater_than_max"),
+        ({"min": "x"}, "entity_attribute_min_invalid"),
+    ):
+        await admin.refused(400, "PUT", path, {"name": "R", "value_attribute": wrong}, code=code)
+    lengths = {"min_length": 9, "max_length": 1}
+    wanted = body("lengths", value_type="STRING", value_attribute=lengths)
+    code = "entity_attribute_min_length_greater_than_max_length"
+    await admin.refused(400, "POST", "/entity", wanted, code=code)
+
+
 async def test_a_rename_changes_the_name_alone(world: World):
     """Custom entities only: all others are called what their TSL calls them."""
     made = await world.admin().done("POST", "/entity", body("renamed"))

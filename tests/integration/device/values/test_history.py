@@ -3,6 +3,7 @@
 import csv
 import io
 import time
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -268,6 +269,19 @@ async def test_reading_needs_one_of_its_functions(world: World, method, path, bo
     await world.user(7, *others).refused(403, method, path, body)
     for function in needed:
         await world.user(7, Function(function)).refused(404, method, path, body)
+
+
+@pytest.mark.parametrize("spelling", ["timezone", "time_zone", "timeZone"])
+async def test_an_export_has_the_times_of_a_zone(world: World, spelling: str):
+    """By its IANA name, in each spelling; what is no zone is a 400 that names it."""
+    thing, ids = await lamp(world, f"H-{uuid4().hex[:8]}")
+    await world.history(thing, (T, {"level": 1}))
+    path = f"/entity/export?&ids={ids['level']}&{spelling}="
+    answer = await world.admin().ask("GET", f"{path}Asia%2FTokyo")
+    local = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(T // 1000 + 9 * 3600))
+    assert f",{local}," in answer.text
+    for wrong in ("Moon", "..%2Fetc", "%2Fetc%2Fpasswd"):
+        await world.admin().refused(400, "GET", f"{path}{wrong}", field="timezone")
 
 
 async def test_export_is_a_table_that_runs_no_formulas(world: World):
