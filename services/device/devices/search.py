@@ -9,7 +9,15 @@ from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import Area, FindDevices, SearchDevices
 from services.device.things.fields import order_of
 from services.device.things.pages import Condition, Lead, Order, Query
-from services.device.things.seen import WALKS, hint, seen, seen_in_parts
+from services.device.things.seen import (
+    MANY,
+    NOTHING,
+    WALKS,
+    hint,
+    seen,
+    seen_in_parts,
+    without_groups,
+)
 from services.device.things.serials import key_of
 
 COLUMNS = {
@@ -152,7 +160,7 @@ def granted_query(
         None if asked else hint(grants, order),
         [text for text in (search.name, search.identifier) if text],
         {"tenant": tenant},
-        list(_leads(search)),
+        [*_leads(search), *(_granted_leads(grants) if asked else ())],
         WALKS.get(order[0][0]),
     )
     return query, [whole(part) for part in seen_in_parts(grants)]
@@ -198,6 +206,13 @@ def _leads(search: FindDevices) -> Iterator[Lead]:
     if search.status:
         stored = [_STATUS.get(one, one) for one in search.status]
         yield Lead("fleet_status", [{"connectStatus": {"$in": stored}}])
+
+
+def _granted_leads(grants: Grants) -> Iterator[Lead]:
+    """The groups of a user who sees nothing besides."""
+    only = not grants.everything and without_groups(grants) == NOTHING
+    if only and 0 < len(grants.resources.groups) <= MANY:
+        yield Lead("group", [{"group": {"$in": sorted(grants.resources.groups)}}])
 
 
 def _in_area(area: Area) -> Condition:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from libs.common.contracts.names import DescribedGroups, DescribeGroups
 from libs.common.http.console import Page
@@ -11,7 +12,7 @@ from libs.common.store.mongo import StoreError
 from services.device.groups.schemas import FindGroups, ShownGroup
 from services.device.groups.store import GroupStore
 from services.device.things.messages import GrantsOverRpc
-from services.device.things.seen import seen
+from services.device.things.seen import NOTHING, without_groups
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -40,13 +41,27 @@ class Groups:
         found, total = await self._store.search(principal.tenant, wanted)
         counts: dict[int, int] = {}
         if wanted.with_device_count and found:
-            condition = seen(await self._grants.of(principal))
-            counts = await self._devices.count_groups(principal.tenant, list(found), condition)
+            counts = await self._counts(principal, found.keys())
         rows = [
             ShownGroup(id=str(group), name=name, device_count=counts.get(group))
             for group, name in found.items()
         ]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+    async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
+        """How many devices of groups a user sees: all of one that is granted, of others some."""
+        grants = await self._grants.of(principal)
+        whole = groups if grants.everything else grants.resources.groups & set(groups)
+        others, rest = set(groups) - set(whole), without_groups(grants)
+        parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]
+        counts = await asyncio.gather(
+            *(
+                self._devices.count_groups(principal.tenant, some, condition)
+                for some, condition in parts
+                if some
+            )
+        )
+        return {group: number for part in counts for group, number in part.items()}
 
     async def count(self, principal: Principal) -> int:
         """How many there are."""

@@ -111,6 +111,8 @@ class DevicePages:
                 number, index = having, INDEX
                 conditions = [_having(gram, one) for one in conditions]
                 query = replace(query, filter=_having(gram, query.filter))
+        if number < MANY:
+            return await self._at_once(query, index)
         totals = (self._totals.of(condition, index) for condition in conditions)
         total = sum(await asyncio.gather(*totals))
         if total <= query.skip:
@@ -119,6 +121,20 @@ class DevicePages:
         walked = (query.skip + query.limit) * everybody // total
         hint = query.walk if walked < number else index
         return await self._page(replace(query, hint=hint)), total
+
+    async def _at_once(self, query: Query, index: str) -> tuple[list[Device], int]:
+        """The page and the total in one look at what an index leads to."""
+        part = {"$slice": ["$ids", query.skip, query.limit]}
+        stages: list[Condition] = [
+            {"$match": query.filter},
+            {"$sort": dict(query.order)},
+            {"$group": {"_id": None, "total": {"$sum": 1}, "ids": {"$push": "$_id"}}},
+            {"$project": {"total": 1, "ids": part}},
+        ]
+        rows = await self._devices.aggregate(stages, hint=index)
+        async for row in rows:
+            return await self._with_ids(row["ids"]), row["total"]
+        return [], 0
 
     async def _number(self, query: Query, lead: Lead) -> int:
         """How many devices a lead has, up to `MANY` for each of its conditions."""
@@ -170,10 +186,13 @@ class DevicePages:
         if not query.skip:
             return await _read(self._devices.find(query.filter, WHOLE, **page))
         keys = await self._devices.find(query.filter, {"_id": 1}, **page).to_list(None)
-        ids = [key["_id"] for key in keys]
+        return await self._with_ids([key["_id"] for key in keys])
+
+    async def _with_ids(self, ids: Sequence[int]) -> list[Device]:
+        """Devices in the order of ids."""
         found = {
             device.id: device
-            for device in await _read(self._devices.find({"_id": {"$in": ids}}, WHOLE))
+            for device in await _read(self._devices.find({"_id": {"$in": list(ids)}}, WHOLE))
         }
         return [found[device_id] for device_id in ids if device_id in found]
 

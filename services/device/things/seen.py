@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from libs.common.identity.grants import Grants
 
 NOTHING: dict[str, Any] = {"_id": {"$in": []}}
@@ -25,6 +27,13 @@ def seen(grants: Grants) -> dict[str, Any]:
         if ids
     ]
     return {"$or": either} if len(either) > 1 else either[0] if either else NOTHING
+
+
+def without_groups(grants: Grants) -> dict[str, Any]:
+    """What `grants` show besides the devices of groups."""
+    if grants.everything:
+        return {}
+    return seen(Grants(everything=False, resources=replace(grants.resources, groups=frozenset())))
 
 
 def seen_in_parts(grants: Grants) -> list[dict[str, Any]]:

@@ -294,8 +294,9 @@ class DeviceStore:
     ) -> dict[int, int]:
         """How many devices of groups meet a condition, by group; one that has none is missing."""
         query = _all_of(tenant, [{"group": {"$in": list(groups)}}, condition])
-        rows = await self._devices.aggregate([{"$match": query}, _grouped("group")], hint="group")
-        return {row["_id"]["group"]: row["devices"] async for row in rows}
+        counted = {"$group": {"_id": "$group", "devices": {"$sum": 1}}}
+        rows = await self._devices.aggregate([{"$match": query}, counted], hint="group")
+        return {row["_id"]: row["devices"] async for row in rows}
 
     async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""
