@@ -55,6 +55,10 @@ from services.device.entities.writing import EntityWriter
 from services.device.groups.console import ROUTER as GROUP_ROUTES
 from services.device.groups.service import Groups
 from services.device.groups.store import GroupStore
+from services.device.imports.console import ROUTER as IMPORT_ROUTES
+from services.device.imports.service import Imports
+from services.device.imports.sheets import Sheets
+from services.device.imports.store import ImportStore
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -160,27 +164,37 @@ def share(base: Base) -> Shared:
 
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
-    DeviceNames(shared.base.devices, shared.models).offer(shared.rpc)
-    return {
-        "user_devices": UserDevices(
-            store=shared.base.devices,
-            groups=shared.groups,
-            grants=shared.grants,
-            entities=shared.directory,
-            integrations=shared.integrations,
-            client=shared.client,
-            credentials=shared.credentials,
-            leaving=shared.leaving,
-            forgetting=shared.forgetting,
-        ),
-        "device_adder": DeviceAdder(
-            integrations=shared.integrations,
-            client=shared.client,
-            bringer=shared.bringer,
-            grants=shared.grants,
-            groups=shared.groups,
-        ),
-    }
+    base, groups, grants = shared.base, shared.groups, shared.grants
+    DeviceNames(base.devices, shared.models).offer(shared.rpc)
+    users = UserDevices(
+        store=base.devices,
+        groups=groups,
+        grants=grants,
+        entities=shared.directory,
+        integrations=shared.integrations,
+        client=shared.client,
+        credentials=shared.credentials,
+        leaving=shared.leaving,
+        forgetting=shared.forgetting,
+    )
+    adder = DeviceAdder(
+        integrations=shared.integrations,
+        client=shared.client,
+        bringer=shared.bringer,
+        grants=grants,
+        groups=groups,
+    )
+    sheets = Sheets(adder, shared.products, groups, users)
+    imports = Imports(
+        store=ImportStore(base.mongo),
+        sheets=sheets,
+        adder=adder,
+        bringer=shared.bringer,
+        devices=base.devices,
+        groups=groups,
+        grants=grants,
+    )
+    return {"user_devices": users, "device_adder": adder, "sheets": sheets, "imports": imports}
 
 
 def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
@@ -274,6 +288,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
+    seen = console(shared)
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -301,6 +316,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
             Leader(database, "presence", watch.run, life=5.0).run(),
             Leader(database, "groups", groups.run).run(),
+            Leader(database, "imports", seen["imports"].run).run(),
         ):
             yield
         await rpc.stop()
@@ -317,6 +333,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 BATCH_ROUTES,
+                IMPORT_ROUTES,
                 GROUP_ROUTES,
                 ENTITY_ROUTES,
                 TAG_ROUTES,
@@ -334,7 +351,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "groups": groups,
                 "edge": edge,
                 "command_polls": polls,
-                **console(shared),
+                **seen,
                 **entities(shared, reporter),
             },
             lifespan=lifespan,
