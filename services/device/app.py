@@ -21,11 +21,13 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.commands.carrying import CommandCarrier
+from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
 from services.device.commands.ending import CommandEnding
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
+from services.device.commands.selections import Selections
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
@@ -193,8 +195,15 @@ def console(shared: Shared) -> dict[str, Any]:
         devices=base.devices,
         groups=groups,
         grants=grants,
+        keys=shared.credentials,
     )
-    return {"user_devices": users, "device_adder": adder, "sheets": sheets, "imports": imports}
+    return {
+        "user_devices": users,
+        "device_adder": adder,
+        "selections": Selections(shared.commands, base.devices, base.things, grants),
+        "sheets": sheets,
+        "imports": imports,
+    }
 
 
 def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
@@ -333,6 +342,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 BATCH_ROUTES,
+                CONFIGURE_ROUTES,
                 IMPORT_ROUTES,
                 GROUP_ROUTES,
                 ENTITY_ROUTES,

@@ -17,6 +17,8 @@ from services.device.imports.schemas import (
     ExportDevices,
     FaultsFile,
     FindFaults,
+    FindKeys,
+    FirstKey,
     ImportRef,
     ParsedSheet,
     RowErrors,
@@ -148,6 +150,22 @@ async def get_import_errors(
 
 
 @post(
+    "/import/{import_id:str}/keys",
+    guards=[ADDERS],
+    summary="Get the keys of imported devices",
+)
+async def get_import_keys(
+    request: HttpRequest,
+    imports: Jobs,
+    import_id: PathId,
+    data: JSONBody[FindKeys | None] = None,
+) -> Answer[Page[FirstKey]]:
+    """What devices that connect themselves log in with, shown once, to who imported them."""
+    wanted = data or FindKeys()
+    return answer(request, await imports.keys(principal_of(request), import_id, wanted))
+
+
+@post(
     "/export",
     guards=[holders(Function.DEVICE_VIEW)],
     summary="Export devices",
@@ -177,6 +195,7 @@ ROUTER = Router(
         cancel_import,
         list_import_faults,
         get_import_errors,
+        get_import_keys,
         export_devices,
     ],
     tags=["Devices"],

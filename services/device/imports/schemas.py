@@ -107,6 +107,20 @@ class FaultsFile(msgspec.Struct, kw_only=True):
     format: Format = "xlsx"
 
 
+class FindKeys(console.PageRequest, kw_only=True):
+    """Body of `POST /device-batch/import/{import_id}/keys`."""
+
+    largest = 500
+
+
+class FirstKey(console.Shown, kw_only=True):
+    """What a device logs in with; `key` is absent when it has been told before."""
+
+    device_id: str
+    sn: str
+    key: str | None = None
+
+
 class ExportDevices(FindDevices, kw_only=True):
     """Body of `POST /device-batch/export`: a search of devices of one integration."""
 

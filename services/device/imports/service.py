@@ -13,6 +13,7 @@ import msgspec
 
 from libs.common.errors import (
     Conflict,
+    Forbidden,
     InvalidInput,
     NotFound,
     ThingwayError,
@@ -22,9 +23,11 @@ from libs.common.errors import (
 from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.things import DIRECT
 from libs.common.wording import worded
 from services.device.devices.adding import DeviceAdder, Form
 from services.device.devices.bringing import Brought, DeviceBringer
+from services.device.devices.keys import CredentialsOverRpc, issue_first_key
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
 from services.device.groups.store import GroupStore
@@ -39,6 +42,8 @@ from services.device.imports.columns import (
 from services.device.imports.reading import ERROR, Sheet
 from services.device.imports.schemas import (
     FindFaults,
+    FindKeys,
+    FirstKey,
     Outcome,
     RowFaults,
     ShownImport,
@@ -47,7 +52,7 @@ from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format, write
 from services.device.members.values import ValueFault
-from services.device.things.model import DeviceChanges
+from services.device.things.model import Device, DeviceChanges
 from services.device.things.serials import SerialTaken, key_of
 from services.device.things.store import DeviceStore
 
@@ -84,6 +89,7 @@ class Imports:
         devices: DeviceStore,
         groups: GroupStore,
         grants: GrantReader,
+        keys: CredentialsOverRpc,
     ) -> None:
         self._store = store
         self._sheets = sheets
@@ -92,6 +98,7 @@ class Imports:
         self._devices = devices
         self._groups = groups
         self._grants = grants
+        self._keys = keys
 
     async def begin(
         self, principal: Principal, integration: str, data: bytes, *, only_good: bool
@@ -145,6 +152,34 @@ class Imports:
             async for row in self._store.failed(import_id)
         ]
         return await asyncio.to_thread(write, form, heads, rows, ERROR)
+
+    async def keys(self, principal: Principal, import_id: int, wanted: FindKeys) -> Page[FirstKey]:
+        """The first keys of devices that connect themselves, each told once, to who added them.
+
+        Raises `Forbidden` for everybody else, and for an import of another integration.
+        """
+        known = await self._find(principal, import_id)
+        if known.user_id != principal.user_id or known.integration != DIRECT:
+            raise Forbidden("keys are for who imported devices that connect themselves")
+        found, total = await self._store.created(import_id, wanted.skip, wanted.size)
+        devices = await self._devices.with_serials([key_of(one) for one in found])
+        places = asyncio.Semaphore(ABREAST)
+
+        async def first(device: Device) -> FirstKey:
+            async with places:
+                look = partial(self._there, device)
+                key = await issue_first_key(self._keys, device, look)
+            return FirstKey(device_id=str(device.id), sn=device.sn, key=key)
+
+        own = [one for one in devices if one.tenant == known.tenant]
+        rows = await asyncio.gather(*map(first, own))
+        return Page(
+            page_size=wanted.size, page_number=wanted.number, total=total, content=list(rows)
+        )
+
+    async def _there(self, device: Device) -> None:
+        if await self._devices.find(device.tenant, device.id) is None:
+            raise NotFound(f"device {device.id} not found")
 
     async def _find(self, principal: Principal, import_id: int) -> Import:
         known = await self._store.known(principal.tenant, import_id)

@@ -198,6 +198,13 @@ class ImportStore:
         shown = [RowFaults(row=row.number, faults=row.faults) for row in rows]
         return shown, await self._rows.count_documents(query)
 
+    async def created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
+        """A page of the identifiers of the devices that it created, and how many there are."""
+        query = {"import": import_id, "outcome": "CREATED"}
+        found = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
+        identifiers = [row["identifier"] async for row in found]
+        return identifiers, await self._rows.count_documents(query)
+
     async def failed(self, import_id: int) -> AsyncIterator[Row]:
         """The rows with faults."""
         query = {"import": import_id, "outcome": "FAILED"}

@@ -3,16 +3,18 @@
 import asyncio
 import csv
 import io
+import zipfile
 from typing import Any
 
 import pytest
+import xlsxwriter
 from python_calamine import CalamineWorkbook
 
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from services.device.imports.writing import MEDIA
 from tests.console import User
-from tests.integration.device.values.world import Lamps, World
+from tests.integration.device.values.world import LAMP, Lamps, World
 
 BATCH = "/device-batch"
 SN, MODEL = "direct.integration.add_device.sn", "direct.integration.add_device.model"
@@ -333,3 +335,87 @@ async def test_a_tenant_has_three_imports_under_way(world: World, lamps: Lamps):
 def given_of(given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `imported` that make a form."""
     return {"content": given["files"]["file"][1], **given["data"]}
+
+
+async def test_rows_of_a_process_that_died_are_done_once(world: World):
+    """What it had added without saying so counts as added; nothing is there twice."""
+    admin = world.admin()
+    rows = [[f"d{at}", f"I14-{at}", "", ""] for at in range(150)]
+    known = await imported(admin, sheet(*rows))
+    import_id = int(known["import_id"])
+    lost = {"import": import_id, "row": {"$gte": 100}}
+    forgotten = {"outcome": None, "identifier": None}
+    await world.database["import_rows"].update_many(lost, {"$set": forgotten})
+    await world.database["devices"].delete_one({"sn": "I14-149"})
+    await world.database["serials"].delete_one({"_id": "I14-149"})
+    back = {"$set": {"state": "RUNNING", "created": 100}}
+    await world.database["imports"].update_one({"_id": import_id}, back)
+    path = f"{BATCH}/import/{import_id}"
+    async with asyncio.timeout(60):
+        while (known := await admin.done("GET", path))["state"] == "RUNNING":
+            await asyncio.sleep(0.05)
+    assert counts(known) == ("DONE", 150, 0, 0)
+    found = await admin.done("POST", "/device/search", {"identifier": "I14-"})
+    assert found["total"] == 150
+
+
+def far_away() -> bytes:
+    """A workbook of a few hundred bytes whose table has 17 billion cells."""
+    source, target = io.BytesIO(), io.BytesIO()
+    with xlsxwriter.Workbook(source) as book:
+        page = book.add_worksheet("DEVICES_LIST")
+        page.write(0, 0, "Name")
+        page.write(1_048_575, 16_383, "x")
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name), zipfile.ZIP_DEFLATED)
+    return target.getvalue()
+
+
+async def test_a_sheet_that_would_fill_the_memory_is_refused(world: World):
+    """The process that reads it ends, and no other one."""
+    code = "device_list_sheet_structure_error"
+    given = form(far_away())
+    await world.admin().refused(400, "POST", f"{BATCH}/parse", field="file", code=code, **given)
+
+
+async def test_keys_of_imported_devices_are_told_once_to_who_imported_them(world: World):
+    """Each opens its device; a second time they are not shown."""
+    admin = world.admin()
+    known = await imported(admin, sheet(["a", "I15-a", "", ""], ["b", "I15-b", "", ""]))
+    path = f"{BATCH}/import/{known['import_id']}/keys"
+    page = await admin.done("POST", path, {"page_size": 100, "page_number": 1})
+    assert sorted(row["sn"] for row in page["content"]) == ["I15-a", "I15-b"]
+    assert len({row["key"] for row in page["content"]}) == 2
+    again = await admin.done("POST", path, {"page_size": 100, "page_number": 1})
+    assert ["key" in row for row in again["content"]] == [False, False]
+    world.grants.give(7, ResourceType.INTEGRATION, "direct")
+    await world.user(7).refused(403, "POST", path)
+
+
+async def test_each_device_of_a_configuration_has_its_task(world: World):
+    """Those whose TSL takes the properties; others and hidden ones are told apart."""
+    admin = world.admin()
+    await world.put_product("I16", LAMP)
+    lamp, other = await world.add_direct("I16-a", "I16"), await world.add_direct("I16-b", "I16")
+    hidden = await world.add_direct("I16-c", "I16")
+    plain = await world.add_direct("I16-d")
+    ids = [lamp, other, hidden, plain, 5]
+    body = {"device_id_list": [str(one) for one in ids], "properties": {"level": 7}}
+    for kind in (lamp, other, plain):
+        world.grants.give(7, ResourceType.DEVICE, kind)
+    rows = (await world.user(7).done("POST", f"{BATCH}/configure", body))["results"]
+    assert [row["device_id"] for row in rows] == body["device_id_list"]
+    assert [row.get("error_code", row["status"]) for row in rows] == [
+        "SUCCESS",
+        "SUCCESS",
+        "data_no_found",
+        "SUCCESS",
+        "data_no_found",
+    ]
+    tasks = {row["task_id"] for row in rows if row["status"] == "SUCCESS"}
+    assert len(tasks) == 3
+    body["properties"] = {"level": 101}
+    rows = (await admin.done("POST", f"{BATCH}/configure", body))["results"]
+    assert [row["status"] for row in rows[:3]] == ["FAILED"] * 3
+    assert rows[0]["error_code"] == "parameter_validation_failed"
