@@ -214,6 +214,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "canvas_id": dashboard["main_canvas_id"],
         "ticket": UNKNOWN,
         "key": UNKNOWN,
+        "import_id": UNKNOWN,  # nothing has been imported
         "integration_id": UNKNOWN,  # those that exist are of every tenant
         "name": UNKNOWN,
         "task_id": UNKNOWN,

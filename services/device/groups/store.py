@@ -55,6 +55,11 @@ class GroupStore:
         query = {"tenant": tenant, "name": {"$in": list(names)}}
         return [row["_id"] async for row in self._groups.find(query, {"_id": 1})]
 
+    async def all_names(self, tenant: str) -> list[str]:
+        """The names of all groups, in their order."""
+        found = self._groups.find(_named(tenant), {"name": 1}, sort=[("name", 1)])
+        return [group["name"] async for group in found]
+
     async def add(self, tenant: str, name: str) -> int:
         """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
         if await self.count(tenant) >= MOST_GROUPS:
