@@ -138,6 +138,9 @@ class Entity(Exact, kw_only=True):
     entity_created_at: Ms
     entity_updated_at: Ms
     entity_description: Text = UNSET
+    entity_value_store_mod: Literal["ALL", "HISTORY"]
+    workflow_data: dict[str, str] | UnsetType = UNSET
+    entity_latest_value: Text = UNSET
 
 
 class EntityMeta(Exact, kw_only=True):
@@ -160,6 +163,7 @@ class EntityStatus(Exact, kw_only=True):
     """The latest value, where there is one."""
 
     value: Any
+    timestamp: MsText
     updated_at: MsText
     value_type: ValueType
 
@@ -167,6 +171,7 @@ class EntityStatus(Exact, kw_only=True):
 class HistoryItem(Exact, kw_only=True):
     """A value that was; the time is an integer."""
 
+    id: str
     entity_id: IdText
     timestamp: Ms
     value: Any

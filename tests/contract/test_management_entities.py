@@ -13,6 +13,11 @@ from tests.contract.shapes import Entity, EntityMeta, EntityStatus, Page, shaped
 pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 
 BAD = "parameter_validation_failed"
+ATTRIBUTES = {
+    "value_attribute.min": "entity_attribute_min_invalid",
+    "value_attribute.max": "entity_attribute_min_greater_than_max",
+}
+"""Codes of attributes that consoles have a text for."""
 SEARCH = "/entity/search"
 FUNCTIONS = ("dashboard.view", "dashboard.edit", "entity_data.view", "integration.view")
 
@@ -274,7 +279,8 @@ async def test_bad_custom_entity(admin: Console, changes: Any, field: str) -> No
         "value_type": "LONG", "value_attribute": {},
     }  # fmt: skip
     body = {name: value for name, value in (body | changes).items() if value is not None}
-    await admin.fails(400, BAD, "POST", "/entity", body, field)
+    code = ATTRIBUTES.get(field, BAD)
+    await admin.fails(400, code, "POST", "/entity", body, field)
 
 
 @pytest.mark.parametrize(
@@ -366,3 +372,28 @@ async def test_in_another_tenant(hall: Hall, other_admin: Console) -> None:
     answer = await other_admin.ask("POST", "/entity/delete", {"entity_ids": ids})
     console_accepted(answer, data=False)
     await hall.admin.done("GET", f"/entity/{made['id']}/meta")
+
+
+async def test_the_entities_of_a_device_by_columns(hall: Hall) -> None:
+    """As the page of a device asks: its properties, by key, with their values as text."""
+    asked = {
+        "page_size": 10,
+        "page_number": 1,
+        "sorts": [{"direction": "ASC", "property": "key"}],
+        "entity_filter": {
+            "DEVICE_ID": {"operator": "EQ", "values": [hall.device]},
+            "ENTITY_TYPE": {"operator": "ANY_EQUALS", "values": ["PROPERTY"]},
+            "ENTITY_NAME": {"operator": "NOT_CONTAINS", "values": ["zzz"]},
+        },
+    }
+    found = shaped(await hall.admin.done("POST", "/entity/advanced-search", asked), Page[Entity])
+    rows = {one.entity_id: one for one in found.content}
+    temperature = hall.entities["temperature"]
+    assert rows[temperature].entity_latest_value == "20.5"
+    assert {one.entity_key.rsplit(".", 1)[0] for one in found.content} >= {
+        hall.key("x").removesuffix(".x")
+    }
+    body = {"entity_ids": [temperature, int(temperature), UNKNOWN]}
+    values = await hall.admin.done("POST", "/entity/batch-get-status", body)
+    assert values.keys() == {temperature}
+    assert (values[temperature]["value"], values[temperature]["value_type"]) == (20.5, "DOUBLE")

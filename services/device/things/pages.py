@@ -76,7 +76,7 @@ class DevicePages:
         conditions = counted or [query.filter]
         grams = wanted_grams(query.texts)
         if query.walk is not None and (query.leads or grams):
-            return await self._led(query, conditions, grams)
+            return await self._led(query, grams)
         hint = None
         if grams:
             gram, number = await self._rarest(query.scope, grams)
@@ -90,9 +90,7 @@ class DevicePages:
         )
         return found, sum(totals)
 
-    async def _led(
-        self, query: Query, conditions: Sequence[Condition], grams: Sequence[str]
-    ) -> tuple[list[Device], int]:
+    async def _led(self, query: Query, grams: Sequence[str]) -> tuple[list[Device], int]:
         """The same by the filter that the fewest devices meet, or in order where that is less.
 
         MongoDB's own choice is that of the first search of a kind, whatever its values were.
@@ -109,12 +107,10 @@ class DevicePages:
             gram, having = rare
             if having < number:
                 number, index = having, INDEX
-                conditions = [_having(gram, one) for one in conditions]
                 query = replace(query, filter=_having(gram, query.filter))
         if number < MANY:
             return await self._at_once(query, index)
-        totals = (self._totals.of(condition, index) for condition in conditions)
-        total = sum(await asyncio.gather(*totals))
+        total = await self._totals.of(query.filter, index)
         if total <= query.skip:
             return [], total
         everybody = await self._totals.of(query.scope)

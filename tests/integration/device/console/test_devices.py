@@ -236,21 +236,27 @@ async def test_credentials_rotate(world: World, ids: dict[str, int]):
 @pytest.mark.parametrize(
     ("method", "path", "needed"),
     [
-        ("POST", "/device/search", Function.DEVICE_VIEW),
-        ("GET", "/device/1", Function.DEVICE_VIEW),
-        ("PUT", "/device/1", Function.DEVICE_EDIT),
-        ("POST", "/device/1/credentials", Function.DEVICE_EDIT),
+        (
+            "POST",
+            "/device/search",
+            {Function.DEVICE_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT},
+        ),
+        ("GET", "/device/1", {Function.DEVICE_VIEW}),
+        ("GET", "/device/1/canvas", {Function.DEVICE_VIEW, Function.DASHBOARD_VIEW}),
+        ("PUT", "/device/1", {Function.DEVICE_EDIT}),
+        ("POST", "/device/1/credentials", {Function.DEVICE_EDIT}),
     ],
 )
 async def test_operations_need_their_function(world: World, method, path, needed):
-    """All other functions together do not do."""
-    others = [function for function in Function if function is not needed]
+    """Any of them will do; all other functions together do not."""
+    others = [function for function in Function if function not in needed]
     world.grants.give(7, ResourceType.DEVICE, 1)
     body = {"name": "x"} if method == "PUT" else {} if "search" in path else None
     content = await world.user(7, *others).refused(403, method, path, body)
     assert content["error_code"] == "forbidden_permission"
-    allowed = await world.user(7, needed).ask(method, path, body)
-    assert allowed.status_code == (200 if "search" in path else 404)
+    for function in needed:
+        allowed = await world.user(7, function).ask(method, path, body)
+        assert allowed.status_code == (200 if "search" in path else 404)
 
 
 @pytest.mark.parametrize(
