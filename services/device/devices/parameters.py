@@ -31,7 +31,11 @@ class Parameters:
 
     def key(self, name: str) -> str:
         """`param_entities.{key}` of an input."""
-        return f"{FIELD}.{member_key(self._thing, self._owner.path)}.{name}"
+        return f"{FIELD}.{self.key_of(name)}"
+
+    def key_of(self, name: str) -> str:
+        """The entity key of an input."""
+        return f"{member_key(self._thing, self._owner.path)}.{name}"
 
     def inputs(self) -> list[tuple[str, str, Member]]:
         """Name, entity key and member of each input."""

@@ -52,8 +52,9 @@ from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format, write
 from services.device.members.values import ValueFault
+from services.device.things.errors import device_exists
 from services.device.things.model import Device, DeviceChanges
-from services.device.things.serials import SerialTaken, key_of
+from services.device.things.serials import SERIAL, SerialTaken, key_of
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -113,9 +114,35 @@ class Imports:
             raise TooManyRequests(text, retry_after=10)
         filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
         rows = [row async for row in _checked(filled)]
+        await self._check_identifiers(principal.tenant, filled, rows)
         refused = not only_good and any(row.outcome for row in rows)
         keys = [column.key for column in filled.heads]
         return await self._store.add(principal, integration, keys, rows, refused=refused)
+
+    async def _check_identifiers(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
+        """Fail rows of the same device, and of one that is not the integration's, in advance.
+
+        Only where the integration has said which input names a device.
+        """
+        form = filled.form
+        if form.identifier is None:
+            return
+        named: dict[str, Row] = {}
+        for row in rows:
+            request, _ = filled.columns.request(filled.heads, row.cells)
+            identifier = request.param_entities.get(form.parameters.key_of(form.identifier))
+            if not isinstance(identifier, str) or row.outcome:
+                continue
+            first = named.setdefault(key_of(identifier), row)
+            if not SERIAL.fullmatch(identifier):
+                text = "must be 1 to 64 letters, digits, '_' or '-'"
+                _fail(row, InvalidInput(text, field=form.parameters.key(form.identifier)))
+            elif first is not row:
+                _fail(row, _same_device(first.number))
+        for device in await self._devices.with_serials(list(named)):
+            if (device.tenant, device.integration) != (tenant, form.integration):
+                field = form.parameters.key(form.identifier)
+                _fail(named[device.sn_key], device_exists(device.sn, field))
 
     async def newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""
@@ -290,8 +317,12 @@ def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
     """Note which row brings a device; raise `Conflict` when another one does."""
     other = taken.setdefault(identifier, row.number)
     if other != row.number:
-        raise Conflict(f"is the same device as row {other + 2}")
+        raise _same_device(other)
     row.identifier = identifier
+
+
+def _same_device(row: int) -> Conflict:
+    return Conflict(f"is the same device as row {row + 2}")
 
 
 def _fail(row: Row, error: ThingwayError) -> None:

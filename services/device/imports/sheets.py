@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from libs.common.errors import InvalidInput, TooLarge
 from libs.common.identity import Principal
@@ -60,6 +61,7 @@ class Sheets:
         self._products = products
         self._groups = groups
         self._devices = devices
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
@@ -80,8 +82,10 @@ class Sheets:
         if len(data) > MOST_BYTES:
             raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
+        turn = self._turns.setdefault(principal.tenant, asyncio.Lock())
         try:
-            sheet = await read_sheet(data)
+            async with turn:  # so that no tenant has more than one of the places
+                sheet = await read_sheet(data)
         except Unreadable as error:
             raise structure_error("is no XLSX or CSV file that can be read") from error
         heads = columns.of(sheet)

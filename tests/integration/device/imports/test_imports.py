@@ -136,6 +136,21 @@ async def test_one_fault_in_any_row_lets_nothing_be_added(world: World):
     assert counts(known) == ("DONE", 1, 0, 3)
 
 
+async def test_serial_numbers_are_checked_before_any_device_is_added(world: World):
+    """What can be none, what is there twice, what somebody else has."""
+    await world.add_direct("I17-x", tenant="other")
+    content = sheet(
+        *(["a", sn, "", ""] for sn in ("I17-a", "I17 b", "i17-A", "I17-x")),
+    )
+    known = await imported(world.admin(), content)
+    assert counts(known) == ("REFUSED", 0, 0, 3)
+    assert await faults(world.admin(), known) == {
+        1: [(SN, "parameter_validation_failed")],
+        2: [("", "data_conflict")],
+        3: [(SN, "device_already_exists")],
+    }
+
+
 async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: Lamps):
     """What the integration refuses, what is there twice, what another tenant has."""
     await world.add_direct("I4-x", tenant="other")
