@@ -54,6 +54,8 @@ from services.auth.grants.sweep import GrantSweep
 from services.auth.integrations.messages import offer_integration_logins
 from services.auth.integrations.service import IntegrationLoginService
 from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.live.routes import ROUTER as LIVE_ROUTES
+from services.auth.live.service import LivePasswords, broker_info
 from services.auth.menus.routes import ROUTER as MENU_ROUTES
 from services.auth.menus.service import MenuService
 from services.auth.migrations import MIGRATIONS
@@ -96,6 +98,7 @@ ROUTES: list[ControllerRouterHandler] = [
     GRANT_ROUTES,
     APPLICATION_ROUTES,
     search_audit,
+    LIVE_ROUTES,
     *LIMIT_ROUTES,
 ]
 OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
@@ -119,6 +122,11 @@ def build_app(
         "refresh_life": settings.refresh_token_life,
     }
     tokens = TokenWriter(redis, **lives)
+    user_tokens = TokenWriter(
+        redis,
+        access_life=settings.user_access_token_life,
+        refresh_life=settings.user_refresh_token_life,
+    )
     connections = UserConnections(
         Admissions(redis),
         ConnectionsOverRpc(client),
@@ -215,11 +223,7 @@ def build_app(
                     hashes,
                     throttle,
                     changes,
-                    TokenWriter(
-                        redis,
-                        access_life=settings.user_access_token_life,
-                        refresh_life=settings.user_refresh_token_life,
-                    ),
+                    user_tokens,
                     refused.record,
                     access_life=settings.user_access_token_life,
                 ),
@@ -233,6 +237,8 @@ def build_app(
                 "applications": administration,
                 "audit": audit,
                 "limits": limits,
+                "live_passwords": LivePasswords(user_tokens),
+                "broker": broker_info(settings),
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,

@@ -167,6 +167,8 @@ ROUTES = (
     *_console(b"/application", "auth"),
     *_console(b"/audit", "auth"),
     *_console(b"/tenant", "auth"),
+    *_console(b"/mqtt/web/credentials", "auth"),
+    *_console(b"/mqtt/broker-info", "auth"),
     *_console(b"/device", "device", besides=b"openapi/"),
     *_console(b"/device-batch", "device"),
     *_console(b"/device-group", "device"),

@@ -7,8 +7,9 @@ import pytest
 from libs.common.contracts.limits import AskUse, Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
-from services.gateway.limits import in_hand as module
-from services.gateway.limits.in_hand import Bounds, Held, InHand
+from libs.common.limits import counts as module
+from libs.common.limits.counts import Held
+from services.gateway.limits.in_hand import Bounds, InHand
 from services.gateway.routes import RouteTable
 
 LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)
