@@ -238,7 +238,7 @@ def build_app(
                 "audit": audit,
                 "limits": limits,
                 "live_passwords": LivePasswords(user_tokens),
-                "broker": broker_info(settings),
+                "broker": broker_info(settings.public_mqtt_url),
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,

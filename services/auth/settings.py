@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from libs.common.contracts.limits import Limits
-from libs.common.settings import Count, Port, SettingsInvalid, StoreSettings
+from libs.common.settings import Count, SettingsInvalid, StoreSettings
 from libs.common.store.lifetime import MOST_DAYS
 
 
@@ -19,10 +19,9 @@ class AuthSettings(StoreSettings):
     mqtt_url: str = "mqtt://127.0.0.1:1883"
     """One or several addresses where NATS takes MQTT connections, separated by commas: abandoned
     sessions of devices are deleted there."""
-    public_mqtt_port: Port = 0
-    """Port where clients outside reach MQTT without TLS, as consoles show it; 0: there is none."""
-    public_mqtts_port: Port = 0
-    """Port where they reach it over TLS; 0: there is none."""
+    public_mqtt_url: str = ""
+    """Where clients outside reach MQTT, as consoles show it: `mqtt://` and `mqtts://` addresses,
+    separated by commas; empty: consoles show nothing."""
     access_token_life: Count = 3600
     """Seconds that an access token of an application lives."""
     refresh_token_life: Count = 2_592_000

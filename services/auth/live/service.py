@@ -1,12 +1,13 @@
 """Gives pages of consoles the passwords with which they hear live updates."""
 
 import secrets
+from urllib.parse import urlsplit
 
 from libs.common.contracts.live import WS_PATH, live_key, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.identity import Principal
+from libs.common.tls import MQTT_PORTS
 from services.auth.live.schemas import BrokerInfo, LiveCredentials
-from services.auth.settings import AuthSettings
 from services.auth.tokens.writer import TokenWriter
 
 
@@ -27,10 +28,8 @@ class LivePasswords:
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
 
 
-def broker_info(settings: AuthSettings) -> BrokerInfo:
-    """Where MQTT is spoken, as far as the operator has said it."""
-    return BrokerInfo(
-        ws_path=WS_PATH,
-        mqtt_port=settings.public_mqtt_port or None,
-        mqtts_port=settings.public_mqtts_port or None,
-    )
+def broker_info(public_mqtt_url: str) -> BrokerInfo:
+    """Where MQTT is spoken, as far as the operator has said it (`THINGWAY_PUBLIC_MQTT_URL`)."""
+    found = map(urlsplit, filter(None, public_mqtt_url.split(",")))
+    ports = {one.scheme: one.port or MQTT_PORTS.get(one.scheme) for one in found}
+    return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))

@@ -131,3 +131,17 @@ async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     for one in held:
         one.give()
     assert set((await hand.use(AskUse("t1", "device", "a"))).values()) == {0}
+
+
+def test_sockets_without_a_login_leave_room_for_others() -> None:
+    """One address has an eighth of them, all together half; those with a login are apart."""
+    hand = in_hand(bounds=Bounds(requests=1, polls=1, websockets=16, address_requests=1))
+    held = [hand.nameless_websocket("a") for _ in range(2)]
+    with pytest.raises(TooManyRequests, match="one address"):
+        hand.nameless_websocket("a")
+    held += [hand.nameless_websocket(f"b{number}") for number in range(6)]
+    with pytest.raises(TooManyRequests, match="more than 8 MQTT"):
+        hand.nameless_websocket("c")
+    hand.websocket(device("d"))
+    held.pop().give()
+    hand.nameless_websocket("c")
