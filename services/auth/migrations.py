@@ -1,5 +1,8 @@
 """The versions of `auth`'s database."""
 
+from collections.abc import Collection
+from functools import partial
+
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import CollectionExists, Database, create_missing
@@ -7,6 +10,13 @@ from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.tenants.seed import MENUS
 
 FLEET = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
+SETTINGS = (
+    "dashboard.delete",
+    "settings",
+    "credentials",
+    "credentials.view",
+    "credentials.edit",
+)
 """Menus that tenants of version 0.1 have not."""
 COLLECTIONS = ("applications", "device_credentials", "revocations", "outbox", "counters")
 
@@ -60,14 +70,14 @@ async def _accounts(database: Database) -> None:
     await database["audit"].create_index([("tenant", 1), ("actor.id", 1), ("at", -1)])
 
 
-async def _fleet_menus(database: Database) -> None:
+async def _add_menus(wanted: Collection[str], database: Database) -> None:
     """Functions that have come since tenants were made; no role has them until it is given them."""
     ids = IdAllocator(database, "menus", len(MENUS))
     codes = {menu.id: menu.code for menu in MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
         menus = database["menus"]
         known = {one["code"]: one["_id"] async for one in menus.find({"tenant": tenant["_id"]})}
-        for menu in (one for one in MENUS if one.code in FLEET and one.code not in known):
+        for menu in (one for one in MENUS if one.code in wanted and one.code not in known):
             parent = None if menu.parent_id is None else known.get(codes[menu.parent_id])
             if parent is None and menu.parent_id is not None:
                 continue  # the tenant has removed the page
@@ -88,5 +98,6 @@ async def _fleet_menus(database: Database) -> None:
 MIGRATIONS = (
     Migration(1, "applications, device credentials, revocations, outbox", _first),
     Migration(2, "tenants, users, roles, menus, grants, audit log", _accounts),
-    Migration(3, "menus of groups and tags", _fleet_menus),
+    Migration(3, "menus of groups and tags", partial(_add_menus, FLEET)),
+    Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS)),
 )

@@ -17,6 +17,7 @@ from libs.common.limits.use import Use, report_use
 from libs.common.store.lease import Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
+from services.workflow.credentials.routes import ROUTER as CREDENTIAL_ROUTES
 from services.workflow.engine.notes import REFUSED_PERIOD
 from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
 from services.workflow.flows.messages import offer_names
@@ -85,7 +86,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         Service(
             name="workflow",
             title="Thingway workflows",
-            routes=[ROUTER],
+            routes=[ROUTER, CREDENTIAL_ROUTES],
             verifier=HeaderVerifier(core.settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": core.mongo.ping, "nats": core.bus.check},
@@ -95,6 +96,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "trials": core.trials,
                 "registry": core.registry,
                 "hooks": core.hooks,
+                "credentials": core.credentials,
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,
