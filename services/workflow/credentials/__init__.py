@@ -1,1 +1,1 @@
-"""Credentials of a tenant that flows use: its mail server, and what outsiders sign in to flows with."""
+"""Credentials of tenants: their mail servers, and what outsiders sign in to flows with."""

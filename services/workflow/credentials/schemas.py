@@ -37,7 +37,7 @@ class MailSettings(msgspec.Struct):
 
 
 class UpdateCredentials(msgspec.Struct, kw_only=True):
-    """Body of `PUT /credentials/{id}`: sets all of it; `access_key` stays as it is, whatever comes."""
+    """Body of `PUT /credentials/{id}`: sets all of it but `access_key`, which is passed over."""
 
     access_secret: Annotated[str, msgspec.Meta(max_length=LONGEST)] = ""
     description: Annotated[str, msgspec.Meta(max_length=LONGEST)] | None = None

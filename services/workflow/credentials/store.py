@@ -1,8 +1,8 @@
 """Credentials in MongoDB: `credentials`.
 
 `{_id, tenant, type, accessKey, sealed, createdAt, updatedAt}`; `sealed` is the JSON of secret,
-description and additional data, encrypted for this tenant and id. One access key of a type is one
-credential.
+description and additional data, encrypted for this tenant, type and access key (`context_of`), of
+which there is one credential.
 """
 
 from collections.abc import Sequence
@@ -76,25 +76,24 @@ class CredentialStore:
 
     def _document(self, one: Stored) -> Document:
         kept = msgspec.json.encode(_Kept(one.secret, one.description, one.data)).decode()
-        return {
+        document: Document = {
             "_id": one.id,
             "tenant": one.tenant,
             "type": one.type.value,
             "accessKey": one.access_key,
-            "sealed": self._seal.seal(kept, _context(one.tenant, one.id)),
             "createdAt": from_ms(one.created_at),
             "updatedAt": from_ms(one.updated_at),
         }
+        return document | {"sealed": self._seal.seal(kept, context_of(document))}
 
     def _read(self, document: Document | None) -> Stored | None:
         if document is None:
             return None
-        tenant, credential_id = document["tenant"], document["_id"]
-        text = self._seal.open(document["sealed"], _context(tenant, credential_id))
+        text = self._seal.open(document["sealed"], context_of(document))
         kept = msgspec.json.decode(text, type=_Kept)
         return Stored(
-            id=credential_id,
-            tenant=tenant,
+            id=document["_id"],
+            tenant=document["tenant"],
             type=CredentialsType(document["type"]),
             access_key=document["accessKey"],
             secret=kept.secret,
@@ -105,8 +104,9 @@ class CredentialStore:
         )
 
 
-def _context(tenant: str, credential_id: int) -> str:
-    return f"credential {tenant} {credential_id}"
+def context_of(document: Document) -> str:
+    """What a credential is sealed for."""
+    return f"{document['type']} {document['accessKey']} of {document['tenant']}"
 
 
 async def create_indexes(database: Database) -> None:
