@@ -50,6 +50,8 @@ class Route:
     """How a path ends that answers only after `wait` seconds (a query parameter)."""
     secret_path: bool = False
     """Whether the path is all that a caller shows, so that each path is counted by itself."""
+    passes_login: bool = False
+    """Whether the service looks at `Authorization` itself: the caller is nobody of ours."""
 
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
@@ -83,7 +85,12 @@ def _seconds(text: str) -> float:
 
 
 def _open(
-    prefix: bytes, upstream: str, *, signs_in: bool = False, secret_path: bool = False
+    prefix: bytes,
+    upstream: str,
+    *,
+    signs_in: bool = False,
+    secret_path: bool = False,
+    passes_login: bool = False,
 ) -> tuple[Route, ...]:
     """Lines for a part of the management API that needs no token; one that comes is not read."""
     return _twice(
@@ -94,6 +101,7 @@ def _open(
             credential=Credential.NONE,
             signs_in=signs_in,
             secret_path=secret_path,
+            passes_login=passes_login,
         )
     )
 
@@ -179,6 +187,7 @@ ROUTES = (
     *_console(b"/credentials", "workflow"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),
     *_open(b"/workflow/hooks/", "workflow", secret_path=True),
+    *_open(b"/workflow-http-in/", "workflow", secret_path=True, passes_login=True),
 )
 
 

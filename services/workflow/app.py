@@ -30,7 +30,8 @@ from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
 from services.workflow.triggers.calls import AT_ONCE
-from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow
+from services.workflow.triggers.hooks.logins import HttpLogins
+from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow, call_flows
 from services.workflow.triggers.listeners.messages import listen
 from services.workflow.wiring import Core
 
@@ -86,7 +87,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         Service(
             name="workflow",
             title="Thingway workflows",
-            routes=[ROUTER, CREDENTIAL_ROUTES],
+            routes=[ROUTER, CREDENTIAL_ROUTES, call_flows],
             verifier=HeaderVerifier(core.settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": core.mongo.ping, "nats": core.bus.check},
@@ -97,6 +98,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "registry": core.registry,
                 "hooks": core.hooks,
                 "credentials": core.credentials,
+                "logins": HttpLogins(core.credentials),
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
+from libs.common.http.credentials import LONGEST, bearer_token
 from services.gateway.access.addresses import Origin
-from services.gateway.access.credentials import LONGEST, bearer_token
 from services.gateway.proxy.headers import to_service
 from services.gateway.upstream.connection import Field
 
