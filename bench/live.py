@@ -25,6 +25,7 @@ from bench.platform import Platform
 from bench.table import Row
 from deploy.platform.openapi import OpenApi
 from libs.common.contracts.live import WS_PATH, live_topic
+from libs.common.http.server import open_files
 from libs.common.mqtt import encoded
 
 DEVICES = 100
@@ -32,7 +33,7 @@ RATE = 10
 """Reports of one device in a second."""
 WARM, MEASURED = 3, 15
 """Seconds."""
-IDLE = 5000
+IDLE = min(5000, open_files() // 20)
 LIMITS = json.dumps({"websockets": 2 * IDLE, "eachWebsockets": 2 * IDLE})
 ADDRESSES = 10
 """That they come from: one may have an eighth of the pages of a gateway."""

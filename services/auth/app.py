@@ -34,6 +34,7 @@ from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
 from services.auth.audit.routes import search_audit
 from services.auth.audit.store import AuditStore
+from services.auth.callout.clients import MqttClients, offer_clients
 from services.auth.callout.credentials import Credentials
 from services.auth.callout.entries import Entries
 from services.auth.callout.messages import Callout
@@ -116,21 +117,16 @@ def build_app(
     )
     applications, integrations = ApplicationStore(database), IntegrationLoginStore(database)
     keys, copies = DeviceStore(mongo, revocations), DeviceCopies(redis)
-    versions = AccessVersions(redis)
+    versions, mqtt_clients = AccessVersions(redis), MqttClients(client)
     lives = {
         "access_life": settings.access_token_life,
         "refresh_life": settings.refresh_token_life,
     }
-    tokens = TokenWriter(redis, **lives)
-    user_tokens = TokenWriter(
-        redis,
-        access_life=settings.user_access_token_life,
-        refresh_life=settings.user_refresh_token_life,
-    )
+    tokens, user_tokens = TokenWriter(redis, **lives), _user_tokens(redis, settings)
     connections = UserConnections(
         Admissions(redis),
         ConnectionsOverRpc(client),
-        Credentials(keys, applications, integrations).of,
+        Credentials(keys, applications, integrations, mqtt_clients).of,
     )
     revoker = Revoker(tokens, copies, connections)
     changes = Changes(mongo, audit, outbox, revocations, revoker, accounts.tenants, versions)
@@ -173,6 +169,7 @@ def build_app(
         KnownLimits(client),
         refused.record,
         PassVerifier(settings.internal_public_key),
+        mqtt_clients,
     )
     callout = Callout(bus, doorkeeper, KeyPair.from_seed(settings.callout_seed))
 
@@ -183,6 +180,7 @@ def build_app(
     offer_grants(rpc, grants)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)
+    offer_clients(rpc, connections)
     offer_integration_logins(rpc, IntegrationLoginService(integrations, changes))
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "outbox": outbox.sweep,
@@ -243,6 +241,14 @@ def build_app(
             open_paths=OPEN_PATHS,
             lifespan=lifespan,
         )
+    )
+
+
+def _user_tokens(redis: Redis, settings: AuthSettings) -> TokenWriter:
+    return TokenWriter(
+        redis,
+        access_life=settings.user_access_token_life,
+        refresh_life=settings.user_refresh_token_life,
     )
 
 

@@ -17,6 +17,7 @@ from libs.common.limits.use import Use, report_use
 from libs.common.store.lease import Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
+from services.workflow.credentials.messages import offer_logins
 from services.workflow.credentials.routes import ROUTER as CREDENTIAL_ROUTES
 from services.workflow.engine.notes import REFUSED_PERIOD
 from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
@@ -33,6 +34,7 @@ from services.workflow.triggers.calls import AT_ONCE
 from services.workflow.triggers.hooks.logins import HttpLogins
 from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow, call_flows
 from services.workflow.triggers.listeners.messages import listen
+from services.workflow.triggers.topics.messages import TopicListening
 from services.workflow.wiring import Core
 
 ROUTER = Router(
@@ -52,6 +54,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     offered = RpcServer(core.bus, "workflow")
     offered.offer("call_flow", CallFlow, core.caller.call, at_once=AT_ONCE)
     offer_names(offered, core.flow_store)
+    offer_logins(offered, core.credentials)
 
     async def use(wanted: AskUse) -> Use:
         return core.queue.use(wanted.tenant)
@@ -76,7 +79,9 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
             ),
         ):
             listening = listen(core.bus, core.followed, core.engine)
-            async with running(core.followed.run(), listening.run(), core.timers.run()):
+            topics = TopicListening(core.bus, core.followed, core.engine)
+            listening_to = (listening.run(), topics.run())
+            async with running(core.followed.run(), *listening_to, core.timers.run()):
                 await offered.start()
                 yield
                 await offered.stop()

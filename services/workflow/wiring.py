@@ -13,6 +13,7 @@ from libs.common.identity.sharing import Sharing
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
+from services.workflow.credentials.messages import MqttClients
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialStore
 from services.workflow.engine.notes import CircuitBreaker, Notes, Refused
@@ -40,6 +41,7 @@ from services.workflow.nodes.http_request import HttpRequestNode
 from services.workflow.nodes.mqtt_publish import MqttPublish
 from services.workflow.nodes.output import Output
 from services.workflow.nodes.service_invocation import ServiceInvocation
+from services.workflow.nodes.simple_mqtt import SimpleMqtt
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.nodes.webhook import Webhook
@@ -93,6 +95,7 @@ def registry_of(entities: Entities, outside: Outside, credentials: TenantCredent
             Trigger(),
             SimpleTimer(),
             EventListener(),
+            SimpleMqtt(),
             HttpIn(),
             Choice(outside.sandbox),
             EntityAssigner(entities),
@@ -119,6 +122,7 @@ class Core:
         self.credentials = TenantCredentials(
             CredentialStore(database, settings.secrets_key),
             IdAllocator(database, "credentials", CREDENTIAL_IDS).take,
+            MqttClients(rpc).close,
         )
         self.registry = registry_of(entities, self.outside, self.credentials)
         self.outbox, self.limits = Outbox(database, bus), KnownLimits(rpc)

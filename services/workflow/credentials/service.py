@@ -1,5 +1,6 @@
 """Keeps the credentials of tenants, and tells flows what they need of them."""
 
+import hashlib
 import re
 import secrets
 import string
@@ -36,11 +37,20 @@ _SECRET = re.compile(r"[!-~]{8,128}").fullmatch
 
 
 class TenantCredentials:
-    """The credentials of tenants; `next_id` gives ids."""
+    """The credentials of tenants; `next_id` gives ids.
 
-    def __init__(self, store: CredentialStore, next_id: Callable[[], Awaitable[int]]) -> None:
+    `ended` is told of access keys of MQTT that those who came in with may no longer use.
+    """
+
+    def __init__(
+        self,
+        store: CredentialStore,
+        next_id: Callable[[], Awaitable[int]],
+        ended: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._store = store
         self._next_id = next_id
+        self._ended = ended
 
     async def mail_server(self, tenant: str) -> MailServer | None:
         """The tenant's mail server; None while nobody has said which.
@@ -117,22 +127,44 @@ class TenantCredentials:
                 updated_at=now_ms(),
             )
         )
+        if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
+            await self._ended(found.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete credentials; unknown ones are passed over."""
+        found = [await self._store.get(user.tenant, one) for one in ids]
         await self._store.remove(user.tenant, ids)
+        for one in found:
+            if one is not None and one.type is CredentialsType.MQTT:
+                await self._ended(one.access_key)
 
     async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
-        """The tenant that outsiders sign in to with an access key; None when the secret is wrong.
-
-        An access key ends with the tenant whose it is.
-        """
-        tenant = access_key.rpartition("@")[2]
-        found = await self._store.of(tenant, kind, access_key)
-        if found is None or not found.secret:
+        """The tenant of an access key that outsiders sign in with; None for a wrong secret."""
+        found = await self._login(kind, access_key)
+        if found is None:
             return None
         right = secrets.compare_digest(found.secret.encode(), secret.encode())
-        return tenant if right else None
+        return found.tenant if right else None
+
+    async def mqtt_login(self, access_key: str, secret: str | None) -> tuple[str, str] | None:
+        """The tenant of an MQTT client, and which credential it came with, as a digest.
+
+        None when the secret is wrong; without one that credential is told which is good now.
+        """
+        found = await self._login(CredentialsType.MQTT, access_key)
+        if found is None:
+            return None
+        digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
+        if secret is not None and not secrets.compare_digest(
+            found.secret.encode(), secret.encode()
+        ):
+            return None
+        return found.tenant, digest
+
+    async def _login(self, kind: CredentialsType, access_key: str) -> Stored | None:
+        """The credential of an access key, which ends with the tenant whose it is."""
+        found = await self._store.of(access_key.rpartition("@")[2], kind, access_key)
+        return found if found is not None and found.secret else None
 
     async def _add(
         self,
