@@ -183,6 +183,7 @@ ROUTES = (
     *_console(b"/entity", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
+    *_console(b"/blueprint-library-setting", "management"),
     *_open(b"/public/", "management"),
     *_console(b"/credentials", "workflow"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),

@@ -25,6 +25,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
+from services.management.blueprints.routes import ROUTER as BLUEPRINT_ROUTES
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
 from services.management.builtin.system import System
@@ -106,7 +107,7 @@ def build_app(
         Service(
             name="management",
             title="Thingway management",
-            routes=[DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture, live, mqtt],
+            routes=[BLUEPRINT_ROUTES, DASHBOARD_ROUTES, INTEGRATION_ROUTES, picture, live, mqtt],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": mongo.ping, "nats": bus.check},
