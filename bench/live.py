@@ -226,7 +226,16 @@ async def _idle(
     sockets = []
     for _ in range(IDLE // OPENING):
         opened = await asyncio.gather(
-            *(connect(url, compression=None, ping_interval=None, **options) for _ in range(OPENING))
+            *(
+                connect(
+                    url,
+                    compression=None,
+                    ping_interval=None,
+                    local_addr=(f"127.0.0.{2 + at % ADDRESSES}", 0),
+                    **options,
+                )
+                for at in range(OPENING)
+            )
         )
         await asyncio.gather(*(socket.send(said) for socket in opened))
         sockets += opened

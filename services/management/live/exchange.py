@@ -14,7 +14,7 @@ from libs.common.things import SYSTEM
 from services.management.live.listener import MqttListener, payloads
 from services.management.live.numbers import Numbers
 
-PAUSE = 0.02
+PAUSE = 0.01
 """Seconds for which changes are gathered at least; who shows them asks anew every 10 s."""
 REST = 3
 """How many times as long as telling took is gathered at least: telling has a quarter of a core."""
