@@ -4,7 +4,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 
 from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, get
+from libs.common.http.console import NOT_KEPT, Answer, answer, get
 from libs.common.http.guards import users
 from services.auth.live.schemas import BrokerInfo, LiveCredentials
 from services.auth.live.service import LivePasswords
@@ -14,6 +14,7 @@ from services.auth.live.service import LivePasswords
     "/web/credentials",
     guards=[users],
     summary="Get credentials of live updates",
+    response_headers=NOT_KEPT,
 )
 async def get_live_credentials(
     request: HttpRequest, live_passwords: NamedDependency[LivePasswords]

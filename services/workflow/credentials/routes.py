@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import (
+    NOT_KEPT,
     Answer,
     Page,
     PageRequest,
@@ -130,6 +131,7 @@ def _kind(text: str) -> CredentialsType:
 
 ROUTER = Router(
     "/credentials",
+    response_headers=NOT_KEPT,
     route_handlers=[
         get_default_credentials,
         list_credentials,

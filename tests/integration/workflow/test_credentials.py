@@ -33,6 +33,8 @@ async def test_a_default_is_made_once(workflow: Workflow):
     assert made.pop("created_at") == made.pop("updated_at") > 0
     assert len(made.pop("access_secret")) == 32
     assert made.pop("id").isdecimal()
+    answer = await workflow.admin().ask("GET", "/credentials/default/MQTT")
+    assert answer.headers["cache-control"] == "no-store"
     assert made == {
         "tenant_id": "default",
         "credentials_type": "MQTT",

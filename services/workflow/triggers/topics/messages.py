@@ -3,7 +3,6 @@
 Replicas share the messages. A message is not kept: it runs the flows that listen when it comes.
 """
 
-import asyncio
 import base64
 import logging
 from collections.abc import Iterator
@@ -47,8 +46,8 @@ class TopicListening:
             pending_bytes_limit=LARGEST_WAITING,
         )
         await self._followed.ready.wait()
-        async for message in subscription.messages:
-            batch = [message]
+        while True:
+            batch = [await subscription.next_msg(timeout=None)]
             while subscription.pending_msgs and len(batch) < BATCH:
                 batch.append(await subscription.next_msg())
             await self._take(batch)
@@ -60,7 +59,6 @@ class TopicListening:
                 self._engine.refuse(start)
         except (ThingwayError, StoreError) as error:
             log.warning("%d messages began no flow: %s", len(messages), error)
-            await asyncio.sleep(0)
 
     def _starts(self, message: Msg) -> Iterator[Start]:
         access_key, topic = outside_topic(message.subject)
