@@ -1,7 +1,8 @@
 """Lets WebSocket clients in and joins each with `management`.
 
-The handshake is judged here as a request is; afterwards the gateway passes bytes on and
-knows nothing of frames, so that an idle socket costs it two transports and no task.
+The handshake is judged here as a request is, but for that of MQTT, whose login comes later;
+afterwards the gateway passes bytes on and knows nothing of frames, so that an idle socket costs it
+two transports and no task.
 """
 
 import asyncio

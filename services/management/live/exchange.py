@@ -18,6 +18,8 @@ PAUSE = 0.01
 """Seconds for which changes are gathered at least; who shows them asks anew every 10 s."""
 REST = 3
 """How many times as long as telling took is gathered at least: telling has a quarter of a core."""
+LONGEST = 0.5
+"""Seconds for which changes are gathered at most, however slowly `device` tells their ids."""
 MOST_CHANGES = 50_000
 """Changes that wait to be told; of more the newest are dropped, as QoS 0 allows."""
 
@@ -58,7 +60,7 @@ class Exchange:
             changes, self._changes = self._changes, []
             began = clock()
             await self._tell(changes)
-            await asyncio.sleep(max(PAUSE, REST * (clock() - began)))
+            await asyncio.sleep(min(max(PAUSE, REST * (clock() - began)), LONGEST))
 
     async def _tell(self, changes: list[Changed]) -> None:
         found: dict[str, _Changes] = defaultdict(_Changes)
