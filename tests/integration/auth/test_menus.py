@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from services.auth.menus.service import DEEPEST
+from services.auth.tenants.seed import MENUS
 from tests.integration.auth.rights import STRANGER, access_of, audited, create_role, store_user
 
 PATH = "/user/menus"
@@ -23,7 +24,7 @@ async def create(auth: Any, code: str = "reports", **more: Any) -> str:
 
 
 async def test_the_tree_is_that_of_the_field(auth):
-    """Six pages; each node has an array of children, leaves too; roots have no parent."""
+    """Seven pages; each node has an array of children, leaves too; roots have no parent."""
     tree = await auth.done("GET", PATH)
 
     assert [(node["menu_id"], node["code"]) for node in tree] == [
@@ -32,9 +33,10 @@ async def test_the_tree_is_that_of_the_field(auth):
         ("5000", "workflow"),
         ("6000", "integration"),
         ("7000", "entity"),
+        ("7900", "settings"),
         ("9000", "tag"),
     ]
-    assert len(flattened(tree)) == 30
+    assert len(flattened(tree)) == len(MENUS)
     assert "parent_id" not in tree[0]
     assert tree[3] == {
         "menu_id": "6000",
@@ -188,7 +190,7 @@ async def test_a_menu_with_children_is_not_deleted(auth):
     await auth.done("DELETE", f"{PATH}/6001", {})
     await auth.done("DELETE", f"{PATH}/6000", {})
 
-    assert len(flattened(await auth.done("GET", PATH))) == 28
+    assert len(flattened(await auth.done("GET", PATH))) == len(MENUS) - 2
 
 
 async def test_a_deleted_menu_leaves_its_roles(auth):

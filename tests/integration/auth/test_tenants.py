@@ -7,8 +7,9 @@ import pytest
 
 from libs.common.contracts.tenants import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
-from services.auth.migrations import FLEET, MIGRATIONS
+from services.auth.migrations import FLEET, MIGRATIONS, SETTINGS
 from services.auth.secret_hash import secret_matches
+from services.auth.tenants.seed import MENUS
 
 
 async def create(auth: Any, name: str) -> CreatedTenant:
@@ -21,12 +22,12 @@ async def menus_of(auth: Any, tenant: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_the_default_tenant_is_there_with_the_seeds_of_the_field(auth):
-    """Role 1 is super_admin, and the 30 menus have the ids that consoles know."""
+    """Role 1 is super_admin, and the menus have the ids that consoles know."""
     role = await auth.mongo.database["roles"].find_one({"tenant": "default"})
     menus = await menus_of(auth, "default")
 
     assert (role["_id"], role["name"]) == (1, "super_admin")
-    assert len(menus) == 30
+    assert len(menus) == len(MENUS)
     assert {code: menus[code]["_id"] for code in ("dashboard", "workflow.delete", "entity")} == {
         "dashboard": 1000,
         "workflow.delete": 5006,
@@ -87,30 +88,39 @@ async def test_a_tenant_is_made_once(auth):
 
     refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     assert len(refused) == 9
-    assert len(await menus_of(auth, "acme")) == 30
+    assert len(await menus_of(auth, "acme")) == len(MENUS)
     assert await auth.mongo.database["roles"].count_documents({"tenant": "acme"}) == 1
     assert await auth.mongo.database["console_clients"].count_documents({"tenant": "acme"}) == 1
 
 
-async def test_a_tenant_of_before_gets_the_menus_of_now(auth):
+@pytest.mark.parametrize(
+    ("number", "codes", "page", "below"),
+    [
+        (3, FLEET, "device", "device.group_manage"),
+        (4, SETTINGS, "dashboard", "dashboard.delete"),
+    ],
+)
+async def test_a_tenant_of_before_gets_the_menus_of_now(auth, number, codes, page, below):
     """Below its own pages and under ids of its own, once; not below a page that it has removed."""
     await create(auth, "acme")
     menus = auth.mongo.database["menus"]
     whole = {tenant: await menus_of(auth, tenant) for tenant in ("default", "acme")}
-    await menus.delete_many({"code": {"$in": list(FLEET)}})
-    await menus.delete_one({"tenant": "default", "code": "device"})
-    (step,) = [one for one in MIGRATIONS if one.number == 3]
+    await menus.delete_many({"code": {"$in": list(codes)}})
+    await menus.delete_one({"tenant": "default", "code": page})
+    (step,) = [one for one in MIGRATIONS if one.number == number]
     for _ in range(2):
         await step.run(auth.mongo.database)
 
     acme, default = await menus_of(auth, "acme"), await menus_of(auth, "default")
     assert acme.keys() == whole["acme"].keys()
-    assert acme["device.group_manage"]["parentId"] == acme["device"]["_id"]
-    assert acme["entity_tag.manage"]["parentId"] == acme["tag"]["_id"]
+    assert acme[below]["parentId"] == acme[page]["_id"]
+    for last, parent in (("entity_tag.manage", "tag"), ("credentials.edit", "credentials")):
+        assert acme[last]["parentId"] == acme[parent]["_id"]
     ids = [menu["_id"] for menu in acme.values()]
     assert len(set(ids)) == len(ids)
-    assert default.keys() == whole["default"].keys() - {"device", "device.group_manage"}
-    assert default["tag"] == whole["default"]["tag"]
+    assert default.keys() == whole["default"].keys() - {page, below}
+    for code in ("tag", "settings"):
+        assert default[code] == whole["default"][code]
 
 
 async def test_making_a_tenant_is_audited(auth):
