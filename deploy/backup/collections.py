@@ -130,6 +130,7 @@ ROWS = (
     ),
     Row("workflow.flow_versions", "tenant", {"_id.flow": "workflow.flows"}, rewriting.design),
     Row("workflow.flow_secrets", "tenant", {"flows": "workflow.flows"}, rewriting.flow_secret),
+    Row("workflow.credentials", "tenant", {"_id": "workflow.credentials"}, rewriting.credential),
     Row(
         "workflow.runs",
         "tenant",

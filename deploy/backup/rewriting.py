@@ -18,6 +18,7 @@ from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.ids import FIRST
 from libs.common.things import MEMBERS
 from services.device.reports.history.partitions import KEY
+from services.workflow.credentials.store import context_of
 from services.workflow.nodes.base import Registry
 from services.workflow.vault.service import contexts_in
 from services.workflow.wiring import registry_of
@@ -167,7 +168,12 @@ def account(document: Document, moving: Moving) -> None:
         document["secret"] = _sealed_again(document["secret"], moving.tenant, moving.account)
 
 
-SEALED = (flow_secret, account)
+def credential(document: Document, moving: Moving) -> None:
+    """A credential is sealed as secrets of flows are."""
+    document["sealed"] = _sealed_again(document["sealed"], context_of(document), moving.flows)
+
+
+SEALED = (flow_secret, credential, account)
 """What changes seals."""
 
 
@@ -250,8 +256,8 @@ def _flow_service(found: re.Match[str], moving: Moving) -> str:
 
 def _registry() -> Registry:
     """The node types, to be read and not to be run."""
-    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
-    return registry_of(nothing, nothing)
+    nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None, mail_server=None)
+    return registry_of(nothing, nothing, nothing)
 
 
 REGISTRY = _registry()

@@ -274,6 +274,7 @@ class Launcher:
             addresses.base_url,
             addresses.nats_url,
             addresses.mqtt_url,
+            ",".join(filter(None, (addresses.mqtt_url, addresses.certificate_url))),
             certificate_port=self._options.certificate_port or 0,
             certificate_nats_port=self._options.certificate_nats_port or 0,
             ca_file=addresses.ca_file,

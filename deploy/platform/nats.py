@@ -29,7 +29,7 @@ from libs.common.bus.relayed import (
     relayed,
 )
 from libs.common.bus.streams import PARTITIONS, SESSION_DAYS, STREAMS, UPLINKS, Partitions
-from libs.common.bus.subjects import partitioned, up
+from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned, up
 from libs.common.contracts.integrations import BUILT_IN
 from libs.common.settings import SettingsInvalid, load
 
@@ -103,6 +103,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.management.describe_integrations",
             "rpc.management.describe_dashboards",
             "rpc.workflow.describe_flows",
+            "rpc.workflow.mqtt_login",
             "$JS.API.STREAM.MSG.GET.$MQTT_sess",
         ),
     ),
@@ -189,9 +190,10 @@ _SERVICES: Mapping[str, Grant] = {
     ),
     "workflow": Grant(
         publish=("event.*.workflow.>", *_EVENTS),
-        subscribe=("event.>", "rpc.workflow.>"),
+        subscribe=("event.>", "rpc.workflow.>", OUTSIDE_TOPICS),
         calls=(
             *_SHARING,
+            "rpc.auth.close_mqtt_clients",
             "rpc.auth.describe_users",
             "rpc.auth.get_limits",
             "rpc.device.resolve_entities",

@@ -125,6 +125,8 @@ class Doors:
     base_url: str
     nats_url: str
     mqtt_url: str
+    public_mqtt_url: str = ""
+    """Where clients outside reach MQTT; empty: whoever runs the services says it."""
     certificate_port: int = 0
     """Of MQTT for devices with a certificate; 0: none."""
     certificate_nats_port: int = 0
@@ -247,6 +249,7 @@ _GIVEN: Mapping[str, Callable[[Service, State, Doors], str | None]] = {
     "mongo_database": lambda service, _, __: service.database,
     "redis_url": _redis_url,
     "mqtt_url": lambda _, __, doors: doors.mqtt_url,
+    "public_mqtt_url": lambda _, __, doors: doors.public_mqtt_url or None,
     "stream_replicas": lambda _, state, __: str(len(state.hosts)),
     "callout_seed": lambda _, state, __: state.secret("callout_seed", keys.new_account_seed),
     "console_client_id": lambda _, state, __: console.client(state)[0],

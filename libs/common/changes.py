@@ -23,6 +23,8 @@ class ChangedThing:
     """Whether it is a device, and not an integration or a custom entity."""
     group: int | None = None
     """Of a device: the group that it is in."""
+    model: str = ""
+    """Of a device: its product's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Changed:
 class _Thing(msgspec.Struct, rename="camel"):
     device_id: int
     thing_key: str = ""
+    model: str = ""
     group_id: int | None = None
 
 
@@ -72,6 +75,6 @@ def read_change(payload: bytes) -> Changed:
     integration, _, rest = key.partition(".")
     about = event.device
     is_device = rest.startswith("device.")
-    thing = ChangedThing(about.device_id, key, integration, is_device, about.group_id)
+    thing = ChangedThing(about.device_id, key, integration, is_device, about.group_id, about.model)
     values = {member_key(key, path): value for path, value in paths.items()}
     return Changed(event.event_id, event.tenant, thing, event.ts, values)

@@ -16,7 +16,7 @@ LOOK_EVERY = 1.0
 """Seconds between two looks at the files of a listener."""
 ENCRYPTED = frozenset({"https", "tls", "mqtts", "wss"})
 """Schemes of addresses that are connected to with TLS."""
-_MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
 @lru_cache(maxsize=16)
@@ -44,7 +44,7 @@ def mqtt_doors(urls: str, ca_file: str) -> list[dict[str, Any]]:
     return [
         {
             "hostname": address.hostname or "",
-            "port": address.port or _MQTT_PORTS.get(address.scheme, 1883),
+            "port": address.port or MQTT_PORTS.get(address.scheme, 1883),
             "tls_context": trusting_for(url, ca_file),
         }
         for url in urls.split(",")

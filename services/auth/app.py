@@ -34,6 +34,7 @@ from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
 from services.auth.audit.routes import search_audit
 from services.auth.audit.store import AuditStore
+from services.auth.callout.clients import MqttClients, offer_clients
 from services.auth.callout.credentials import Credentials
 from services.auth.callout.entries import Entries
 from services.auth.callout.messages import Callout
@@ -54,6 +55,8 @@ from services.auth.grants.sweep import GrantSweep
 from services.auth.integrations.messages import offer_integration_logins
 from services.auth.integrations.service import IntegrationLoginService
 from services.auth.integrations.store import IntegrationLoginStore
+from services.auth.live.routes import ROUTER as LIVE_ROUTES
+from services.auth.live.service import LivePasswords, broker_info
 from services.auth.menus.routes import ROUTER as MENU_ROUTES
 from services.auth.menus.service import MenuService
 from services.auth.migrations import MIGRATIONS
@@ -96,6 +99,7 @@ ROUTES: list[ControllerRouterHandler] = [
     GRANT_ROUTES,
     APPLICATION_ROUTES,
     search_audit,
+    LIVE_ROUTES,
     *LIMIT_ROUTES,
 ]
 OPEN_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
@@ -113,16 +117,16 @@ def build_app(
     )
     applications, integrations = ApplicationStore(database), IntegrationLoginStore(database)
     keys, copies = DeviceStore(mongo, revocations), DeviceCopies(redis)
-    versions = AccessVersions(redis)
+    versions, mqtt_clients = AccessVersions(redis), MqttClients(client)
     lives = {
         "access_life": settings.access_token_life,
         "refresh_life": settings.refresh_token_life,
     }
-    tokens = TokenWriter(redis, **lives)
+    tokens, user_tokens = TokenWriter(redis, **lives), _user_tokens(redis, settings)
     connections = UserConnections(
         Admissions(redis),
         ConnectionsOverRpc(client),
-        Credentials(keys, applications, integrations).of,
+        Credentials(keys, applications, integrations, mqtt_clients).of,
     )
     revoker = Revoker(tokens, copies, connections)
     changes = Changes(mongo, audit, outbox, revocations, revoker, accounts.tenants, versions)
@@ -165,6 +169,7 @@ def build_app(
         KnownLimits(client),
         refused.record,
         PassVerifier(settings.internal_public_key),
+        mqtt_clients,
     )
     callout = Callout(bus, doorkeeper, KeyPair.from_seed(settings.callout_seed))
 
@@ -175,6 +180,7 @@ def build_app(
     offer_grants(rpc, grants)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)
+    offer_clients(rpc, connections)
     offer_integration_logins(rpc, IntegrationLoginService(integrations, changes))
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "outbox": outbox.sweep,
@@ -215,11 +221,7 @@ def build_app(
                     hashes,
                     throttle,
                     changes,
-                    TokenWriter(
-                        redis,
-                        access_life=settings.user_access_token_life,
-                        refresh_life=settings.user_refresh_token_life,
-                    ),
+                    user_tokens,
                     refused.record,
                     access_life=settings.user_access_token_life,
                 ),
@@ -233,10 +235,20 @@ def build_app(
                 "applications": administration,
                 "audit": audit,
                 "limits": limits,
+                "live_passwords": LivePasswords(user_tokens),
+                "broker": broker_info(settings.public_mqtt_url),
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,
         )
+    )
+
+
+def _user_tokens(redis: Redis, settings: AuthSettings) -> TokenWriter:
+    return TokenWriter(
+        redis,
+        access_life=settings.user_access_token_life,
+        refresh_life=settings.user_refresh_token_life,
     )
 
 

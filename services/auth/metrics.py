@@ -19,6 +19,7 @@ Door = Literal[
     "nats_device",
     "nats_application",
     "nats_integration",
+    "mqtt_client",
 ]
 
 

@@ -19,6 +19,9 @@ class AuthSettings(StoreSettings):
     mqtt_url: str = "mqtt://127.0.0.1:1883"
     """One or several addresses where NATS takes MQTT connections, separated by commas: abandoned
     sessions of devices are deleted there."""
+    public_mqtt_url: str = ""
+    """Where clients outside reach MQTT, as consoles show it: `mqtt://` and `mqtts://` addresses,
+    separated by commas; empty: consoles show nothing."""
     access_token_life: Count = 3600
     """Seconds that an access token of an application lives."""
     refresh_token_life: Count = 2_592_000

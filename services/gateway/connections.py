@@ -4,10 +4,10 @@ from typing import Any
 
 from libs.common.http.protocol import BoundedProtocol
 from libs.common.limits import counted_address
+from libs.common.limits.counts import Claim, Counts
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.gatekeeper import CERTIFICATE
-from services.gateway.limits.in_hand import Claim, Counts
 from services.gateway.tunnel.tunnels import Client
 
 _TOO_MANY = (

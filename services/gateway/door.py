@@ -14,15 +14,16 @@ from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
 from libs.common.errors import Forbidden, ThingwayError, TooManyRequests
+from libs.common.http.credentials import take_query_token
 from libs.common.http.request import REQUEST_ID, new_request_id
+from libs.common.limits.counts import Held
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE, door, failed
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.credentials import take_query_token
 from services.gateway.access.cross_origin import CrossOrigin, preflight
 from services.gateway.access.gatekeeper import ADMISSION, CERTIFICATE, Gatekeeper, no_store
 from services.gateway.connections import Connections
-from services.gateway.limits.in_hand import Held, InHand, key_of
+from services.gateway.limits.in_hand import InHand, key_of
 from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.proxy.body import ClientGone, RequestBody

@@ -53,6 +53,8 @@ class Route:
     """Whether the path is all that a caller shows, so that each path is counted by itself."""
     max_body: int | None = None
     """Bytes of a body, where they are not those of `THINGWAY_MAX_BODY`."""
+    passes_login: bool = False
+    """Whether the service looks at `Authorization` itself: the caller is nobody of ours."""
 
     def matches(self, path: bytes) -> bool:
         """Tell whether `path` belongs here."""
@@ -92,6 +94,7 @@ def _open(
     signs_in: bool = False,
     secret_path: bool = False,
     max_body: int | None = None,
+    passes_login: bool = False,
 ) -> tuple[Route, ...]:
     """Lines for a part of the management API that needs no token; one that comes is not read."""
     return _twice(
@@ -103,6 +106,7 @@ def _open(
             signs_in=signs_in,
             secret_path=secret_path,
             max_body=max_body,
+            passes_login=passes_login,
         )
     )
 
@@ -176,6 +180,8 @@ ROUTES = (
     *_console(b"/application", "auth"),
     *_console(b"/audit", "auth"),
     *_console(b"/tenant", "auth"),
+    *_console(b"/mqtt/web/credentials", "auth"),
+    *_console(b"/mqtt/broker-info", "auth"),
     *_console(b"/device", "device", besides=b"openapi/"),
     *_console(b"/device-batch", "device"),
     *_console(b"/device-group", "device"),
@@ -186,9 +192,12 @@ ROUTES = (
     *_console(b"/resource", "management"),
     *_open(b"/resource/uploads/", "management", max_body=LARGEST_FILE),
     *_open(b"/resource/files/", "management"),
+    *_console(b"/blueprint-library-setting", "management"),
     *_open(b"/public/", "management"),
+    *_console(b"/credentials", "workflow"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),
     *_open(b"/workflow/hooks/", "workflow", secret_path=True),
+    *_open(b"/workflow-http-in/", "workflow", secret_path=True, passes_login=True),
 )
 
 

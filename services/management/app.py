@@ -9,6 +9,7 @@ from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clients import connected
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import GetIntegrations, Manifest
+from libs.common.contracts.live import WS_PATH
 from libs.common.contracts.names import AskCanvas, DescribeDashboards, DescribeIntegrations
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
@@ -19,10 +20,12 @@ from libs.common.identity.sharing import Sharing
 from libs.common.integrations import IntegrationHost
 from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits
+from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
+from services.management.blueprints.routes import ROUTER as BLUEPRINT_ROUTES
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
 from services.management.builtin.system import System
@@ -39,12 +42,17 @@ from services.management.integrations.registry import Registry
 from services.management.integrations.routes import ROUTER as INTEGRATION_ROUTES
 from services.management.integrations.service import IntegrationService
 from services.management.integrations.store import IntegrationStore
+from services.management.live.admission import Admission
+from services.management.live.exchange import Exchange
 from services.management.live.hub import Hub
+from services.management.live.judging import Judge
 from services.management.live.messages import hear
+from services.management.live.mqtt import mqtt
+from services.management.live.numbers import Numbers
 from services.management.live.protocol import PatientProtocol
 from services.management.live.routes import live
 from services.management.live.service import Subscriptions
-from services.management.live.store import TokenStates
+from services.management.live.store import Credentials
 from services.management.live.watch import Watch
 from services.management.migrations import MIGRATIONS
 from services.management.pictures import PATHS, picture
@@ -87,9 +95,12 @@ def build_app(
     rpc.offer_each("announce_integration", Manifest, registry.announce)
     rpc.offer("get_integrations", GetIntegrations, registry.known)
     rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
-    hub = Hub()
+    exchange = Exchange(Numbers(rpc_client))
+    hub = Hub(exchange)
     subscriptions = Subscriptions(hub, rpc_client)
-    watch = Watch(hub, TokenStates(redis), rpc_client, grants, subscriptions)
+    credentials, judge = Credentials(redis), Judge(rpc_client, grants)
+    watch = Watch(hub, credentials, judge, subscriptions)
+    admission = Admission(credentials, judge, limits)
     hosts = [IntegrationHost(bus, one) for one in (System(), Direct())]
     hosting = Hosting(
         mongo.database,
@@ -106,10 +117,10 @@ def build_app(
             stack.push_async_callback(rpc.stop)
             for host in hosts:
                 await stack.enter_async_context(host)
-            jobs = [leader.run() for leader in hosting.leaders]
-            await stack.enter_async_context(
-                running(hear(bus, hub).run(), watch.run(), ends.run(), *jobs)
-            )
+            await report_use(bus, admission.use)
+            jobs = [hear(bus, hub).run(), watch.run(), exchange.run(), ends.run()]
+            jobs += [leader.run() for leader in hosting.leaders]
+            await stack.enter_async_context(running(*jobs))
             yield
 
     return create_app(
@@ -117,12 +128,14 @@ def build_app(
             name="management",
             title="Thingway management",
             routes=[
+                BLUEPRINT_ROUTES,
                 DASHBOARD_ROUTES,
                 CANVAS_ROUTES,
                 RESOURCE_ROUTES,
                 INTEGRATION_ROUTES,
                 picture,
                 live,
+                mqtt,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=telemetry,
@@ -135,8 +148,9 @@ def build_app(
                 "hub": hub,
                 "subscriptions": subscriptions,
                 "grants": grants,
+                "admission": admission,
             },
-            open_paths=PATHS | RESOURCE_PATHS,
+            open_paths=PATHS | RESOURCE_PATHS | {WS_PATH},
             lifespan=lifespan,
         )
     )

@@ -17,6 +17,8 @@ from libs.common.limits.use import Use, report_use
 from libs.common.store.lease import Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
+from services.workflow.credentials.messages import offer_logins
+from services.workflow.credentials.routes import ROUTER as CREDENTIAL_ROUTES
 from services.workflow.engine.notes import REFUSED_PERIOD
 from services.workflow.engine.recovery import RECOVERY_PERIOD, UNBEGUN_PERIOD
 from services.workflow.flows.messages import offer_names
@@ -29,8 +31,10 @@ from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
 from services.workflow.triggers.calls import AT_ONCE
-from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow
+from services.workflow.triggers.hooks.logins import HttpLogins
+from services.workflow.triggers.hooks.routes import OPEN_PATHS, begin_flow, call_flows
 from services.workflow.triggers.listeners.messages import listen
+from services.workflow.triggers.topics.messages import TopicListening
 from services.workflow.wiring import Core
 
 ROUTER = Router(
@@ -50,6 +54,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     offered = RpcServer(core.bus, "workflow")
     offered.offer("call_flow", CallFlow, core.caller.call, at_once=AT_ONCE)
     offer_names(offered, core.flow_store)
+    offer_logins(offered, core.credentials)
 
     async def use(wanted: AskUse) -> Use:
         return core.queue.use(wanted.tenant)
@@ -74,7 +79,9 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
             ),
         ):
             listening = listen(core.bus, core.followed, core.engine)
-            async with running(core.followed.run(), listening.run(), core.timers.run()):
+            topics = TopicListening(core.bus, core.followed, core.engine)
+            listening_to = (listening.run(), topics.run())
+            async with running(core.followed.run(), *listening_to, core.timers.run()):
                 await offered.start()
                 yield
                 await offered.stop()
@@ -85,7 +92,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         Service(
             name="workflow",
             title="Thingway workflows",
-            routes=[ROUTER],
+            routes=[ROUTER, CREDENTIAL_ROUTES, call_flows],
             verifier=HeaderVerifier(core.settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": core.mongo.ping, "nats": core.bus.check},
@@ -95,6 +102,8 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 "trials": core.trials,
                 "registry": core.registry,
                 "hooks": core.hooks,
+                "credentials": core.credentials,
+                "logins": HttpLogins(core.credentials),
             },
             open_paths=OPEN_PATHS,
             lifespan=lifespan,

@@ -2,8 +2,10 @@
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
+from services.workflow.credentials.store import create_indexes as create_credential_indexes
 from services.workflow.flows.store import create_indexes as create_flow_indexes
 from services.workflow.runs.store import create_indexes as create_run_indexes
+from services.workflow.triggers.hooks.store import create_address_index
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
 from services.workflow.vault.store import create_indexes as create_secret_indexes
@@ -38,7 +40,14 @@ async def _second(database: Database) -> None:
     await create_missing(database, "unsettled")
 
 
+async def _credentials(database: Database) -> None:
+    await create_missing(database, "credentials")
+    await create_credential_indexes(database)
+    await create_address_index(database)
+
+
 MIGRATIONS = (
     Migration(1, "flows, runs, outbox", _first),
     Migration(2, "secrets of flows, services that are not settled", _second),
+    Migration(3, "credentials of tenants, addresses of flows", _credentials),
 )

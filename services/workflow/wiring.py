@@ -13,6 +13,9 @@ from libs.common.identity.sharing import Sharing
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
+from services.workflow.credentials.messages import MqttClients
+from services.workflow.credentials.service import TenantCredentials
+from services.workflow.credentials.store import CredentialStore
 from services.workflow.engine.notes import CircuitBreaker, Notes, Refused
 from services.workflow.engine.plans import Plans
 from services.workflow.engine.queue import Limits, RunQueue
@@ -38,6 +41,7 @@ from services.workflow.nodes.http_request import HttpRequestNode
 from services.workflow.nodes.mqtt_publish import MqttPublish
 from services.workflow.nodes.output import Output
 from services.workflow.nodes.service_invocation import ServiceInvocation
+from services.workflow.nodes.simple_mqtt import SimpleMqtt
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.nodes.webhook import Webhook
@@ -60,7 +64,7 @@ from services.workflow.triggers.timers.store import TimerStore
 from services.workflow.vault.service import Vault
 from services.workflow.vault.store import SecretStore
 
-FLOW_IDS, RUN_IDS = 100, 1000
+FLOW_IDS, RUN_IDS, CREDENTIAL_IDS = 100, 1000, 10
 """Ids taken at a time; a restart wastes at most so many."""
 
 
@@ -84,13 +88,14 @@ class Outside:
         await self._held.aclose()
 
 
-def registry_of(entities: Entities, outside: Outside) -> Registry:
+def registry_of(entities: Entities, outside: Outside, credentials: TenantCredentials) -> Registry:
     """All node types."""
     return Registry(
         [
             Trigger(),
             SimpleTimer(),
             EventListener(),
+            SimpleMqtt(),
             HttpIn(),
             Choice(outside.sandbox),
             EntityAssigner(entities),
@@ -100,7 +105,7 @@ def registry_of(entities: Entities, outside: Outside) -> Registry:
             CodeNode(outside.sandbox),
             Webhook(outside.http),
             HttpRequestNode(outside.http),
-            Email(outside.mail),
+            Email(outside.mail, credentials.mail_server),
             MqttPublish(outside.mqtt),
         ]
     )
@@ -114,7 +119,12 @@ class Core:
         database, rpc = mongo.database, RpcClient(bus)
         grants, entities = GrantReader(rpc), Entities(rpc)
         self.outside = Outside(settings)
-        self.registry = registry_of(entities, self.outside)
+        self.credentials = TenantCredentials(
+            CredentialStore(database, settings.secrets_key),
+            IdAllocator(database, "credentials", CREDENTIAL_IDS).take,
+            MqttClients(rpc).close,
+        )
+        self.registry = registry_of(entities, self.outside, self.credentials)
         self.outbox, self.limits = Outbox(database, bus), KnownLimits(rpc)
         self.flow_store, unsettled = FlowStore(mongo), UnsettledStore(database)
         secrets = SecretStore(database)

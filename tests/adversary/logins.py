@@ -21,18 +21,21 @@ def logins(town: Town) -> dict[str, Login | None]:
         "device": Login(mallory.device.sn, mallory.device.key),
         "application": Login(mallory.application.client_id, mallory.application.client_secret),
         "integration": Login(f"integration.{mallory.integration}", mallory.integration_secret),
+        "client": Login(*mallory.client),
         "nobody": None,
         "impostor": Login(alice.device.sn, mallory.device.key, right=False),
     }
 
 
 ON_THE_BUS = ("device", "application", "integration", "nobody", "impostor")
-"""The kinds of `logins`."""
+"""The kinds of `logins`, but for clients of a tenant, which speak MQTT only."""
+OVER_MQTT = (*ON_THE_BUS, "client")
 
 
 async def fresh_logins(town: Town) -> dict[str, Login | None]:
-    """The same with a device that has not logged in yet: nobody may do so too often."""
+    """The same with a device and a client that have not logged in yet: nobody may too often."""
     town.mallory.device = await town.mallory.add_device()
+    await town.mallory.renew_client()
     return logins(town)
 
 

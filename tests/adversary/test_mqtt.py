@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 
 from tests.adversary.effort import FEW, MANY
-from tests.adversary.logins import ON_THE_BUS, assert_ignorant, fresh_logins
+from tests.adversary.logins import OVER_MQTT, assert_ignorant, fresh_logins
 from tests.adversary.mqtt_made import sessions
 from tests.adversary.mqtt_wire import Session, attacking, heard
 from tests.adversary.oracle import Oracle
 
 pytestmark = pytest.mark.xdist_group("adversary")
 
-each_login = pytest.mark.parametrize("kind", ON_THE_BUS)
+each_login = pytest.mark.parametrize("kind", OVER_MQTT)
 
 
 async def attack(oracle: Oracle, kind: str, said: list[Session]) -> None:

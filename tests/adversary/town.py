@@ -32,6 +32,8 @@ class Home:
     secret: str
     """Stands in whatever this household says and is told, and nowhere else."""
     model: str
+    client: tuple[str, str] = ("", "")
+    """What an MQTT client of the tenant that is no device logs in with."""
     passing: list[Device] = field(default_factory=list)
     """Devices that were added for one test."""
 
@@ -40,6 +42,17 @@ class Home:
         device = await self.application.add_device(model=self.model, **fields)
         self.passing.append(device)
         return device
+
+    async def renew_client(self) -> None:
+        """Log clients in under another access key from now on."""
+        listed = await self.console.done("GET", "/credentials?credentials_type=MQTT")
+        ids = {"ids": [one["id"] for one in listed["content"]]}
+        self.client = f"m{uuid4().hex[:12]}@{self.tenant}", uuid4().hex
+        key, secret = self.client
+        body = {"credentials_type": "MQTT", "access_key": key, "access_secret": secret}
+        for path, given in (("/credentials/delete", ids), ("/credentials", body)):
+            answer = await self.console.ask("POST", path, given)
+            assert answer.status_code == 200, answer.text
 
     @property
     def serials(self) -> set[str]:

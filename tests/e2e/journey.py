@@ -297,7 +297,7 @@ async def _drawn(browser: Browser) -> None:
     """A flow is drawn with what the palette offers, tried, mended, saved and called."""
     palette = await browser.ask("GET", "/workflow/components")
     data = {one["name"]: json.loads(one["data"]) for rows in palette.values() for one in rows}
-    assert "httpIn" not in data
+    assert data["httpIn"]["properties"]["method"]["enum"]["PUT"] == "PUT"
     assert data["httpRequest"]["properties"]["method"]["enum"]["GET"] == "GET"
     assert not data["choice"]["component"]["testable"]
     place = {"position": {"x": 0, "y": 0}}

@@ -19,7 +19,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import BadRequestError, NotFoundError
 
-from libs.common.bus.subjects import partitioned
+from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,11 @@ STREAMS: dict[str, StreamConfig] = {
     MQTT: StreamConfig(
         name=MQTT,
         description="QoS 1 messages on their way to MQTT devices",
-        subjects=["$MQTT.msgs.thing.*.down", "$MQTT.msgs.thing.*.down.>"],
+        subjects=[
+            "$MQTT.msgs.thing.*.down",
+            "$MQTT.msgs.thing.*.down.>",
+            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # nobody takes them from here: they are acknowledged
+        ],
         retention=RetentionPolicy.INTEREST,
         discard=DiscardPolicy.NEW,
         storage=StorageType.FILE,
@@ -124,7 +128,7 @@ _PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
 
 
 async def complete_streams(js: JetStreamContext, replicas: int) -> None:
-    """Give streams that are there the bounds that they lack, and as many replicas at least.
+    """Give streams that are there the bounds and subjects that they lack, and enough replicas.
 
     Nothing takes replicas away: an operator may want more of a stream.
     """
@@ -135,6 +139,8 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
         lacking = {one for one in _BOUNDS if (getattr(held, one) or 0) <= 0}
         lacking |= {one for one in _PER_SUBJECT if not held.discard_new_per_subject}
         changes = {one: value for one in lacking if (value := getattr(wanted, one))}
+        if missing := set(wanted.subjects or ()) - set(held.subjects or ()):
+            changes["subjects"] = [*(held.subjects or ()), *sorted(missing)]
         if (held.num_replicas or 1) < replicas:
             changes["num_replicas"] = replicas
         if any(getattr(held, one) != value for one, value in changes.items()):

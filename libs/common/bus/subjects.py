@@ -58,3 +58,22 @@ def workflow_event(tenant: str, flow_id: int, what: str) -> str:
 def dead_uplink(sn: str) -> str:
     """`dead.uplink.{sn}`: what a device said and we refused."""
     return f"dead.uplink.{sn}"
+
+
+OUTSIDE_TOPICS = "beaver-iot.*.>"
+"""What MQTT clients outside, that are no devices, say to flows."""
+
+
+def outside_topics(access_key: str) -> str:
+    """`beaver-iot.{access key}.>`: what those say that log in with a credential of a tenant."""
+    return f"beaver-iot.{access_key}.>"
+
+
+def outside_topic(subject: str) -> tuple[str, str]:
+    """The access key of such a subject, and the MQTT topic below it.
+
+    nats-server writes a level's end as a dot, a dot as two slashes, and an empty level as one.
+    """
+    _, access_key, rest = subject.split(".", 2)
+    levels = ("" if one == "/" else one.replace("//", ".") for one in rest.split("."))
+    return access_key, "/".join(levels)

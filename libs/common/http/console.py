@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import litestar
 import msgspec
+from litestar.datastructures import ResponseHeader
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter
 
@@ -197,6 +198,9 @@ CONSOLE_REFUSALS: dict[int, Any] = {
     for status, sentence in SENTENCES.items()
 }
 """The refusals that every operation of the management API documents."""
+
+NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
+"""The header of answers that hold secrets."""
 
 get = partial(litestar.get, responses=CONSOLE_REFUSALS)
 post = partial(litestar.post, responses=CONSOLE_REFUSALS, status_code=200)

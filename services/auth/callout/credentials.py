@@ -3,9 +3,11 @@
 import hashlib
 
 from libs.common.bus.accounts import APPLICATION_PREFIX
+from libs.common.contracts.credentials import LOGIN_PREFIX as FLOWS_PREFIX
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from services.auth.applications.schemas import StoredApplication
 from services.auth.applications.store import ApplicationStore
+from services.auth.callout.clients import MqttClients
 from services.auth.devices.store import DeviceStore
 from services.auth.integrations.store import IntegrationLoginStore
 
@@ -13,17 +15,19 @@ LENGTH = 16
 
 
 class Credentials:
-    """The credentials that are good now, as MongoDB has them."""
+    """The credentials that are good now, as MongoDB and `workflow` have them."""
 
     def __init__(
         self,
         devices: DeviceStore,
         applications: ApplicationStore,
         integrations: IntegrationLoginStore,
+        clients: MqttClients,
     ) -> None:
         self._devices = devices
         self._applications = applications
         self._integrations = integrations
+        self._clients = clients
 
     async def of(self, user: str) -> frozenset[str]:
         """The credentials of a user of the bus: one, and of a device its certificates."""
@@ -36,6 +40,9 @@ class Credentials:
         if user.startswith(LOGIN_PREFIX):
             stored = await self._integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
             return frozenset() if stored is None else frozenset({credential(stored)})
+        if user.startswith(FLOWS_PREFIX):
+            found = await self._clients.login(user.removeprefix(FLOWS_PREFIX))
+            return frozenset({credential(found.credential)}) if found.tenant else frozenset()
         device = await self._devices.get(user)
         if device is None:
             return frozenset()

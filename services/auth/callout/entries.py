@@ -26,7 +26,7 @@ from libs.common.identity.tenants import TENANT_LIFE, tenant_key
 from libs.common.jobs import Beside
 from libs.common.limits.buckets import TAKE, bucket_key
 from libs.common.store.redis import Redis
-from services.auth.callout.permissions import Admission
+from services.auth.callout.permissions import MOST_CLIENTS, Admission
 from services.auth.connections.admissions import KEPT, LIFE, Admitted, admissions_key
 from services.auth.devices.store import DeviceStore
 
@@ -103,7 +103,8 @@ class Entries:
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
             keys += [f"{_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
-            args += [key, client_id, CLAIM_LIFE, MOST, _PREFIX]
+            most = MOST_CLIENTS if admission.shared else MOST
+            args += [key, client_id, CLAIM_LIFE, most, _PREFIX]
         whose, wait_ms, kept, *lost = await self._admit(keys=keys, args=args)
         if whose == OTHERS:
             return None

@@ -11,7 +11,7 @@ import msgspec
 
 from libs.common.bus import EVENTS
 from libs.common.bus.accounts import ACCOUNT, OUTSIDE, application_user, device_inbox, inbox
-from libs.common.bus.subjects import is_token, partitioned, up
+from libs.common.bus.subjects import is_token, outside_topics, partitioned, up
 from libs.common.contracts.integrations import (
     OUTSIDE_MAY_TELL,
     announce_subject,
@@ -23,6 +23,8 @@ CHANNELS = ("report", "event", "reply")
 """What a device may say."""
 DEVICE_SUBSCRIPTIONS = 20
 """Most subscriptions of one connection of a device."""
+MOST_CLIENTS = 64
+"""Connections with one credential of a tenant."""
 OTHER_SUBSCRIPTIONS = 1000
 """Most subscriptions of one connection of an application or an integration."""
 
@@ -53,6 +55,8 @@ class Admission(msgspec.Struct, frozen=True):
     """Which key or secret it came with."""
     tenant: str = ""
     """Whose it is; empty for an integration, which serves all."""
+    shared: bool = False
+    """Whether many clients come in with it: `MOST_CLIENTS`, and as many client ids."""
 
 
 def _token(text: str, name: str) -> str:
@@ -82,6 +86,21 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
         subscriptions=DEVICE_SUBSCRIPTIONS,
         account=ACCOUNT if mqtt else OUTSIDE,
+    )
+
+
+def client_permissions(access_key: str) -> Permissions:
+    """Return what an MQTT client of a tenant may do that is no device: speak below its own prefix.
+
+    And hear what others say there. Raises `InvalidIdentityError` when the access key is not one
+    plain token.
+    """
+    topics = outside_topics(_token(access_key, "the access key"))
+    return Permissions(
+        publish=(topics,),
+        subscribe=(topics, "$MQTT.sub.>"),
+        subscriptions=DEVICE_SUBSCRIPTIONS,
+        account=ACCOUNT,
     )
 
 

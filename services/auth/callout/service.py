@@ -2,10 +2,12 @@
 by secret."""
 
 import logging
+import re
 from collections.abc import Callable
 from uuid import UUID
 
 from libs.common.contracts.auth import Connection
+from libs.common.contracts.credentials import login_of
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
@@ -14,12 +16,15 @@ from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
 from services.auth.applications.schemas import StoredApplication
 from services.auth.applications.store import ApplicationStore
+from services.auth.callout.clients import MqttClients
 from services.auth.callout.credentials import application_credential, credential
 from services.auth.callout.entries import Entries
 from services.auth.callout.permissions import (
+    MOST_CLIENTS,
     Admission,
     InvalidIdentityError,
     application_permissions,
+    client_permissions,
     device_permissions,
     integration_permissions,
 )
@@ -31,6 +36,7 @@ from services.auth.secret_hash import secret_matches
 
 log = logging.getLogger(__name__)
 
+ACCESS_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
 LATER = 1.5
 """Seconds after which somebody with too many connections may try again."""
 
@@ -51,6 +57,7 @@ class Doorkeeper:
         limits: KnownLimits,
         refused: Callable[[Caller, str], None],
         passes: PassVerifier,
+        clients: MqttClients,
     ) -> None:
         self._devices = devices
         self._applications = applications
@@ -60,6 +67,7 @@ class Doorkeeper:
         self._limits = limits
         self._refused = refused
         self._passes = passes
+        self._clients = clients
 
     async def admit(
         self,
@@ -70,15 +78,16 @@ class Doorkeeper:
         mqtt_id: str | None = None,
     ) -> Admission | None:
         """Admit a device (SN as its record has it, key or the gateway's pass for its certificate),
-        an application (client id, secret) or an integration (`integration.` and its id, secret).
+        an application (client id, secret), an integration (`integration.` and its id, secret) or a
+        client of a tenant (access key, secret).
 
         Topics and subjects tell capitals from small letters: a device that came in under another
         spelling of its SN would say and hear nothing, and not be told.
 
-        `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices come in, each
-        with an id that is no other's. Nobody comes more often than `entries.LOG_IN_RATE`, as each
-        log-in makes nats-server and the watch of connections work, and has more connections than
-        its tenant's limit.
+        `mqtt_id` is the MQTT client id, None over plain NATS; over MQTT only devices and such
+        clients come in, each with an id that is no other's. Nobody comes more often than
+        `entries.LOG_IN_RATE`, as each log-in makes nats-server and the watch of connections work,
+        and has more connections than its tenant's limit.
 
         An application comes in only from an `address` that it may call from. A user name in
         the form of a UUID is an application's when there is such an application; anything
@@ -96,6 +105,8 @@ class Doorkeeper:
         if entry.wait:
             raise TooManyRequests("too many log-ins", retry_after=entry.wait)
         most = self._limits.of(admission.tenant).each_connections
+        if admission.shared:
+            most = max(most, MOST_CLIENTS)
         if not await self._connections.has_room(admission.name, connection, entry.kept, most):
             count_limited("eachConnections", admission.tenant)
             raise TooManyRequests("too many connections", retry_after=LATER)
@@ -110,6 +121,10 @@ class Doorkeeper:
             application = await self._applications.by_client_id(user) if _is_uuid(user) else None
             if application is not None:
                 return "nats_application", self._application(application, password, address)
+        elif ACCESS_KEY(user):
+            client = await self._client(user, password)
+            if client is not None:
+                return "mqtt_client", client
         return "nats_device", await self._device(user, password, mqtt=mqtt_id is not None)
 
     def _application(
@@ -131,6 +146,18 @@ class Doorkeeper:
         if not secret_matches(secret, stored) or stored is None:
             return None
         return Admission(user, integration_permissions(integration), credential(stored))
+
+    async def _client(self, access_key: str, secret: str) -> Admission | None:
+        found = await self._clients.login(access_key, secret)
+        if not found.tenant:
+            return None
+        return Admission(
+            login_of(access_key),
+            client_permissions(access_key),
+            credential(found.credential),
+            found.tenant,
+            shared=True,
+        )
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self._passes.verify(key)

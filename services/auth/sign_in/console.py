@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from litestar import post
-from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 
 from libs.common.http import HttpRequest
-from libs.common.http.console import CONSOLE_REFUSALS
+from libs.common.http.console import CONSOLE_REFUSALS, NOT_KEPT
 from libs.common.http.request import address_of, request_id_of
 from services.auth.sign_in.form import grant, read_grant, request_body
 from services.auth.sign_in.people import SignIn
@@ -53,7 +52,7 @@ class SignInOperation(Operation):
     responses={
         status: CONSOLE_REFUSALS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)
     },
-    response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    response_headers=NOT_KEPT,
     summary="Sign in, or refresh an access token",
     tags=["Authentication and current user"],
     security=[{}],

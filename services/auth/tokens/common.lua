@@ -2,7 +2,9 @@
 --
 -- Invariant: every token of a subject belongs to the generation that Redis has for it.
 -- Token keys are found through two sorted sets, scored by expiry in ms:
--- `tw:families:{subject}` holds family ids, `tw:family:{id}` the keys of its tokens.
+-- `tw:families:{subject}` holds family ids, `tw:family:{id}` the keys of its tokens. In a third one,
+-- `tw:pages:{id}`, scored by when they were given, are credentials of live updates: they end with
+-- their family, and live longer when it does.
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -10,11 +12,20 @@ local function now_ms()
 end
 
 local function drop_family(family)
-  local key = 'tw:family:' .. family
-  for _, token in ipairs(redis.call('ZRANGE', key, 0, -1)) do
-    redis.call('DEL', token)
+  for _, key in ipairs({'tw:family:' .. family, 'tw:pages:' .. family}) do
+    for _, token in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+      redis.call('DEL', token)
+    end
+    redis.call('DEL', key)
   end
-  redis.call('DEL', key)
+end
+
+local function keep_pages(family, keep_ms)
+  local key = 'tw:pages:' .. family
+  for _, credential in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('PEXPIRE', credential, keep_ms)
+  end
+  redis.call('PEXPIRE', key, keep_ms)
 end
 
 -- Brings a subject to `generation`, dropping what is older; false when it is past that.
@@ -44,6 +55,7 @@ local function store(families, family, access, refresh, principal, access_ms, re
   redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
   redis.call('ZADD', key, now + access_ms, access, now + refresh_ms, refresh)
   redis.call('PEXPIRE', key, longest)
+  keep_pages(family, longest)
   redis.call('ZREMRANGEBYSCORE', families, '-inf', now)
   redis.call('ZADD', families, now + longest, family)
   redis.call('PEXPIRE', families, longest)

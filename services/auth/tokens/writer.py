@@ -22,6 +22,8 @@ from libs.common.store.redis import Redis
 MAX_FAMILIES = 10_000
 """Most families of one subject: a client that logs in for every request costs about 10 MB.
 Beyond it the family that would expire first is revoked."""
+MAX_PAGES = 100
+"""Most pages of one log-in that hear live updates; of more the oldest hears no more."""
 MARGIN = 60
 """Seconds that a generation is kept beyond the last token of its subject."""
 
@@ -57,6 +59,7 @@ class TokenWriter:
         self._issue = self._script("issue.lua")
         self._rotate = self._script("rotate.lua")
         self._revoke_subject = self._script("revoke_subject.lua")
+        self._page = self._script("page.lua")
 
     async def issue(self, principal: Principal, generation: int) -> TokenPair | Refusal:
         """Start a family for `principal`, whose secret was checked at `generation`."""
@@ -79,6 +82,18 @@ class TokenWriter:
         """Revoke all tokens of a subject that are older than `generation`; repeatable."""
         keys = _subject_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
+
+    async def add_page(self, principal: Principal, key: str) -> bool:
+        """Keep a page's credential under `key` while its log-in lasts; False when it has ended.
+
+        What a user may do is not kept with it: that is asked for when it is used.
+        """
+        plain = msgspec.structs.replace(
+            principal, functions=frozenset(), super_admin=False, access=0
+        )
+        family = principal.family
+        keys = [f"tw:family:{family}", f"tw:pages:{family}", key]
+        return bool(await self._page(keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES]))
 
     async def _store(
         self,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from libs.common.errors import Forbidden, ThingwayError, Unauthenticated, Unavailable
+from libs.common.http.credentials import basic_login, bearer_token
 from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
@@ -17,7 +18,6 @@ from libs.common.identity.tokens import TokenReader
 from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
-from services.gateway.access.credentials import basic_login, bearer_token
 from services.gateway.limits import RateLimiter
 from services.gateway.limits.in_hand import key_of
 from services.gateway.routes import Credential, Route

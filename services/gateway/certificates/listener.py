@@ -9,10 +9,10 @@ from typing import Any
 from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
 from libs.common.identity.certificate_pass import PassSigner
+from libs.common.limits.counts import Claim
+from libs.common.mqtt import PacketError, connect_end, read_connect
 from libs.common.tls import ServerTls, peer_certificate
-from services.gateway.certificates.connect import NotConnectError, packet_end, read_connect
 from services.gateway.connections import Connections
-from services.gateway.limits.in_hand import Claim
 from services.gateway.tunnel.relay import End
 
 log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Client(End):
         self._head += data
         try:
             head = self._complete()
-        except NotConnectError as error:
+        except PacketError as error:
             log.info("certificates: %s", error)
             self.transport.abort()
             return
@@ -127,7 +127,7 @@ class Client(End):
 
     def _complete(self) -> bytes | None:
         """What to say to nats-server first; None until the CONNECT is here."""
-        end = packet_end(self._head)
+        end = connect_end(self._head)
         if end is None or len(self._head) < end:
             return None
         packet, rest = self._head[:end], self._head[end:]

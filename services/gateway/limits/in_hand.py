@@ -6,14 +6,12 @@ limits are. Callers without a login are counted by address, by the hook that the
 service: all of them together get half of what a service may have in hand.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from libs.common.contracts.limits import AskUse
-from libs.common.errors import TooManyRequests
 from libs.common.identity import Principal
-from libs.common.limits.metrics import count_limited
+from libs.common.limits.counts import Counts, Held, taken
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import Use
 from services.gateway.routes import Route
@@ -22,41 +20,6 @@ SOON = 1.0
 """Seconds until a refused request is tried again."""
 LATER = 5.0
 """The same of what is held for long: polls and WebSockets."""
-
-
-Claim = tuple[str, int, str]
-"""Who holds one, how many of it at most, and the name of that limit."""
-
-
-class Counts:
-    """How many each holder has of one thing. Who has none takes no room here."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, int] = {}
-
-    def of(self, holder: str) -> int:
-        """How many a holder has."""
-        return self._held.get(holder, 0)
-
-    def take(self, claims: Sequence[Claim]) -> Claim | None:
-        """Take one for each claim, or none at all: then the claim that is beyond its bound."""
-        held = self._held
-        for claim in claims:
-            if held.get(claim[0], 0) >= claim[1]:
-                return claim
-        for holder, _, _ in claims:
-            held[holder] = held.get(holder, 0) + 1
-        return None
-
-    def give(self, claims: Sequence[Claim]) -> None:
-        """Give back what was taken."""
-        held = self._held
-        for holder, _, _ in claims:
-            left = held[holder] - 1
-            if left:
-                held[holder] = left
-            else:
-                del held[holder]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +32,6 @@ class Bounds:
     websockets: int
     address_requests: int
     """Requests without a login, of one address or to one hook."""
-
-
-class Held:
-    """What was taken; it is given back once."""
-
-    __slots__ = ("_claims", "_counts")
-
-    def __init__(self, counts: Counts, claims: Sequence[Claim]) -> None:
-        self._counts = counts
-        self._claims = claims
-
-    def give(self) -> None:
-        """Give it back."""
-        self._counts.give(self._claims)
 
 
 class _Kind(NamedTuple):
@@ -115,6 +64,7 @@ class InHand:
         self._polls = _kind("polls", bounds.polls, LATER)
         self._websockets = _kind("websockets", bounds.websockets, LATER)
         self._strangers = Counts()
+        self._nameless = Counts()
 
     def request(self, principal: Principal) -> Held:
         """Take a request; raise `TooManyRequests`."""
@@ -128,6 +78,18 @@ class InHand:
         """Take a WebSocket; raise `TooManyRequests`."""
         return self._of_principal(self._websockets, principal)
 
+    def nameless_websocket(self, address: str) -> Held:
+        """Take a WebSocket whose login comes with what it says; raise `TooManyRequests`.
+
+        `management` counts it for its user and tenant, once it knows them.
+        """
+        whole = self._bounds.websockets
+        claims = [
+            (address, max(1, whole // 8), "MQTT WebSockets of one address"),
+            ("all", max(1, whole // 2), "MQTT WebSockets"),
+        ]
+        return taken(self._nameless, claims, "", LATER)
+
     def stranger(self, route: Route, path: bytes, address: str) -> Held:
         """Take a request without a login; raise `TooManyRequests`."""
         each, half = self._bounds.address_requests, max(1, self._bounds.requests // 2)
@@ -137,7 +99,7 @@ class InHand:
         ]
         if route.secret_path:
             claims.append((path.decode("latin-1"), each, "requests to one address of a flow"))
-        return _taken(self._strangers, claims, "", SOON)
+        return taken(self._strangers, claims, "", SOON)
 
     async def use(self, asked: AskUse) -> Use:
         """What a principal and its tenant hold, by the name of the limit."""
@@ -154,19 +116,9 @@ class InHand:
             (key_of(principal), getattr(limits, kind.each), kind.each_name),
             (tenant, min(getattr(limits, kind.all), kind.most), kind.all),
         )
-        return _taken(kind.counts, claims, tenant, kind.again)
+        return taken(kind.counts, claims, tenant, kind.again)
 
 
 def key_of(principal: Principal | AskUse) -> str:
     """What a principal is counted by."""
     return f"{principal.kind}:{principal.tenant}:{principal.subject}"
-
-
-def _taken(counts: Counts, claims: Sequence[Claim], tenant: str, again: float) -> Held:
-    beyond = counts.take(claims)
-    if beyond is None:
-        return Held(counts, claims)
-    _, most, limit = beyond
-    if tenant:
-        count_limited(limit, tenant)
-    raise TooManyRequests(f"more than {most} {limit} at once", retry_after=again)

@@ -128,6 +128,8 @@ class Forwarder:
         )
         if exchange.principal is not None:
             fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
+        if exchange.route.passes_login and (login := exchange.headers.get(b"authorization")):
+            fields.append((b"authorization", login))
         if self._traced and (trace := current_trace()):
             fields.append((TRACE.encode(), trace.encode()))
         return fields

@@ -1,1 +1,1 @@
-"""`/websocket`: let in here, spoken to by `management`; in between bytes pass unread."""
+"""`/websocket` and `/mqtt`: let in here, spoken to by `management`; bytes pass unread."""

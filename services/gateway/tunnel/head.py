@@ -1,11 +1,11 @@
 """The head of a WebSocket handshake: read, and written anew for the service (RFC 6455, 4.1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER
+from libs.common.http.credentials import LONGEST, bearer_token
 from services.gateway.access.addresses import Origin
-from services.gateway.access.credentials import LONGEST, bearer_token
 from services.gateway.proxy.headers import to_service
 from services.gateway.upstream.connection import Field
 
@@ -53,24 +53,23 @@ def read_handshake(head: bytes) -> Handshake:
 def to_upstream(
     handshake: Handshake,
     *,
+    path: bytes,
     host: str,
-    principal: str,
-    token_hash: str,
+    identity: Mapping[str, str],
     origin: Origin,
     request_id: str,
 ) -> bytes:
-    """The head for the service: without the token, with the signed principal."""
+    """The head for the service: without the token, with the fields that say who it is, if any."""
     kept = to_service(handshake.fields, origin=origin, request_id=request_id)
     fields = [
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
         *(field for field in kept if field[0] not in _DROPPED),
-        (PRINCIPAL_HEADER.encode(), principal.encode()),
-        (TOKEN_HEADER.encode(), token_hash.encode()),
+        *((name.encode(), value.encode()) for name, value in identity.items()),
     ]
     lines = b"".join(b"%s: %s\r\n" % field for field in fields)
-    return b"GET /websocket HTTP/1.1\r\n" + lines + b"\r\n"
+    return b"GET %s HTTP/1.1\r\n%s\r\n" % (path, lines)
 
 
 _DROPPED = frozenset({b"cookie", b"sec-websocket-extensions"})

@@ -1,7 +1,8 @@
 """Lets WebSocket clients in and joins each with `management`.
 
-The handshake is judged here as a request is; afterwards the gateway passes bytes on and
-knows nothing of frames, so that an idle socket costs it two transports and no task.
+The handshake is judged here as a request is, but for that of MQTT, whose login comes later;
+afterwards the gateway passes bytes on and knows nothing of frames, so that an idle socket costs it
+two transports and no task.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Any
 from opentelemetry import metrics
 from yarl import URL
 
+from libs.common.contracts.live import WS_PATH
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import (
     InvalidInput,
@@ -22,12 +24,19 @@ from libs.common.errors import (
     Unavailable,
 )
 from libs.common.http.request import new_request_id
-from libs.common.identity import HeaderSigner, Kind, Principal
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    TOKEN_HEADER,
+    HeaderSigner,
+    Kind,
+    Principal,
+)
 from libs.common.identity.tokens import token_hash
+from libs.common.limits.counts import Held
 from libs.common.tls import trusting_for
 from services.gateway.access.addresses import Origin, TrustedProxies
 from services.gateway.access.gatekeeper import ADMISSION, Gatekeeper, no_store
-from services.gateway.limits.in_hand import LATER, Held, InHand
+from services.gateway.limits.in_hand import LATER, InHand
 from services.gateway.limits.patience import Patience
 from services.gateway.routes import API, Credential, Route
 from services.gateway.tunnel.head import Handshake, read_handshake, to_upstream
@@ -42,7 +51,14 @@ ROUTE = Route(
     credential=Credential.TOKEN,
     kinds=frozenset({Kind.USER}),
 )
-PATHS = frozenset({ROUTE.prefix, API + ROUTE.prefix})
+MQTT = Route(
+    name="mqtt",
+    prefix=WS_PATH.encode(),
+    upstream="management",
+    credential=Credential.NONE,
+)
+"""MQTT over WebSocket: the first packet says who it is, and `management` reads it."""
+ROUTES = {ROUTE.prefix: ROUTE, API + ROUTE.prefix: ROUTE, MQTT.prefix: MQTT}
 REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -85,39 +101,47 @@ class Tunnels:
 
     async def dig(self, client: "Client", handshake: Handshake, request_id: str) -> None:
         """Let a client in and connect it; raise a `ThingwayError` otherwise."""
-        if handshake.path not in PATHS or self._upstream is None:
+        route = ROUTES.get(handshake.path)
+        if route is None or self._upstream is None:
             raise NotFound("there is nothing here")
         if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
             raise InvalidInput("is needed for a WebSocket", field="Sec-WebSocket-Key")
         origin = self._proxies.origin(client.scope, dict(handshake.fields))
         try:
-            principal = await self._admit(handshake, origin)
+            principal = await self._admit(route, handshake, origin)
             if self.open >= self._most:
                 raise Unavailable("too many WebSocket connections are open", retry_after=LATER)
-            client.hold(self._in_hand.websocket(principal))
+            client.hold(self._hold(principal, origin))
         except TooManyRequests:
             await self._patience.wait(origin.limit_key)
             raise
         head = to_upstream(
             handshake,
+            path=route.prefix,
             host=self._upstream.authority,
-            principal=self._signer.sign(principal),
-            token_hash=token_hash(handshake.token or ""),
+            identity={} if principal is None else self._identity(principal, handshake.token or ""),
             origin=origin,
             request_id=request_id,
         )
         client.join(await self._connect(self._upstream), head)
 
-    async def _admit(self, handshake: Handshake, origin: Origin) -> Principal:
-        token = handshake.token
+    async def _admit(self, route: Route, handshake: Handshake, origin: Origin) -> Principal | None:
+        token = None if route.credential is Credential.NONE else handshake.token
         try:
             async with asyncio.timeout(ADMISSION):
-                principal = await self._gatekeeper.admit(ROUTE, handshake.path, origin, None, token)
+                principal = await self._gatekeeper.admit(route, handshake.path, origin, None, token)
         except TimeoutError as error:
             raise no_store() from error
-        if principal is None:
-            raise Unauthenticated("an access token is needed")
         return principal
+
+    def _hold(self, principal: Principal | None, origin: Origin) -> Held:
+        if principal is None:
+            return self._in_hand.nameless_websocket(origin.limit_key)
+        return self._in_hand.websocket(principal)
+
+    def _identity(self, principal: Principal, token: str) -> dict[str, str]:
+        """The header fields that say who it is."""
+        return {PRINCIPAL_HEADER: self._signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 
     async def _connect(self, upstream: URL) -> End:
         loop = asyncio.get_running_loop()

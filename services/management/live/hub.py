@@ -7,35 +7,38 @@ however many sockets there are. A second copy of an event is known by its id.
 from collections import OrderedDict, defaultdict
 
 from libs.common.changes import Changed
+from services.management.live.exchange import Exchange
 from services.management.live.frames import Value
-from services.management.live.subscriber import Subscriber
+from services.management.live.subscriber import Listener, Subscriber
 
 REMEMBERED = 20_000
 """Ids of events that are known when they come again."""
 
 
 class Hub:
-    """The sockets of this process."""
+    """The sockets of this process; `exchange` tells those of MQTT."""
 
-    def __init__(self) -> None:
-        self.subscribers: set[Subscriber] = set()
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.listeners: set[Listener] = set()
         self._by_key: dict[tuple[str, str], set[Subscriber]] = defaultdict(set)
         self._seen: OrderedDict[str, None] = OrderedDict()
 
-    def enter(self, subscriber: Subscriber) -> None:
+    def enter(self, listener: Listener) -> None:
         """Take a socket that subscribes to nothing yet."""
-        self.subscribers.add(subscriber)
+        self.listeners.add(listener)
 
-    def leave(self, subscriber: Subscriber) -> None:
+    def leave(self, listener: Listener) -> None:
         """Forget a socket."""
-        self.subscribers.discard(subscriber)
-        self._forget(subscriber)
+        self.listeners.discard(listener)
+        if isinstance(listener, Subscriber):
+            self._forget(listener)
 
     def subscribe(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
     ) -> None:
         """Replace what a socket subscribes to; `aliases` are ids by the key they stand for."""
-        if subscriber not in self.subscribers:
+        if subscriber not in self.listeners:
             return
         self._forget(subscriber)
         subscriber.keys, subscriber.aliases = keys, aliases
@@ -49,6 +52,7 @@ class Hub:
         self._seen[change.event_id] = None
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
+        self.exchange.tell(change)
         found: dict[Subscriber, dict[str, Value]] = {}
         for key, raw in change.values.items():
             value = Value(raw, change.ts)

@@ -1,6 +1,10 @@
-"""The WebSocket protocol of `/websocket`: uvicorn's, which hears a faulty peer out."""
+"""The WebSocket protocol of live updates: uvicorn's, which hears a faulty peer out."""
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from libs.common.contracts.live import WS_PATH
+from services.management.live.packets import LARGEST
 
 
 class PatientProtocol(WebSocketsSansIOProtocol):
@@ -9,6 +13,12 @@ class PatientProtocol(WebSocketsSansIOProtocol):
     A connection that is closed while the peer still sends is reset, and a reset may overtake
     the close frame that says why (RFC 6455, 7.1.1).
     """
+
+    def handle_connect(self, event: Request) -> None:
+        """Bound the frames of MQTT before the first one comes, from somebody unknown."""
+        if event.path.partition("?")[0] == WS_PATH:
+            self.conn.max_message_size = LARGEST
+        super().handle_connect(event)
 
     def handle_parser_exception(self) -> None:
         """Say why once; whatever else arrives is dropped by the parser."""

@@ -1,7 +1,5 @@
 """`/websocket`: one socket from its opening to its end."""
 
-import asyncio
-from contextlib import suppress
 from typing import Any
 
 from litestar import WebSocket, websocket
@@ -13,15 +11,12 @@ from libs.common.http import principal_of
 from libs.common.http.guards import users
 from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
+from libs.common.identity.tokens import access_token_key
+from services.management.live.closing import MALFORMED, TRY_AGAIN, Closer
 from services.management.live.frames import BadFrame, read_frame
 from services.management.live.hub import Hub
 from services.management.live.service import Subscriptions
 from services.management.live.subscriber import Subscriber
-
-MALFORMED = 1007
-TRY_AGAIN = 1013
-LONGEST_REASON = 120
-"""Characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
 
 
 @websocket("/websocket", guards=[users])
@@ -33,10 +28,10 @@ async def live(
 ) -> None:
     """Push what changes until either side ends it; what ends it here has a reason."""
     principal = principal_of(socket)
-    closer = _Closer(socket)
+    closer = Closer(socket)
     subscriber = Subscriber(
         principal,
-        socket.headers.get(TOKEN_HEADER, ""),
+        access_token_key(socket.headers.get(TOKEN_HEADER, "")),
         await grants.of(principal),
         closer.send,
         closer.close,
@@ -50,26 +45,7 @@ async def live(
         subscriber.stop()
 
 
-class _Closer:
-    """Sends on a socket, and closes it from anywhere: once, with a code and a reason."""
-
-    __slots__ = ("_closing", "socket")
-
-    def __init__(self, socket: WebSocket[Any, Any, Any]) -> None:
-        self.socket = socket
-        self._closing: asyncio.Task[None] | None = None
-
-    async def send(self, text: str) -> None:
-        with suppress(OSError, WebSocketDisconnect):  # who reads is told that the client has gone
-            await self.socket.send_data(text, mode="text")
-
-    def close(self, code: int, reason: str) -> None:
-        if self._closing is None:
-            plain = reason.encode("ascii", "replace").decode()[:LONGEST_REASON]
-            self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
-
-
-async def _read(closer: _Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
+async def _read(closer: Closer, subscriber: Subscriber, subscriptions: Subscriptions) -> None:
     """Do what the client says until it leaves, also after nonsense has begun the closing."""
     while True:
         try:

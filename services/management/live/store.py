@@ -1,24 +1,29 @@
-"""Reads the state of tokens from Redis; this service may read it and nothing else."""
+"""Reads what Redis knows of credentials; this service may read it and nothing else."""
 
 from collections.abc import Sequence
 
+import msgspec
+
 from libs.common.errors import Unavailable
+from libs.common.identity import Principal
 from libs.common.identity.access import access_key
-from libs.common.identity.tokens import access_token_key
 from libs.common.store.redis import Redis, RedisError
 
 
-class TokenStates:
-    """Whether tokens are valid, and the access versions of tenants."""
+class Credentials:
+    """Whether credentials are valid, and the access versions of tenants."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def valid(self, hashes: Sequence[str]) -> list[bool]:
-        """Tell of each token, by its hash, whether it is valid; raise `Unavailable`."""
-        return [
-            found is not None for found in await self._read(list(map(access_token_key, hashes)))
-        ]
+    async def valid(self, keys: Sequence[str]) -> list[bool]:
+        """Tell of each credential, by its key, whether it is valid; raise `Unavailable`."""
+        return [found is not None for found in await self._read(list(keys))]
+
+    async def holder(self, key: str) -> Principal | None:
+        """Whose credential it is; None when it is none. Raises `Unavailable`."""
+        (found,) = await self._read([key])
+        return None if found is None else msgspec.json.decode(found, type=Principal)
 
     async def versions(self, tenants: Sequence[str]) -> list[int]:
         """The access version of each tenant, 0 where there is none; raise `Unavailable`."""

@@ -1,4 +1,4 @@
-"""One socket: what it subscribes to, what it may see, and what waits to be sent."""
+"""Who listens; and a socket's: what it subscribes to, may see, and what waits to be sent."""
 
 import asyncio
 from collections import deque
@@ -17,20 +17,41 @@ PATIENCE = 30.0
 """Seconds for which a reader may take nothing at all before it is closed."""
 
 
-class Subscriber:
-    """A socket's state; `send` waits while the reader does not keep up."""
+class Listener:
+    """Who hears what changes, for as long as its credential holds."""
 
     def __init__(
         self,
         principal: Principal,
-        token_hash: str,
+        credential: str,
+        grants: Grants,
+        close: Callable[[int, str], None],
+    ) -> None:
+        """`credential` is the key of Redis that is there while it may listen."""
+        self.principal = principal
+        self.credential = credential
+        self.grants = grants
+        self._close = close
+        self._closed = False
+
+    def close(self, code: int, reason: str) -> None:
+        """End the socket with a code and a reason; repeatable."""
+        self._closed = True
+        self._close(code, reason)
+
+
+class Subscriber(Listener):
+    """A socket of `/websocket`; `send` waits while the reader does not keep up."""
+
+    def __init__(
+        self,
+        principal: Principal,
+        credential: str,
         grants: Grants,
         send: Callable[[str], Awaitable[None]],
         close: Callable[[int, str], None],
     ) -> None:
-        self.principal = principal
-        self.token_hash = token_hash
-        self.grants = grants
+        super().__init__(principal, credential, grants, close)
         self.keys: frozenset[str] = frozenset()
         """As subscribed: entity keys, and ids, which some consoles send instead."""
         self.aliases: Mapping[str, str] = {}
@@ -38,8 +59,6 @@ class Subscriber:
         self.granted_keys: frozenset[str] = frozenset()
         """Keys whose entity is granted by itself, and not with its thing."""
         self._send = send
-        self._close = close
-        self._closed = False
         self._waiting: deque[dict[str, Value]] = deque()
         self._latest: dict[str, Value] | None = None
         self._sending: asyncio.Task[None] | None = None
@@ -66,11 +85,6 @@ class Subscriber:
                 self._waiting.clear()
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._drain())
-
-    def close(self, code: int, reason: str) -> None:
-        """End the socket with a code and a reason; repeatable."""
-        self._closed = True
-        self._close(code, reason)
 
     def stop(self) -> None:
         """Send no more."""

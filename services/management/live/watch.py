@@ -10,23 +10,21 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import islice
 
-import msgspec
-
-from libs.common.bus import RpcClient
-from libs.common.contracts.access import ACCESS, Access, UserRef
-from libs.common.errors import ThingwayError, Unauthenticated
+from libs.common.errors import ThingwayError
 from libs.common.identity import Principal
-from libs.common.identity.grants import GrantReader, Grants
+from libs.common.identity.grants import Grants
 from services.management.live.hub import Hub
+from services.management.live.judging import Judge
 from services.management.live.service import Subscriptions
-from services.management.live.store import TokenStates
-from services.management.live.subscriber import Subscriber
+from services.management.live.store import Credentials
+from services.management.live.subscriber import Listener, Subscriber
 
 log = logging.getLogger(__name__)
 
 EVERY = 0.4
 """Seconds between looks: a revoked token closes its sockets within a second."""
 CHUNK = 2000
+ENDED = "the token is no longer valid"
 POLICY = 1008
 """Close code "policy violation" (RFC 6455, 7.4.1)."""
 
@@ -37,15 +35,13 @@ class Watch:
     def __init__(
         self,
         hub: Hub,
-        tokens: TokenStates,
-        rpc: RpcClient,
-        grants: GrantReader,
+        tokens: Credentials,
+        judge: Judge,
         subscriptions: Subscriptions,
     ) -> None:
         self._hub = hub
         self._tokens = tokens
-        self._rpc = rpc
-        self._grants = grants
+        self._judge = judge
         self._subscriptions = subscriptions
 
     async def run(self) -> None:
@@ -59,17 +55,17 @@ class Watch:
 
     async def look(self) -> None:
         """One look at all sockets."""
-        for chunk in _chunks(list(self._hub.subscribers)):
+        for chunk in _chunks(list(self._hub.listeners)):
             for subscriber, valid in zip(
-                chunk, await self._tokens.valid([one.token_hash for one in chunk]), strict=True
+                chunk, await self._tokens.valid([one.credential for one in chunk]), strict=True
             ):
                 if not valid:
-                    subscriber.close(POLICY, "the token is no longer valid")
+                    subscriber.close(POLICY, ENDED)
         await self._look_at_versions()
 
     async def _look_at_versions(self) -> None:
-        by_tenant: dict[str, list[Subscriber]] = defaultdict(list)
-        for subscriber in self._hub.subscribers:
+        by_tenant: dict[str, list[Listener]] = defaultdict(list)
+        for subscriber in self._hub.listeners:
             by_tenant[subscriber.principal.tenant].append(subscriber)
         tenants = list(by_tenant)
         versions = await self._tokens.versions(tenants) if tenants else ()
@@ -78,37 +74,23 @@ class Watch:
             if stale:
                 await self._refresh(stale, version)
 
-    async def _refresh(self, subscribers: Iterable[Subscriber], version: int) -> None:
+    async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
         """Judge sockets anew, each user once."""
         known: dict[str, tuple[Principal, Grants] | None] = {}
         for subscriber in subscribers:
             user = subscriber.principal.subject
             if user not in known:
-                known[user] = await self._judge(subscriber.principal, version)
+                known[user] = await self._judge.of(subscriber.principal, version)
             judged = known[user]
             if judged is None:
                 subscriber.close(POLICY, "the user is gone")
             else:
                 subscriber.principal, subscriber.grants = judged
-                await self._subscriptions.filter_anew(subscriber)
-
-    async def _judge(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
-        """What a user may do and see as of now; None when it is gone."""
-        user = UserRef(principal.tenant, principal.user_id)
-        try:
-            access = await self._rpc.call(ACCESS, user, Access)
-            known = msgspec.structs.replace(
-                principal,
-                functions=access.functions,
-                super_admin=access.super_admin,
-                access=max(access.version, version),
-            )
-            return known, await self._grants.of(known)
-        except Unauthenticated:
-            return None
+                if isinstance(subscriber, Subscriber):
+                    await self._subscriptions.filter_anew(subscriber)
 
 
-def _chunks(subscribers: list[Subscriber]) -> Iterable[list[Subscriber]]:
+def _chunks(subscribers: list[Listener]) -> Iterable[list[Listener]]:
     rest = iter(subscribers)
     while chunk := list(islice(rest, CHUNK)):
         yield chunk

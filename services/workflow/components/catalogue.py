@@ -90,12 +90,10 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     ui_component_group: str | None = None
 
 
-def catalogue(registry: Registry, *, everything: bool) -> dict[str, list[Component]]:
-    """Node types by group, those that are listed or all; each group is there, even when empty."""
+def catalogue(registry: Registry) -> dict[str, list[Component]]:
+    """Node types by group; each group is there, even when empty."""
     groups: dict[str, list[Component]] = {group.value: [] for group in Group}
     for node in registry:
-        if not (node.listed or everything):
-            continue
         groups[node.group].append(Component(node.name, node.title, describe(node)))
     return groups
 

@@ -1,10 +1,8 @@
 """`/workflow/components`: what flows are made of."""
 
-from typing import Annotated
-
 from litestar import Router
 from litestar.di import NamedDependency
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath
 
 from libs.common.errors import NotFound
 from libs.common.http import HttpRequest
@@ -25,15 +23,10 @@ FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_ED
 
 @get("/", guards=[holders(*FUNCTIONS)], summary="List node types")
 async def list_components(
-    request: HttpRequest,
-    registry: NamedDependency[Registry],
-    everything: Annotated[
-        bool | None,
-        QueryParameter(name="all", description="Also those that existing editors cannot make"),
-    ] = None,
+    request: HttpRequest, registry: NamedDependency[Registry]
 ) -> Answer[dict[str, list[Component]]]:
-    """Node types by group; `data` is JSON text. Without `all` there is no `httpIn`."""
-    return answer(request, catalogue(registry, everything=bool(everything)))
+    """Node types by group; `data` is JSON text."""
+    return answer(request, catalogue(registry))
 
 
 @get("/{name:str}", guards=[holders(*FUNCTIONS)], summary="Describe a node type")

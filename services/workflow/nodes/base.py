@@ -184,8 +184,6 @@ class Node(ABC, Generic[P]):
     group: ClassVar[Group]
     parameters: type[P]
     """The struct of its parameters."""
-    listed: ClassVar[bool] = True
-    """Whether the catalogue offers it to editors that did not ask for all there is."""
     testable: ClassVar[bool] = False
     """Whether editors offer a test of it alone, which they may begin without any input."""
 

@@ -1,7 +1,7 @@
 """`email`: a mail over SMTP."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,10 +21,10 @@ Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
 
 
 class SmtpConfig(msgspec.Struct, rename="camel"):
-    """A server, and as whom."""
+    """A server, and as whom; editors send it empty where the tenant's is used."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_FIELD)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+    host: Field = ""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
     encryption: Encryption = "STARTTLS"
     username: Field = ""
     password: Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD, extra={"secret": True})] = ""
@@ -33,8 +33,10 @@ class SmtpConfig(msgspec.Struct, rename="camel"):
 class EmailConfig(msgspec.Struct, rename="camel"):
     """By what mail is sent."""
 
-    smtp_config: SmtpConfig
-    provider: Literal["SMTP"] = "SMTP"
+    smtp_config: SmtpConfig | None = None
+    provider: Literal["SMTP"] | None = "SMTP"
+    use_system_settings: bool = False
+    """By the tenant's mail server, as the settings have it when the flow runs."""
 
 
 class EmailParameters(Parameters):
@@ -74,7 +76,15 @@ class EmailParameters(Parameters):
         for place, one in enumerate(self.recipients):
             if _REFERENCE not in one and not _ADDRESS(one):
                 yield Fault(f"recipients[{place}]", f"{one:.60} is no mail address")
-        sender = self.from_address or self.email_config.smtp_config.username
+        own = None if self.email_config.use_system_settings else self.email_config.smtp_config
+        if own is None and not self.email_config.use_system_settings:
+            yield Fault("emailConfig.smtpConfig", "is needed, unless useSystemSettings is true")
+        if own is not None:
+            if not own.host:
+                yield Fault("emailConfig.smtpConfig.host", "must not be empty")
+            if not own.port:
+                yield Fault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
+        sender = self.from_address or (own.username if own is not None else _REFERENCE)
         if _REFERENCE not in sender and not _ADDRESS(sender):
             text = "must be a mail address, as the user name of the server is none"
             yield Fault("fromAddress", text)
@@ -89,22 +99,34 @@ class Email(Step[EmailParameters]):
     group = Group.EXTERNAL
     parameters = EmailParameters
 
-    def __init__(self, mail: OutgoingMail) -> None:
+    def __init__(
+        self, mail: OutgoingMail, mail_server: Callable[[str], Awaitable[MailServer | None]]
+    ) -> None:
+        """`mail_server` tells that of a tenant."""
         self._mail = mail
+        self._mail_server = mail_server
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
         """Send; a dry run only looks whether it could be."""
-        server = _server(context, parameters.email_config.smtp_config)
+        server = await self._server(context, parameters.email_config)
         letter = _letter(context, parameters, server)
         hand_over = self._mail.check if context.dry_run else self._mail.send
         await hand_over(server, letter, context.seconds_left)
         return body
 
+    async def _server(self, context: NodeContext, config: EmailConfig) -> MailServer:
+        if not config.use_system_settings:
+            return _server(context, config.smtp_config or SmtpConfig())
+        found = await self._mail_server(context.tenant)
+        if found is None:
+            raise NodeFailed("the settings have no mail server")
+        return found
+
 
 def _server(context: NodeContext, config: SmtpConfig) -> MailServer:
     return MailServer(
         host=context.text(config.host),
-        port=config.port,
+        port=config.port or 0,
         encryption=config.encryption,
         username=context.text(config.username),
         password=context.text(config.password),

@@ -24,6 +24,8 @@ LONGEST_URL, LONGEST_BODY = 4096, 100_000
 MOST_NAMES = 50
 MOST_REDIRECTS = 3
 JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+KINDS = (JSON, FORM, "text/plain")
 _TYPE = "content-type"
 
 
@@ -48,11 +50,20 @@ class HttpRequestParameters(Parameters):
         dict[str, Any],
         parameter("Query", "Added to the URL", ui="paramAssignInput", max_length=MOST_NAMES),
     ] = msgspec.field(default_factory=dict)
-    body: Annotated[Any, parameter("Body", "Text is sent as it is, everything else as JSON")] = None
+    body: Annotated[
+        Any,
+        parameter(
+            "Body",
+            "Text is sent as it is, everything else as JSON; `{type, value}` says the content type "
+            "itself: `application/json`, `application/x-www-form-urlencoded` or `text/plain`",
+            ui="httpBodyInput",
+        ),
+    ] = None
 
     def faults(self) -> Iterable[Fault]:
         """A body where none can be."""
-        if self.body is not None and self.method in ("GET", "HEAD"):
+        _, content = _typed(self.body)
+        if content not in (None, "") and self.method in ("GET", "HEAD"):
             yield Fault("body", f"a {self.method} has no body; choose another method")
 
 
@@ -89,14 +100,16 @@ def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpReq
     if query := _texts(context.resolve(parameters.params)):
         url += ("&" if "?" in url else "?") + urlencode(query)
     headers = _texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
-    content = context.resolve(parameters.body)
+    kind, content = _typed(context.resolve(parameters.body))
     encoded = b""
-    if isinstance(content, str):
+    if kind == FORM and isinstance(content, Mapping):
+        encoded = urlencode(_texts(content)).encode()
+    elif isinstance(content, str):
         encoded = content.encode()
     elif content is not None:
-        encoded = msgspec.json.encode(content)
-        if _TYPE not in (name.lower() for name in headers):
-            headers["Content-Type"] = JSON
+        encoded, kind = msgspec.json.encode(content), kind or JSON
+    if kind and encoded and _TYPE not in (name.lower() for name in headers):
+        headers["Content-Type"] = kind
     if len(encoded) > LONGEST_BODY:
         raise NodeFailed(f"the body has more than {LONGEST_BODY} bytes")
     return HttpRequest(
@@ -106,6 +119,16 @@ def _request(context: NodeContext, parameters: HttpRequestParameters) -> HttpReq
         body=encoded,
         redirects=MOST_REDIRECTS,
     )
+
+
+def _typed(body: Any) -> tuple[str, Any]:
+    """Content type and content of a body as editors write it; of any other no type."""
+    if isinstance(body, dict) and body.keys() == {"type", "value"}:
+        kind = body["type"] or ""
+        if kind in ("", *KINDS):
+            content = body["value"]
+            return kind, None if not kind and not content else content
+    return "", body
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

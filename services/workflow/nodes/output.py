@@ -31,7 +31,7 @@ class Output(Step[OutputParameters]):
     name = "output"
     title = "Output"
     description = "Answers whoever called the flow"
-    group = Group.CONTROL
+    group = Group.EXTERNAL
     parameters = OutputParameters
     repeatable = True
     answers = True

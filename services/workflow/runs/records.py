@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 Status = Literal["RUNNING", "SUCCESS", "ERROR"]
-CauseKind = Literal["EVENT", "TIMER", "SERVICE", "HTTP", "TEST", "BREAKER", "LIMIT"]
+CauseKind = Literal["EVENT", "TIMER", "SERVICE", "HTTP", "MQTT", "TEST", "BREAKER", "LIMIT"]
 
 MOST_HOPS = 8
 """Flows that may lead to one another; the one after is recorded and not run."""

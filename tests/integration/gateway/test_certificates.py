@@ -17,10 +17,10 @@ from deploy.local import programs
 from deploy.platform import ports
 from libs.common.identity import make_keys
 from libs.common.identity.certificate_pass import PassSigner, PassVerifier
+from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_doors
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.certificates import listener
-from services.gateway.certificates.connect import Connect, read_connect
 from services.gateway.certificates.listener import CertificateDoor
 from services.gateway.certificates.nats import NatsDoor, with_pass
 from services.gateway.connections import Connections

@@ -44,7 +44,8 @@ async def management() -> AsyncIterator[Management]:
     """The service `management`, as far as `/websocket` goes."""
     service = Management()
     app = web.Application()
-    app.router.add_get("/websocket", service.handle)
+    for path in ("/websocket", "/mqtt"):
+        app.router.add_get(path, service.handle)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -147,6 +148,19 @@ async def test_without_a_valid_token_it_stays_shut(
     assert await _refused(client, _url(gateway, "?Authorization=Bearer%20nobody")) == 403
     assert await _refused(client, _url(gateway), headers=await gateway.bearer()) == 403
     assert management.seen == []
+
+
+async def test_mqtt_is_let_through_without_a_login(
+    gateway: Gateway, management: Management, client: ClientSession
+) -> None:
+    """Its first packet says who it is: what else came along, and who one claims to be, does not."""
+    headers = {"Sec-WebSocket-Protocol": "mqtt", PRINCIPAL_HEADER: "me", **await user(gateway)}
+    async with client.ws_connect(_url(gateway, path="/mqtt"), headers=headers) as socket:
+        await socket.send_str("ping")
+        assert await socket.receive_str() == "ping"
+    (seen,) = management.seen
+    assert (seen.path, seen.headers["Sec-WebSocket-Protocol"]) == ("/mqtt", "mqtt")
+    assert {PRINCIPAL_HEADER, "x-thingway-token", "Authorization"}.isdisjoint(seen.headers)
 
 
 async def test_an_upgrade_elsewhere_is_unknown(gateway: Gateway, client: ClientSession) -> None:

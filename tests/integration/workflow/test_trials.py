@@ -260,16 +260,6 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
     assert {"code", "expression"} == set(languages)
 
 
-async def test_the_catalogue_offers_what_existing_editors_can_make(workflow):
-    """`httpIn` needs a token that they cannot make, and comes to who asks for everything."""
-    user = workflow.user(7, Function.WORKFLOW_VIEW)
-    listed = _components(await user.done("GET", "/workflow/components"))
-    everything = _components(await user.done("GET", "/workflow/components?all=true"))
-
-    assert set(everything) - set(listed) == {"httpIn"}
-    assert listed.items() <= everything.items()
-
-
 async def test_the_catalogue_says_which_nodes_are_tested_alone(workflow):
     """An editor begins that test without an input, which decides, sets and calls nothing."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)

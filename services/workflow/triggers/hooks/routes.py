@@ -1,20 +1,28 @@
-"""`/workflow/hooks/{token}`: open to whoever knows the token."""
+"""Addresses of flows: `/workflow/hooks/{token}`, open to whoever knows the token, and
+`/workflow-http-in/{access_key}/…`, open to whoever has the tenant's HTTP credential."""
 
+import base64
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
+from litestar import route
+from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
+from litestar.exceptions import ClientException
 from litestar.params import FromPath
 
 from libs.common.bus.hops import HOPS, hops_of
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest
 from libs.common.http.console import Answer, answer, post
-from libs.common.http.request import host_of
+from libs.common.http.credentials import basic_login
+from libs.common.http.request import address_of, host_of
+from services.workflow.triggers.hooks.logins import HttpLogins
 from services.workflow.triggers.hooks.service import HookCaller
 
 LARGEST_BODY = 256 * 1024
-OPEN_PATHS = frozenset({"/workflow/hooks/"})
+OPEN_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
 KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers that flows do not see; nor those of the gateway (`x-…`, `thingway-…`)."""
 _OURS = ("x-", "thingway-")
@@ -39,13 +47,68 @@ async def begin_flow(
 
     The body may be JSON or text, of 256 KiB at most. The token is all that is asked for.
     """
-    given = {
-        "body": _content(request, await request.body()),
-        "params": {name: request.query_params[name] for name in request.query_params},
-        "header": _shown(request),
-    }
-    hops = hops_of({HOPS: request.headers.get(HOPS, "")})
-    return answer(request, Begun(str(await hooks.call(token, given, hops))))
+    given = await _given(request)
+    return answer(request, Begun(str(await hooks.call(token, given, _hops(request)))))
+
+
+@route(
+    ["/workflow-http-in/{access_key:str}", "/workflow-http-in/{access_key:str}/{rest:path}"],
+    http_method=["GET", "POST", "PUT", "DELETE"],
+    status_code=200,
+    include_in_schema=False,
+)
+async def call_flows(
+    request: HttpRequest, hooks: NamedDependency[HookCaller], logins: NamedDependency[HttpLogins]
+) -> Answer[None]:
+    """Begin every flow that has this address; they are recorded when this is answered.
+
+    HTTP Basic, with the access key of the path and its secret. The answer is the same when there is
+    no flow with this very address. The body is as that of hooks, or a form of texts and files.
+    """
+    path = request.scope["raw_path"].decode("latin-1").removeprefix("/workflow-http-in/")
+    access_key, _, rest = path.partition("/")
+    login = basic_login(request.headers.get("authorization", "").encode("latin-1"))
+    tenant = await logins.tenant(unquote(access_key), login, address_of(request))
+    given = await _given(request) | {"url": rest}
+    method = request.scope["method"]
+    await hooks.call_address(tenant, method, rest, given, _hops(request))
+    return answer(request)
+
+
+async def _given(request: HttpRequest) -> dict[str, Any]:
+    params: dict[str, Any] = {name: request.query_params[name] for name in request.query_params}
+    body = await request.body()
+    content = None
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        _check_size(body)
+        params |= await _parts(request)
+    else:
+        content = _content(request, body)
+    return {"body": content, "params": params, "header": _shown(request)}
+
+
+async def _parts(request: HttpRequest) -> dict[str, str]:
+    """The parts of a form: texts, and files as base64."""
+    try:
+        form = await request.form()
+    except ClientException as error:
+        raise MalformedRequest("the body is no form", field="body") from error
+    found = {}
+    for name, part in form.items():
+        if isinstance(part, UploadFile):
+            found[name] = base64.b64encode(await part.read()).decode()
+        else:
+            found[name] = str(part)
+    return found
+
+
+def _hops(request: HttpRequest) -> int:
+    return hops_of({HOPS: request.headers.get(HOPS, "")})
+
+
+def _check_size(body: bytes) -> None:
+    if len(body) > LARGEST_BODY:
+        raise TooLarge(f"the body has more than {LARGEST_BODY} bytes", field="body")
 
 
 def _shown(request: HttpRequest) -> dict[str, str]:
@@ -60,8 +123,7 @@ def _shown(request: HttpRequest) -> dict[str, str]:
 
 def _content(request: HttpRequest, body: bytes) -> Any:
     """JSON as values, everything else as text, nothing as nothing."""
-    if len(body) > LARGEST_BODY:
-        raise TooLarge(f"the body has more than {LARGEST_BODY} bytes", field="body")
+    _check_size(body)
     if not body:
         return None
     if "json" in request.headers.get("content-type", "").partition(";")[0].lower():

@@ -14,9 +14,11 @@ from libs.common.store.mongo import StoreError
 from services.workflow.flows.model import Deployments
 from services.workflow.nodes.event_listener import EventListener, EventListenerParameters
 from services.workflow.nodes.reading import read
+from services.workflow.nodes.simple_mqtt import SimpleMqtt, SimpleMqttParameters
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.listeners.index import ListenerIndex
 from services.workflow.triggers.store import DeployedFlows, read_deployed
+from services.workflow.triggers.topics.index import TopicIndex
 
 AWAIT_MS = 500
 """How long the server keeps a question for changes open."""
@@ -27,10 +29,11 @@ log = logging.getLogger(__name__)
 
 
 class FollowedIndex(Deployments):
-    """An index that is in step while `ready` is set."""
+    """Indexes of entities and of topics that are in step while `ready` is set."""
 
     def __init__(self, deployed: DeployedFlows) -> None:
         self.index = ListenerIndex()
+        self.topics = TopicIndex()
         self.ready = asyncio.Event()
         self._deployed = deployed
 
@@ -60,9 +63,11 @@ class FollowedIndex(Deployments):
 
     async def _load(self) -> None:
         """Read all of them, and forget those that are gone."""
-        flows = {one.flow_id: one for one in await self._deployed.of(EventListener.name)}
-        for flow_id in self.index.flow_ids() - flows.keys():
-            self.index.remove(flow_id)
+        found = [*await self._deployed.of(EventListener.name)]
+        found += await self._deployed.of(SimpleMqtt.name)
+        flows = {one.flow_id: one for one in found}
+        for flow_id in (self.index.flow_ids() | self.topics.flow_ids()) - flows.keys():
+            self._take(flow_id, None)
         for flow_id, flow in flows.items():
             self._take(flow_id, flow)
 
@@ -73,13 +78,13 @@ class FollowedIndex(Deployments):
             self._take(change["documentKey"]["_id"], flow)
 
     def _take(self, flow_id: int, flow: Deployed | None) -> None:
-        if flow is None or flow.component != EventListener.name:
-            self.index.remove(flow_id)
-            return
+        self.index.remove(flow_id)
+        self.topics.remove(flow_id)
         try:
-            parameters = read(EventListenerParameters, flow.parameters)
+            if flow is not None and flow.component == EventListener.name:
+                keys = read(EventListenerParameters, flow.parameters).entity_keys()
+                self.index.put(flow, keys)
+            elif flow is not None and flow.component == SimpleMqtt.name:
+                self.topics.put(flow, read(SimpleMqttParameters, flow.parameters))
         except msgspec.ValidationError as error:
             log.warning("flow %d cannot listen: %s", flow_id, error)
-            self.index.remove(flow_id)
-        else:
-            self.index.put(flow, parameters.entity_keys())

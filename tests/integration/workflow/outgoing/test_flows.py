@@ -267,10 +267,33 @@ async def test_a_mail_is_sent(workflow, post):
 
 
 @pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
+async def test_a_mail_goes_by_the_tenants_server(workflow, post):
+    """As the settings have it when the flow runs; the sender is its user by default."""
+    config = {"useSystemSettings": True, "smtpConfig": {"host": "", "username": ""}}
+    node = email(post, emailConfig=config, fromAddress=None)
+    admin = workflow.admin()
+    smtp = await admin.done("GET", "/credentials/default/SMTP")
+    path = f"/credentials/{smtp['id']}"
+
+    without = await run(workflow, node)
+    data = {"host": "localhost", "port": str(post.port), "encryption": "NONE"}
+    data["username"] = "flows@example.com"
+    await admin.done("PUT", path, {"access_secret": "right password", "additional_data": data})
+    found = await run(workflow, node)
+
+    assert (without.status, found.status) == ("ERROR", "SUCCESS"), found.error
+    assert "the settings have no mail server" in without.error
+    (letter,) = post.letters
+    assert letter.mail_from == "flows@example.com"
+
+
+@pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"recipients": []}, "recipients"),
+        ({"emailConfig": {"provider": "SMTP"}}, "useSystemSettings"),
+        ({"emailConfig": {"smtpConfig": {"host": "", "port": 1}}}, "host"),
         ({"recipients": ["nobody"]}, "nobody is no mail address"),
         ({"recipients": ["a@b.c\r\nBcc: d@e.f"]}, "is no mail address"),
         ({"fromAddress": ""}, "fromAddress"),

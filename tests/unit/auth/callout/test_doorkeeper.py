@@ -6,6 +6,7 @@ import time
 import pytest
 
 from libs.common.contracts.auth import Connection
+from libs.common.contracts.credentials import MqttLoggedIn
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller, HeaderSigner, make_keys
@@ -83,6 +84,14 @@ class FakeLimits:
         return Limits()
 
 
+class FakeClients:
+    """One credential of the tenant `t1`."""
+
+    async def login(self, access_key: str, secret: str | None = None) -> MqttLoggedIn:
+        right = (access_key, secret) == ("gate@t1", "k")
+        return MqttLoggedIn("t1", "digest") if right else MqttLoggedIn()
+
+
 class Door:
     """The doorkeeper, asked about one connection after another."""
 
@@ -108,6 +117,7 @@ def doorkeeper(*applications, told: list | None = None, log_ins: int = 100) -> D
             FakeLimits(),
             refused,
             PASSES,
+            FakeClients(),
         )
     )
 
@@ -117,6 +127,23 @@ async def test_a_device_comes_in_under_its_registered_sn():
     expected = Admission("Ab1", device_permissions("Ab1", mqtt=False), KEY, "t1")
 
     assert await doorkeeper().admit("Ab1", "k", HOST) == expected
+
+
+async def test_a_client_of_a_tenant_speaks_below_its_own_prefix():
+    """Over MQTT only; its name is no SN, and nothing else is open to it."""
+    found = await doorkeeper().admit("gate@t1", "k", HOST, "page")
+
+    assert found is not None
+    assert (found.name, found.tenant, found.shared) == ("flows.gate@t1", "t1", True)
+    assert found.permissions.publish == ("beaver-iot.gate@t1.>",)
+    assert found.permissions.subscribe == ("beaver-iot.gate@t1.>", "$MQTT.sub.>")
+    for user, secret, mqtt_id in (
+        ("gate@t1", "k", None),
+        ("gate@t1", "x", "page"),
+        ("gate@t2", "k", "page"),
+        ("ga*te@t1", "k", "page"),
+    ):
+        assert await doorkeeper().admit(user, secret, HOST, mqtt_id) is None
 
 
 async def test_a_device_comes_in_with_the_gateways_pass_for_its_certificate():

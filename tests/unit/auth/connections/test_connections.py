@@ -4,6 +4,7 @@ import pytest
 
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
+from libs.common.contracts.credentials import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.callout.credentials import Credentials, application_credential, credential
@@ -150,6 +151,9 @@ class Keys:
     async def secret_hash(self, integration):
         return "hash" if integration == "lamps" else None
 
+    async def login(self, access_key, secret=None):
+        return MqttLoggedIn("t1", "digest") if access_key == "gate@t1" else MqttLoggedIn()
+
 
 @pytest.mark.parametrize(
     ("user", "changes", "expected"),
@@ -160,13 +164,15 @@ class Keys:
         (f"app.{CLIENT_ID}", {"events": False}, set()),
         ("app.other", {}, set()),
         (CLIENT_ID, {}, set()),
+        ("flows.gate@t1", {}, {credential("digest")}),
+        ("flows.other@t1", {}, set()),
         ("SN1", {}, {credential("hash"), credential("0A"), credential("0B")}),
     ],
 )
 async def test_each_user_has_the_credentials_of_its_kind(user, changes, expected):
     """An SN that looks like a client id is an SN; a device has a key and certificates."""
     keys = Keys()
-    known = Credentials(keys, FakeApplications(application(**changes)), keys)
+    known = Credentials(keys, FakeApplications(application(**changes)), keys, keys)
     assert await known.of(user) == expected
 
 

@@ -12,7 +12,12 @@ from deploy.platform.state import State
 from libs.common.settings import PREFIX
 
 DOORS = Doors(
-    "0.0.0.0", 8080, "http://127.0.0.1:8080", "nats://127.0.0.1:4222", "mqtt://127.0.0.1:1883"
+    "0.0.0.0",
+    8080,
+    "http://127.0.0.1:8080",
+    "nats://127.0.0.1:4222",
+    "mqtt://127.0.0.1:1883",
+    "mqtt://127.0.0.1:1883",
 )
 
 

@@ -7,8 +7,9 @@ import pytest
 from libs.common.contracts.limits import AskUse, Limits
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
-from services.gateway.limits import in_hand as module
-from services.gateway.limits.in_hand import Bounds, Held, InHand
+from libs.common.limits import counts as module
+from libs.common.limits.counts import Held
+from services.gateway.limits.in_hand import Bounds, InHand
 from services.gateway.routes import RouteTable
 
 LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)
@@ -130,3 +131,17 @@ async def test_use_is_told_of_the_tenant_and_of_the_principal() -> None:
     for one in held:
         one.give()
     assert set((await hand.use(AskUse("t1", "device", "a"))).values()) == {0}
+
+
+def test_sockets_without_a_login_leave_room_for_others() -> None:
+    """One address has an eighth of them, all together half; those with a login are apart."""
+    hand = in_hand(bounds=Bounds(requests=1, polls=1, websockets=16, address_requests=1))
+    held = [hand.nameless_websocket("a") for _ in range(2)]
+    with pytest.raises(TooManyRequests, match="one address"):
+        hand.nameless_websocket("a")
+    held += [hand.nameless_websocket(f"b{number}") for number in range(6)]
+    with pytest.raises(TooManyRequests, match="more than 8 MQTT"):
+        hand.nameless_websocket("c")
+    hand.websocket(device("d"))
+    held.pop().give()
+    hand.nameless_websocket("c")

@@ -3,11 +3,11 @@
 import pytest
 from paho.mqtt import client as paho
 
-from services.gateway.certificates.connect import (
+from libs.common.mqtt import (
     LARGEST,
     Connect,
-    NotConnectError,
-    packet_end,
+    PacketError,
+    connect_end,
     read_connect,
 )
 
@@ -48,9 +48,9 @@ def test_a_packet_is_complete_at_its_last_byte():
     """Its length is known from the second byte on, or from the fifth."""
     long = Connect(2, b"\x00\x3c", (b"SN1",), None, None).with_login("SN1", "p" * 20_000)
 
-    assert packet_end(b"") is packet_end(b"\x10") is packet_end(long[:3]) is None
-    assert packet_end(ALONE[:2]) == packet_end(ALONE + b"more") == len(ALONE)
-    assert packet_end(long[:4]) == len(long)
+    assert connect_end(b"") is connect_end(b"\x10") is connect_end(long[:3]) is None
+    assert connect_end(ALONE[:2]) == connect_end(ALONE + b"more") == len(ALONE)
+    assert connect_end(long[:4]) == len(long)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_packet_is_complete_at_its_last_byte():
 )
 def test_what_is_no_connect_or_too_long_is_refused_at_once(data):
     """Nobody makes the gateway keep more than a CONNECT."""
-    with pytest.raises(NotConnectError):
-        packet_end(data)
+    with pytest.raises(PacketError):
+        connect_end(data)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_is_no_connect_or_too_long_is_refused_at_once(data):
 )
 def test_a_connect_that_is_not_what_its_flags_say_is_refused(packet):
     """It is not passed on with a login in the wrong place."""
-    with pytest.raises(NotConnectError):
+    with pytest.raises(PacketError):
         read_connect(packet)
 
 

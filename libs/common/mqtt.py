@@ -1,4 +1,4 @@
-"""MQTT 3.1.1's CONNECT: as much of it as it takes to put a login in (OASIS, 3.1)."""
+"""Packets of MQTT 3.1.1 (OASIS): where they end, and CONNECT, read and given another login."""
 
 import struct
 from typing import NamedTuple
@@ -12,8 +12,8 @@ _USER, _PASSWORD, _WILL = 0x80, 0x40, 0x04
 _MOST_LENGTH_BYTES = 4
 
 
-class NotConnectError(ValueError):
-    """What a client says first is no CONNECT."""
+class PacketError(ValueError):
+    """What a client says is no packet, or not the one that belongs there."""
 
 
 class Connect(NamedTuple):
@@ -31,43 +31,64 @@ class Connect(NamedTuple):
         flags = bytes([self.flags | _USER | _PASSWORD])
         fields = b"".join(map(_field, (*self.fields, user.encode(), password.encode())))
         body = _HEAD + flags + self.keep_alive + fields
-        return bytes([_CONNECT]) + _length(len(body)) + body
+        return encoded(_CONNECT, body)
 
 
-def packet_end(data: bytes) -> int | None:
-    """Where the first packet in `data` ends; None while its length is not there.
+def encoded(first: int, body: bytes) -> bytes:
+    """A packet: its first byte (type and flags), its length, its body."""
+    digits, size = bytearray(), len(body)
+    while True:
+        size, low = divmod(size, 0x80)
+        digits.append(low | 0x80 if size else low)
+        if not size:
+            return bytes([first, *digits]) + body
 
-    Raises `NotConnectError` for what is no CONNECT or too long.
+
+def bounds(data: bytes, largest: int) -> tuple[int, int] | None:
+    """Where the body of the first packet in `data` begins and ends; it may not be there yet.
+
+    None while the length is not there. Raises `PacketError` for one that ends beyond `largest`.
     """
-    if data and data[0] != _CONNECT:
-        raise NotConnectError("an MQTT connection begins with CONNECT")
     size = 0
     for place, byte in enumerate(data[1 : 1 + _MOST_LENGTH_BYTES]):
         size |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
-            end = 2 + place + size
-            if end > LARGEST:
-                raise NotConnectError(f"a CONNECT of more than {LARGEST} bytes")
-            return end
+            start = 2 + place
+            if start + size > largest:
+                raise PacketError(f"a packet of more than {largest} bytes")
+            return start, start + size
     if len(data) > _MOST_LENGTH_BYTES:
-        raise NotConnectError("the length of a packet has four bytes at most")
+        raise PacketError("the length of a packet has four bytes at most")
     return None
 
 
+def connect_end(data: bytes) -> int | None:
+    """Where the CONNECT ends that `data` begins with; None while its length is not there.
+
+    Raises `PacketError` for what is no CONNECT or too long.
+    """
+    if data and data[0] != _CONNECT:
+        raise PacketError("an MQTT connection begins with CONNECT")
+    found = bounds(data, LARGEST)
+    return None if found is None else found[1]
+
+
 def read_connect(packet: bytes) -> Connect | None:
-    """Read a whole CONNECT; None for another version of MQTT. Raises `NotConnectError`."""
+    """Read a whole CONNECT; None for another version of MQTT. Raises `PacketError`."""
     start = packet.index(_HEAD) if _HEAD in packet[: 5 + len(_HEAD)] else None
     if start is None:
         return None
     at = start + len(_HEAD)
+    if len(packet) < at + 3:
+        raise PacketError("a CONNECT is cut short")
     flags, keep_alive = packet[at], packet[at + 1 : at + 3]
     if flags & _PASSWORD and not flags & _USER:
-        raise NotConnectError("a password without a user (MQTT-3.1.2-22)")
+        raise PacketError("a password without a user (MQTT-3.1.2-22)")
     fields = _fields(packet[at + 3 :])
     most = 3 if flags & _WILL else 1
     wanted = most + bool(flags & _USER) + bool(flags & _PASSWORD)
     if len(fields) != wanted:
-        raise NotConnectError("a CONNECT has the fields that its flags tell of")
+        raise PacketError("a CONNECT has the fields that its flags tell of")
     login = (*fields[most:], None, None)
     return Connect(flags, keep_alive, tuple(fields[:most]), login[0], login[1])
 
@@ -76,7 +97,7 @@ def _fields(data: bytes) -> list[bytes]:
     found = []
     while data:
         if len(data) < 2 or len(data) < 2 + (size := struct.unpack("!H", data[:2])[0]):  # noqa: PLR2004 - two bytes of length
-            raise NotConnectError("a field of a CONNECT is cut short")
+            raise PacketError("a field of a CONNECT is cut short")
         found.append(data[2 : 2 + size])
         data = data[2 + size :]
     return found
@@ -84,12 +105,3 @@ def _fields(data: bytes) -> list[bytes]:
 
 def _field(content: bytes) -> bytes:
     return struct.pack("!H", len(content)) + content
-
-
-def _length(size: int) -> bytes:
-    digits = bytearray()
-    while True:
-        size, low = divmod(size, 0x80)
-        digits.append(low | 0x80 if size else low)
-        if not size:
-            return bytes(digits)

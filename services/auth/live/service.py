@@ -1,0 +1,35 @@
+"""Gives pages of consoles the passwords with which they hear live updates."""
+
+import secrets
+from urllib.parse import urlsplit
+
+from libs.common.contracts.live import WS_PATH, live_key, live_user
+from libs.common.errors import Unauthenticated
+from libs.common.identity import Principal
+from libs.common.tls import MQTT_PORTS
+from services.auth.live.schemas import BrokerInfo, LiveCredentials
+from services.auth.tokens.writer import TokenWriter
+
+
+class LivePasswords:
+    """Issues passwords."""
+
+    def __init__(self, tokens: TokenWriter) -> None:
+        self._tokens = tokens
+
+    async def issue(self, user: Principal) -> LiveCredentials:
+        """A password for one page of a user; raise `Unauthenticated` when the log-in has ended.
+
+        The client id is another one for each page: of two with one id MQTT ends the first.
+        """
+        password, username = secrets.token_urlsafe(32), live_user(user.user_id)
+        if not await self._tokens.add_page(user, live_key(password)):
+            raise Unauthenticated("the log-in has ended")
+        return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
+
+
+def broker_info(public_mqtt_url: str) -> BrokerInfo:
+    """Where MQTT is spoken, as far as the operator has said it (`THINGWAY_PUBLIC_MQTT_URL`)."""
+    found = map(urlsplit, filter(None, public_mqtt_url.split(",")))
+    ports = {one.scheme: one.port or MQTT_PORTS.get(one.scheme) for one in found}
+    return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))

@@ -1,0 +1,143 @@
+"""`/mqtt`: a page of a console over MQTT 3.1.1, from its CONNECT to its end.
+
+A broker that only tells: each user may subscribe to one topic, its own, and publishes nothing.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from litestar import WebSocket, websocket
+from litestar.di import NamedDependency
+from litestar.exceptions import WebSocketDisconnect
+
+from libs.common.errors import ThingwayError, Unauthenticated
+from libs.common.mqtt import Connect, PacketError
+from services.management.live.admission import Admission
+from services.management.live.closing import MALFORMED, Closer
+from services.management.live.hub import Hub
+from services.management.live.listener import MqttListener
+from services.management.live.packets import (
+    PINGRESP,
+    REFUSED,
+    Answer,
+    OtherVersion,
+    Packet,
+    Ping,
+    Stream,
+    Subscribe,
+    Unsubscribe,
+    connack,
+    suback,
+    unsuback,
+)
+from services.management.live.watch import POLICY
+
+SUBPROTOCOL = "mqtt"
+CONNECT_WAIT = 5.0
+"""Seconds in which CONNECT must come."""
+LONGEST_SILENCE = 600.0
+"""Seconds that a client may say nothing which promises less, or nothing at all."""
+GRACE = 1.5
+"""How many times its keep-alive a client may say nothing (MQTT 3.1.1, 3.1.2.10)."""
+
+
+@websocket("/mqtt")
+async def mqtt(
+    socket: WebSocket[Any, Any, Any],
+    hub: NamedDependency[Hub],
+    admission: NamedDependency[Admission],
+) -> None:
+    """Tell which entities change until either side ends it; what ends it here has a reason."""
+    if SUBPROTOCOL not in socket.scope["subprotocols"]:
+        await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
+        return
+    await socket.accept(subprotocols=SUBPROTOCOL)
+    closer, packets = Closer(socket), _packets(socket)
+    try:
+        async with asyncio.timeout(CONNECT_WAIT):
+            first = await anext(packets, None)
+        if isinstance(first, Connect):
+            await _listen(closer, packets, first, hub, admission)
+        elif isinstance(first, OtherVersion):
+            await closer.send_bytes(connack(Answer.VERSION))
+            closer.close(POLICY, "the protocol must be MQTT 3.1.1")
+        elif first is not None:
+            closer.close(MALFORMED, "a connection begins with CONNECT")
+    except TimeoutError:
+        closer.close(POLICY, "nothing was said for too long")
+    except PacketError as error:
+        closer.close(MALFORMED, str(error))
+    await closer.closed()
+
+
+async def _listen(
+    closer: Closer,
+    packets: AsyncIterator[Packet],
+    connect: Connect,
+    hub: Hub,
+    admission: Admission,
+) -> None:
+    """Let a client in and do what it says; raise `TimeoutError` when it falls silent."""
+    try:
+        listener, held = await admission.of(connect, closer.send_bytes, closer.close)
+    except ThingwayError as error:
+        unknown = isinstance(error, Unauthenticated)
+        code = Answer.NOT_AUTHORIZED if unknown else Answer.UNAVAILABLE
+        await closer.send_bytes(connack(code))
+        closer.close(POLICY, error.text)
+        return
+    hub.enter(listener)
+    try:
+        await closer.send_bytes(connack(Answer.ACCEPTED))
+        await _obey(closer, packets, connect, listener, hub)
+    finally:
+        held.give()
+        hub.exchange.leave(listener)
+        hub.leave(listener)
+        listener.stop()
+
+
+async def _obey(
+    closer: Closer,
+    packets: AsyncIterator[Packet],
+    connect: Connect,
+    listener: MqttListener,
+    hub: Hub,
+) -> None:
+    promised = int.from_bytes(connect.keep_alive, "big") * GRACE
+    silence = min(promised or LONGEST_SILENCE, LONGEST_SILENCE)
+    while True:
+        async with asyncio.timeout(silence):
+            packet = await anext(packets, None)
+        match packet:
+            case Ping():
+                await closer.send_bytes(PINGRESP)
+            case Subscribe(packet_id, filters):
+                codes = [0 if one == listener.topic else REFUSED for one in filters]
+                if 0 in codes:
+                    hub.exchange.subscribe(listener)
+                await closer.send_bytes(suback(packet_id, codes))
+            case Unsubscribe(packet_id, filters):
+                if listener.topic in filters:
+                    hub.exchange.leave(listener)
+                await closer.send_bytes(unsuback(packet_id))
+            case None:
+                return
+            case _:  # DISCONNECT; a second CONNECT; PUBLISH, for which 3.1.1 has no refusal
+                closer.close(POLICY, f"{type(packet).__name__.upper()} ends the connection")
+                return
+
+
+async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
+    """The packets that a client sends; ends when it has gone. Raises `PacketError`."""
+    stream = Stream()
+    while True:
+        try:
+            data = await socket.receive_data(mode="binary")
+        except WebSocketDisconnect:
+            return
+        if not data:  # which a frame of text is here, too
+            raise PacketError("a frame is not binary, or empty")
+        for packet in stream.packets(data):
+            yield packet

@@ -1,0 +1,173 @@
+"""The packets of MQTT 3.1.1 that a broker needs which only tells: read and written.
+
+OASIS Standard "MQTT Version 3.1.1", 2014; numbers in brackets are its sections. Packets come in
+a stream of bytes, however WebSocket frames cut it [6.0].
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from libs.common.mqtt import Connect, PacketError, bounds, encoded, read_connect
+
+LARGEST = 16 * 1024
+"""Bytes of a packet that is read: of ours the longest is a SUBSCRIBE."""
+MOST_FILTERS = 20
+"""Topic filters of one packet."""
+REFUSED = 0x80
+"""The return code of a subscription that is not granted [3.9.3]."""
+PINGRESP = b"\xd0\x00"
+
+_CONNECT, _PUBLISH, _SUBSCRIBE, _UNSUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 3, 8, 10, 12, 14
+_FLAGS = {_CONNECT: 0, _SUBSCRIBE: 2, _UNSUBSCRIBE: 2, _PINGREQ: 0, _DISCONNECT: 0}
+
+
+class Answer(IntEnum):
+    """Return codes of CONNACK [3.2.2.3]."""
+
+    ACCEPTED = 0
+    VERSION = 1
+    CLIENT_ID = 2
+    UNAVAILABLE = 3
+    NOT_AUTHORIZED = 5
+
+
+class Subscribe(NamedTuple):
+    """SUBSCRIBE [3.8]."""
+
+    packet_id: bytes
+    filters: list[str]
+
+
+class Unsubscribe(NamedTuple):
+    """UNSUBSCRIBE [3.10]."""
+
+    packet_id: bytes
+    filters: list[str]
+
+
+class Ping(NamedTuple):
+    """PINGREQ [3.12]."""
+
+
+class Disconnect(NamedTuple):
+    """DISCONNECT [3.14]."""
+
+
+class Publish(NamedTuple):
+    """PUBLISH [3.3], which is refused unread."""
+
+
+class OtherVersion(NamedTuple):
+    """CONNECT of another version of the protocol."""
+
+
+Packet = Connect | OtherVersion | Subscribe | Unsubscribe | Ping | Disconnect | Publish
+
+
+class Stream:
+    """Cuts packets out of what comes; keeps the beginning of one whose rest has not come yet."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def packets(self, data: bytes) -> Iterator[Packet]:
+        """The packets that are whole now; raise `PacketError` at the first that cannot be one.
+
+        A packet is given out before the next one is looked at. Of a PUBLISH, and of what is no
+        packet, the first byte is enough.
+        """
+        self._rest += data
+        while self._rest:
+            _check(self._rest[0])
+            if self._rest[0] >> 4 == _PUBLISH:
+                yield Publish()
+            found = bounds(self._rest, LARGEST)
+            if found is None or found[1] > len(self._rest):
+                return
+            start, end = found
+            packet, self._rest = self._rest[:end], self._rest[end:]
+            yield _read(packet, start)
+
+
+def connack(code: Answer) -> bytes:
+    """CONNACK without a session that was there before [3.2]."""
+    return bytes((0x20, 2, 0, code))
+
+
+def suback(packet_id: bytes, codes: Sequence[int]) -> bytes:
+    """SUBACK [3.9]."""
+    return encoded(0x90, packet_id + bytes(codes))
+
+
+def unsuback(packet_id: bytes) -> bytes:
+    """UNSUBACK [3.11]."""
+    return encoded(0xB0, packet_id)
+
+
+def publish(topic: str, payload: bytes) -> bytes:
+    """PUBLISH of QoS 0, not retained [3.3]."""
+    name = topic.encode()
+    return encoded(0x30, len(name).to_bytes(2, "big") + name + payload)
+
+
+def _check(first: int) -> None:
+    """Raise `PacketError` when a packet that begins so is none of a client's."""
+    kind, flags = first >> 4, first & 0x0F
+    if kind != _PUBLISH and _FLAGS.get(kind) != flags:
+        raise PacketError(f"a packet of type {kind} and flags {flags} is not taken")
+
+
+def _read(packet: bytes, start: int) -> Packet:
+    kind = packet[0] >> 4
+    if kind == _CONNECT:
+        return read_connect(packet) or OtherVersion()
+    fields = _Fields(packet[start:])
+    if kind == _SUBSCRIBE:
+        return Subscribe(fields.take(2), fields.filters(with_qos=True))
+    if kind == _UNSUBSCRIBE:
+        return Unsubscribe(fields.take(2), fields.filters(with_qos=False))
+    fields.end()
+    return Ping() if kind == _PINGREQ else Disconnect()
+
+
+class _Fields:
+    """The fields of a packet's body; raises `PacketError` where one ends early."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        found = self._body[self._at : self._at + size]
+        if len(found) < size:
+            raise PacketError("a packet ends before its fields do")
+        self._at += size
+        return found
+
+    def text(self) -> str:
+        try:
+            found = self.take(int.from_bytes(self.take(2), "big")).decode()
+        except UnicodeDecodeError as error:
+            raise PacketError("a text is not UTF-8") from error
+        if "\0" in found:
+            raise PacketError("a text has the character U+0000")
+        return found
+
+    def filters(self, *, with_qos: bool) -> list[str]:
+        found = []
+        while self._at < len(self._body):
+            found.append(self.text())
+            if with_qos and self.take(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
+                raise PacketError("there is no such QoS")
+            if len(found) > MOST_FILTERS:
+                raise PacketError(f"a packet has at most {MOST_FILTERS} topic filters")
+        if not found:
+            raise PacketError("a packet has no topic filter")
+        return found
+
+    def end(self) -> None:
+        if self._at != len(self._body):
+            raise PacketError("a packet goes on after its fields")

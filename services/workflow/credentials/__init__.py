@@ -1,0 +1,1 @@
+"""Credentials of tenants: their mail servers, and what outsiders sign in to flows with."""

@@ -1,0 +1,238 @@
+"""Keeps the credentials of tenants, and tells flows what they need of them."""
+
+import hashlib
+import re
+import secrets
+import string
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from libs.common.clock import now_ms
+from libs.common.errors import Conflict, InvalidInput, NotFound
+from libs.common.http.console import Page, PageRequest
+from libs.common.identity import Principal
+from libs.common.wording import worded
+from services.workflow.credentials.schemas import (
+    CreateCredentials,
+    CredentialsType,
+    MailSettings,
+    ShownCredentials,
+    Stored,
+    UpdateCredentials,
+)
+from services.workflow.credentials.store import CredentialStore
+from services.workflow.outgoing.mail import MailServer
+
+MOST = 100
+"""Credentials of a tenant."""
+LARGEST_DATA = 16 * 1024
+"""Bytes of additional data, as JSON."""
+MADE = 32
+"""Characters of a secret that is made."""
+_LETTERS = string.ascii_letters + string.digits
+_LOGINS = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+_SECRET = re.compile(r"[!-~]{8,128}").fullmatch
+
+
+class TenantCredentials:
+    """The credentials of tenants; `next_id` gives ids.
+
+    `ended` is told of access keys of MQTT that those who came in with may no longer use.
+    """
+
+    def __init__(
+        self,
+        store: CredentialStore,
+        next_id: Callable[[], Awaitable[int]],
+        ended: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._next_id = next_id
+        self._ended = ended
+
+    async def mail_server(self, tenant: str) -> MailServer | None:
+        """The tenant's mail server; None while nobody has said which.
+
+        This is the one place that tells it: whoever sends mail for a tenant asks here.
+        """
+        found = await self._store.of(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
+        if found is None or not found.data:
+            return None
+        settings = msgspec.convert(found.data, MailSettings)
+        return MailServer(
+            host=settings.host,
+            port=int(settings.port),
+            encryption=settings.encryption,
+            username=settings.username,
+            password=found.secret,
+        )
+
+    async def default(
+        self, user: Principal, kind: CredentialsType, *, with_secret: bool
+    ) -> ShownCredentials:
+        """The default credential of a type, which is made when there is none.
+
+        A new one has a secret made at random when `with_secret` says so, else none: then nobody
+        signs in with it.
+        """
+        key = _default_key(kind, user.tenant)
+        found = await self._store.of(user.tenant, kind, key)
+        if found is None:
+            secret = "".join(secrets.choice(_LETTERS) for _ in range(MADE)) if with_secret else ""
+            try:
+                found = await self._add(user.tenant, kind, key, secret)
+            except Conflict:  # somebody else has made it meanwhile
+                found = await self._store.of(user.tenant, kind, key)
+                if found is None:
+                    raise
+        return _shown(found)
+
+    async def get(self, user: Principal, credential_id: int) -> ShownCredentials:
+        """A credential; raise `NotFound`."""
+        return _shown(await self._known(user, credential_id))
+
+    async def search(
+        self, user: Principal, kind: CredentialsType | None, wanted: PageRequest
+    ) -> Page[ShownCredentials]:
+        """A page of the tenant's credentials, the newest first."""
+        found, total = await self._store.list(user.tenant, kind, wanted)
+        return wanted.page(list(map(_shown, found)), total)
+
+    async def create(self, user: Principal, wanted: CreateCredentials) -> None:
+        """Add a credential; raise `InvalidInput` that names what is wrong, and `Conflict`."""
+        kind, key = wanted.credentials_type, (wanted.access_key or "").strip()
+        name, at, tenant = key.rpartition("@")
+        if kind in _LOGINS and not (at and tenant == user.tenant and _NAME(name)):
+            text = f"must be a name of letters, digits, - and _, and @{user.tenant}"
+            raise InvalidInput(text, field="access_key")
+        if not key or not key.isprintable():
+            raise InvalidInput("must be printable, and not empty", field="access_key")
+        _check(kind, wanted)
+        if await self._store.count(user.tenant) >= MOST:
+            raise InvalidInput(f"there are at most {MOST} credentials", field="access_key")
+        await self._add(user.tenant, kind, key, wanted.access_secret, wanted)
+
+    async def update(self, user: Principal, credential_id: int, wanted: UpdateCredentials) -> None:
+        """Set description, secret and additional data; raise `NotFound` and `InvalidInput`."""
+        found = await self._known(user, credential_id)
+        _check(found.type, wanted)
+        await self._store.replace(
+            msgspec.structs.replace(
+                found,
+                secret=wanted.access_secret,
+                description=wanted.description,
+                data=wanted.additional_data,
+                updated_at=now_ms(),
+            )
+        )
+        if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
+            await self._ended(found.access_key)
+
+    async def delete(self, user: Principal, ids: Sequence[int]) -> None:
+        """Delete credentials; unknown ones are passed over."""
+        found = [await self._store.get(user.tenant, one) for one in ids]
+        await self._store.remove(user.tenant, ids)
+        for one in found:
+            if one is not None and one.type is CredentialsType.MQTT:
+                await self._ended(one.access_key)
+
+    async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
+        """The tenant of an access key that outsiders sign in with; None for a wrong secret."""
+        found = await self._login(kind, access_key)
+        if found is None:
+            return None
+        right = secrets.compare_digest(found.secret.encode(), secret.encode())
+        return found.tenant if right else None
+
+    async def mqtt_login(self, access_key: str, secret: str | None) -> tuple[str, str] | None:
+        """The tenant of an MQTT client, and which credential it came with, as a digest.
+
+        None when the secret is wrong; without one that credential is told which is good now.
+        """
+        found = await self._login(CredentialsType.MQTT, access_key)
+        if found is None:
+            return None
+        digest = hashlib.sha256(f"{found.id}:{found.secret}".encode()).hexdigest()
+        if secret is not None and not secrets.compare_digest(
+            found.secret.encode(), secret.encode()
+        ):
+            return None
+        return found.tenant, digest
+
+    async def _login(self, kind: CredentialsType, access_key: str) -> Stored | None:
+        """The credential of an access key, which ends with the tenant whose it is."""
+        found = await self._store.of(access_key.rpartition("@")[2], kind, access_key)
+        return found if found is not None and found.secret else None
+
+    async def _add(
+        self,
+        tenant: str,
+        kind: CredentialsType,
+        key: str,
+        secret: str,
+        wanted: CreateCredentials | None = None,
+    ) -> Stored:
+        now = now_ms()
+        one = Stored(
+            id=await self._next_id(),
+            tenant=tenant,
+            type=kind,
+            access_key=key,
+            secret=secret,
+            description=wanted.description if wanted else None,
+            data=wanted.additional_data if wanted else None,
+            created_at=now,
+            updated_at=now,
+        )
+        await self._store.insert(one)
+        return one
+
+    async def _known(self, user: Principal, credential_id: int) -> Stored:
+        found = await self._store.get(user.tenant, credential_id)
+        if found is None:
+            text = f"there is no credential {credential_id}"
+            raise NotFound(text, field="id")
+        return found
+
+
+def _default_key(kind: str, tenant: str) -> str:
+    return f"{kind.lower()}@{tenant}"
+
+
+def _check(kind: CredentialsType, wanted: UpdateCredentials) -> None:
+    """Raise `InvalidInput` for a secret or data that do not fit the type."""
+    if kind in _LOGINS and wanted.access_secret and not _SECRET(wanted.access_secret):
+        text = "must have 8 to 128 printable characters, and no blanks"
+        raise InvalidInput(text, field="access_secret")
+    if len(msgspec.json.encode(wanted.additional_data)) > LARGEST_DATA:
+        text = f"must have at most {LARGEST_DATA} bytes"
+        raise InvalidInput(text, field="additional_data")
+    if kind is CredentialsType.SMTP and wanted.additional_data is not None:
+        _check_mail(wanted.additional_data)
+
+
+def _check_mail(data: object) -> None:
+    try:
+        settings = msgspec.convert(data, MailSettings)
+    except msgspec.ValidationError as error:
+        found = worded(str(error), "additional_data")
+        raise InvalidInput(found.reason, field=found.place) from error
+    if not 1 <= int(settings.port) <= 65_535:  # noqa: PLR2004 - ports of TCP
+        raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
+
+
+def _shown(one: Stored) -> ShownCredentials:
+    return ShownCredentials(
+        id=str(one.id),
+        tenant_id=one.tenant,
+        credentials_type=one.type.value,
+        description=one.description,
+        access_key=one.access_key,
+        access_secret=one.secret,
+        additional_data=one.data,
+        editable=True,
+        created_at=one.created_at,
+        updated_at=one.updated_at,
+    )

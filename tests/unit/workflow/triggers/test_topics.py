@@ -1,0 +1,76 @@
+"""Which flows a message of an MQTT client begins."""
+
+import pytest
+
+from libs.common.bus.subjects import outside_topic
+from services.workflow.nodes.reading import read
+from services.workflow.nodes.simple_mqtt import SimpleMqttParameters
+from services.workflow.runs.records import Deployed
+from services.workflow.triggers.topics.index import TopicIndex, matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "expected"),
+    [
+        ("a/b", "a/b", True),
+        ("a/b", "a/b/c", False),
+        ("a/b", "a", False),
+        ("a/+", "a/b", True),
+        ("a/+", "a", False),
+        ("+/b", "a/b", True),
+        ("a/#", "a", True),
+        ("a/#", "a/b/c", True),
+        ("#", "a/b", True),
+        ("a/+/c", "a/b/d", False),
+    ],
+)
+def test_filters_mean_what_mqtt_says(pattern: str, topic: str, expected: bool) -> None:
+    """Levels, `+` and `#` (MQTT 3.1.1, 4.7)."""
+    assert matches(pattern.split("/"), topic.split("/")) is expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("beaver-iot.mqtt@default.a.b", ("mqtt@default", "a/b")),
+        ("beaver-iot.mqtt@default.a//b.c", ("mqtt@default", "a.b/c")),
+        ("beaver-iot.mqtt@default.a./.b", ("mqtt@default", "a//b")),
+    ],
+)
+def test_a_subject_is_read_as_the_topic_that_it_was(subject: str, expected: tuple[str, str]):
+    """As nats-server writes topics: dots and empty levels, too."""
+    assert outside_topic(subject) == expected
+
+
+@pytest.mark.parametrize("topic", ["", "/a", "a//b", "a/#/b", "a+", "a b", "/".join("a" * 21)])
+def test_a_topic_that_nobody_can_publish_to_is_a_fault(topic: str) -> None:
+    """Named by its field."""
+    try:
+        parameters = read(SimpleMqttParameters, {"subscriptionTopic": topic})
+    except ValueError:
+        assert topic == ""
+        return
+    assert [fault.field for fault in parameters.faults()] == ["subscriptionTopic"]
+
+
+def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
+    """A flow that is taken anew has its newest topic; one that is removed has none."""
+    index, parameters = TopicIndex(), SimpleMqttParameters(subscription_topic="a/+")
+    ours, theirs = (_flow(number, tenant) for number, tenant in ((1, "t"), (2, "other")))
+    index.put(ours, parameters)
+    index.put(theirs, parameters)
+
+    assert index.match("t", "a/b") == [(ours, parameters)]
+    index.put(ours, SimpleMqttParameters(subscription_topic="c"))
+    assert index.match("t", "a/b") == []
+    assert [flow for flow, _ in index.match("t", "c")] == [ours]
+    index.remove(1)
+    index.remove(1)
+    assert (index.match("t", "c"), index.flow_ids()) == ([], {2})
+
+
+def _flow(number: int, tenant: str):
+
+    return Deployed(
+        tenant=tenant, flow_id=number, version=1, name="", node_id="n", component="simpleMqtt"
+    )
