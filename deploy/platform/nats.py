@@ -111,6 +111,7 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.device.>",
             "event.*.service.>",
             "event.*.task.>",
+            "event.*.alarm.>",
             "thing.*.down.>",
             *_UP,
             "$MQTT.msgs.thing.*.down.>",

@@ -1,5 +1,6 @@
 """Indexes of the service's database, in the order they came."""
 
+from services.device.alarms.migrations import MIGRATIONS as ALARMS
 from services.device.commands.migrations import MIGRATIONS as COMMANDS
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.groups.migrations import MIGRATIONS as GROUPS
@@ -8,6 +9,6 @@ from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.migrations import MIGRATIONS as REPORTS
 
 MIGRATIONS = sorted(
-    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS],
+    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS, *ALARMS],
     key=lambda migration: migration.number,
 )

@@ -170,6 +170,8 @@ ROUTES = (
     *_console(b"/device", "device", besides=b"openapi/"),
     *_console(b"/device-batch", "device"),
     *_console(b"/device-group", "device"),
+    *_console(b"/alarms", "device"),
+    *_console(b"/alarm-rules", "device"),
     *_console(b"/entity", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),

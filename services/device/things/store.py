@@ -502,6 +502,17 @@ class DeviceStore:
         found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
         return [(one["_id"], one["model"]) async for one in found]
 
+    async def of_product(self, tenant: str, model: str, after: int, limit: int) -> list[int]:
+        """Ids of the devices of a product behind an id, in order."""
+        query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
+        found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [one["_id"] async for one in found]
+
+    async def ids_that(self, tenant: str, condition: Condition) -> list[int]:
+        """Ids of the devices that meet a condition of grants."""
+        query = {"tenant": tenant, **condition}
+        return [one["_id"] async for one in self._devices.find(query, {"_id": 1})]
+
     # What devices report.
 
     async def note_reports(self, times: Mapping[int, int]) -> None:

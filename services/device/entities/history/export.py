@@ -1,7 +1,5 @@
 """History as CSV (RFC 4180), row by row, however much there is."""
 
-import csv
-import io
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +10,7 @@ from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
+from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.entities.history.service import EntityHistory
 from services.device.entities.history.sources import Span
 from services.device.entities.history.store import ValueStore
@@ -23,9 +22,6 @@ from services.device.things.integrations import Integrations, ShownIntegration
 COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
 MOST_EXPORTED = 1000
 """Entities of one export."""
-_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these is a formula to spreadsheets, to some in full width too
-(OWASP, "CSV Injection")."""
 
 
 class EntityExport:
@@ -62,13 +58,13 @@ class EntityExport:
     async def _lines(
         self, entities: Sequence[Entity], span: Span, integrations: Mapping[str, ShownIntegration]
     ) -> AsyncIterator[bytes]:
-        yield _csv([COLUMNS])
+        yield csv_lines([COLUMNS])
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
             source = await self._history.source(entity)
             async for records in self._store.batches(source, span):
-                yield _csv(_row(entity, ts, value, about) for ts, value in records)
+                yield csv_lines(_row(entity, ts, value, about) for ts, value in records)
 
 
 def filename() -> str:
@@ -78,8 +74,8 @@ def filename() -> str:
 
 def _row(entity: Entity, ts: int, value: Any, about: tuple[str, str]) -> list[str]:
     time = from_ms(ts)
-    shown = (_safe(entity.member.name), _safe(entity.key), _cell(entity, value))
-    return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(_safe, about)]
+    shown = (safe_cell(entity.member.name), safe_cell(entity.key), _cell(entity, value))
+    return [*shown, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
 
 
 def _cell(entity: Entity, stored: Any) -> str:
@@ -87,16 +83,5 @@ def _cell(entity: Entity, stored: Any) -> str:
     value = shown_value(entity.member, stored)
     labels = entity.member.attribute.get("enum", {})
     if str(value) in labels:
-        return _safe(str(labels[str(value)]))
-    return _safe(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _safe(text: str) -> str:
-    """The text, with an apostrophe in front when a spreadsheet would run it."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _csv(rows: Any) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer).writerows(rows)
-    return buffer.getvalue().encode()
+        return safe_cell(str(labels[str(value)]))
+    return safe_cell(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,167 @@
+"""The rules of all tenants by what they are about, and what is known of their states. No I/O."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.device.alarms.deciding import Judge, judge_of, matters, value_at
+from services.device.alarms.model import (
+    EventCondition,
+    Rule,
+    SilenceCondition,
+    State,
+    ValueCondition,
+)
+
+Target = tuple[str, int | str]
+"""Tenant, and the id of a device or the name of a product."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A rule, and what judges values by it; a silence judges none."""
+
+    rule: Rule
+    judge: Judge
+
+
+@dataclass(slots=True)
+class Plan:
+    """The rules of one target, by what they look at."""
+
+    properties: dict[str, tuple[tuple[str, ...], list[Compiled]]] = field(default_factory=dict)
+    """By path, as a rule names it and as it is looked up."""
+    events: dict[str, list[Compiled]] = field(default_factory=lambda: defaultdict(list))
+    silences: list[Compiled] = field(default_factory=list)
+
+    def add(self, one: Compiled) -> None:
+        """Add a rule."""
+        condition = one.rule.condition
+        match condition:
+            case ValueCondition():
+                path = tuple(condition.property.split("."))
+                self.properties.setdefault(condition.property, (path, []))[1].append(one)
+            case EventCondition():
+                for event in {condition.event, condition.ended_by} - {None}:
+                    self.events[str(event)].append(one)
+            case SilenceCondition():
+                self.silences.append(one)
+
+
+def compiled(rule: Rule) -> Compiled:
+    """A rule with what judges by it."""
+    if isinstance(rule.condition, SilenceCondition):
+        return Compiled(rule, lambda _: None)
+    return Compiled(rule, judge_of(rule.condition))
+
+
+class RuleIndex:
+    """The rules that decide something; each is compiled once."""
+
+    def __init__(self) -> None:
+        self._rules: dict[int, Compiled] = {}
+        self._targets: dict[Target, dict[int, Compiled]] = defaultdict(dict)
+        self._plans: dict[Target, Plan] = {}
+        self._tenants: dict[str, int] = defaultdict(int)
+        self._states: dict[int, dict[int, tuple[int, int, str]]] = defaultdict(dict)
+        """By rule and device: generation, revision and status."""
+
+    def ids(self) -> set[int]:
+        """The rules that are there."""
+        return set(self._rules)
+
+    def has(self, tenant: str) -> bool:
+        """Whether a tenant has a rule."""
+        return tenant in self._tenants
+
+    def put(self, rule: Rule) -> None:
+        """Add a rule, or take it anew; one that decides nothing goes."""
+        self.remove(rule.id)
+        if rule.alive:
+            self._rules[rule.id] = self._targets[_target(rule)][rule.id] = compiled(rule)
+            self._tenants[rule.tenant] += 1
+            self._plans.pop(_target(rule), None)
+
+    def remove(self, rule_id: int) -> None:
+        """Drop a rule; it may be unknown."""
+        gone = self._rules.pop(rule_id, None)
+        if gone is None:
+            return
+        rule, target = gone.rule, _target(gone.rule)
+        self._plans.pop(target, None)
+        del self._targets[target][rule_id]
+        if not self._targets[target]:
+            del self._targets[target]
+        self._tenants[rule.tenant] -= 1
+        if not self._tenants[rule.tenant]:
+            del self._tenants[rule.tenant]
+
+    def know(self, state: State) -> None:
+        """Remember a state, unless a newer one is known."""
+        known, new = self._states[state.rule], (state.generation, state.revision, state.status)
+        if known.get(state.device, (0, 0))[:2] <= new[:2]:
+            known[state.device] = new
+
+    def forget(self, rule_id: int, generation: int, device: int) -> None:
+        """A state is gone."""
+        known = self._states.get(rule_id, {})
+        if device in known and known[device][0] <= generation:
+            del known[device]
+            if not known:
+                del self._states[rule_id]
+
+    def forget_states(self) -> None:
+        """Forget all states, before they are read anew."""
+        self._states.clear()
+
+    def of(self, tenant: str, device: int, product: str) -> list[Compiled]:
+        """The rules that are about a device."""
+        targets: Iterable[Target] = ((tenant, device), (tenant, product))
+        return [one for target in targets for one in self._targets.get(target, {}).values()]
+
+    def reported(
+        self, tenant: str, device: int, product: str, properties: Mapping[str, Any]
+    ) -> Iterator[tuple[Compiled, Any]]:
+        """The rules whose state a report may change, each with its value."""
+        for plan in self._plans_of(tenant, device, product):
+            for path, rules in plan.properties.values():
+                if path[0] not in properties:
+                    continue
+                value = value_at(properties, path)
+                for one in rules:
+                    if matters(self._status(one.rule, device), one.judge(value)):
+                        yield one, value
+            for one in plan.silences:
+                if self._status(one.rule, device) == "RAISED":
+                    yield one, None
+
+    def occurred(
+        self, tenant: str, device: int, product: str, event: str
+    ) -> Iterator[tuple[Compiled, Any]]:
+        """The rules whose state an event of the TSL may change."""
+        for plan in self._plans_of(tenant, device, product):
+            for one in plan.events.get(event, ()):
+                if matters(self._status(one.rule, device), one.judge(event)):
+                    yield one, event
+
+    def _status(self, rule: Rule, device: int) -> str:
+        known = self._states.get(rule.id)
+        state = known.get(device) if known else None
+        return state[2] if state is not None and state[0] == rule.generation else "NORMAL"
+
+    def _plans_of(self, tenant: str, device: int, product: str) -> Iterator[Plan]:
+        targets: Iterable[Target] = ((tenant, device), (tenant, product))
+        for target in targets:
+            rules = self._targets.get(target)
+            if rules:
+                plan = self._plans.get(target)
+                if plan is None:
+                    plan = self._plans[target] = Plan()
+                    for one in rules.values():
+                        plan.add(one)
+                yield plan
+
+
+def _target(rule: Rule) -> Target:
+    return rule.tenant, rule.device if rule.device is not None else str(rule.product)
