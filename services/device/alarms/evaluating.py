@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import batch, trace_of
 from services.device.alarms.deciding import Row, decide, decide_silence
 from services.device.alarms.following import FollowedRules
-from services.device.alarms.index import Compiled
+from services.device.alarms.index import Compiled, Looks
 from services.device.alarms.messages import Heard, read_heard
 from services.device.alarms.model import SilenceCondition, State
 from services.device.alarms.rows import CHUNK, History, merged
@@ -38,7 +38,7 @@ ACK_WAIT = 30.0
 """Seconds after which events of a process that died go to another one."""
 MARGIN = 120_000
 """ms before an event from which on history is looked at: events that a process that died had in
-hand come `ACK_WAIT` later than those behind them."""
+hand come `ACK_WAIT` later than those behind them. What was before the rule does not count."""
 AT_ONCE = 8
 """States that a process carries on at the same time."""
 
@@ -85,7 +85,7 @@ class Evaluator:
             if what == "deleted" or (what in ("added", "updated") and self._index.has(tenant)):
                 changed[int(device)] = tenant
             elif what in ("reported", "event") and self._index.has(tenant):
-                for found in self._looks(subject, body):
+                for found in self._looks(subject, body, looks):
                     known = looks.setdefault((found.compiled.rule.id, found.device), found)
                     if known is not found:
                         known.start = min(known.start, found.start)
@@ -93,21 +93,22 @@ class Evaluator:
         await _each(self._fit(device, tenant) for device, tenant in changed.items())
         await _each(self.look(one) for one in looks.values())
 
-    def _looks(self, subject: str, body: bytes) -> Iterator[_Look]:
+    def _looks(self, subject: str, body: bytes, looks: Looks) -> Iterator[_Look]:
         try:
             heard = read_heard(body)
         except msgspec.DecodeError as error:
             log.warning("%s is not readable: %s", subject, error)
             return
-        for compiled, value in self._matching(heard):
+        for compiled, value in self._matching(heard, looks):
             row = Row(heard.ts, heard.sequence, value)
-            yield _Look(compiled, heard.device.device_id, heard.ts - MARGIN, [row])
+            start = max(heard.ts - MARGIN, min(compiled.rule.updated_at, heard.ts - 1))
+            yield _Look(compiled, heard.device.device_id, start, [row])
 
-    def _matching(self, heard: Heard) -> Iterable[tuple[Compiled, object]]:
+    def _matching(self, heard: Heard, looks: Looks) -> Iterable[tuple[Compiled, object]]:
         about = heard.tenant, heard.device.device_id, heard.device.model
         if heard.tsl_id:
-            return self._index.occurred(*about, heard.tsl_id)
-        return self._index.reported(*about, heard.properties)
+            return self._index.occurred(about, heard.tsl_id, looks)
+        return self._index.reported(about, heard.properties, looks)
 
     async def again(self, compiled: Compiled, state: State) -> None:
         """Look at a state whose time has come."""
@@ -188,6 +189,7 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         durable=DURABLE,
         handle=take,
         batch=BATCH,
+        concurrency=1,
         ack_wait=ACK_WAIT,
         subjects=SUBJECTS,
         from_now=True,

@@ -7,7 +7,7 @@ of a state has (`deciding.SETTLING`).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.alarms.index import RuleIndex
@@ -19,6 +19,17 @@ AWAIT_MS = 500
 """How long the server keeps a question for changes open."""
 BACKOFF = 0.5
 """Seconds between attempts while the store does not answer."""
+REVISED: Sequence[Document] = [
+    {
+        "$match": {
+            "$or": [
+                {"operationType": {"$ne": "update"}},
+                {"updateDescription.updatedFields.revision": {"$exists": True}},
+            ]
+        }
+    }
+]
+"""Changes of states, and not that they are looked at later."""
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +54,7 @@ class FollowedRules:
 
     async def follow_states(self) -> None:
         """Follow states, for ever."""
-        await _follow(self._alarms.states, self._load_states, self._state, self._ready[1])
+        await _follow(self._alarms.states, self._load_states, self._state, self._ready[1], REVISED)
 
     async def _load_rules(self) -> None:
         rules = await self._rules.all()
@@ -77,11 +88,12 @@ async def _follow(
     load: Callable[[], Awaitable[None]],
     take: Callable[..., None],
     ready: asyncio.Event,
+    changes: Sequence[Document] = (),
 ) -> None:
     while True:
         try:
             stream = await collection.watch(
-                full_document="updateLookup", max_await_time_ms=AWAIT_MS
+                changes, full_document="updateLookup", max_await_time_ms=AWAIT_MS
             )
             async with stream:
                 await stream.try_next()  # opens it; what it may bring is read below

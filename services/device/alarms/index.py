@@ -1,7 +1,7 @@
 """The rules of all tenants by what they are about, and what is known of their states. No I/O."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,10 @@ from services.device.alarms.model import (
     ValueCondition,
 )
 
+Subject = tuple[str, int, str]
+"""Tenant, device and product of an event."""
+Looks = Container[tuple[int, int]]
+"""Rules and devices that are to be looked at."""
 Target = tuple[str, int | str]
 """Tenant, and the id of a device or the name of a product."""
 
@@ -98,7 +102,9 @@ class RuleIndex:
             del self._tenants[rule.tenant]
 
     def know(self, state: State) -> None:
-        """Remember a state, unless a newer one is known."""
+        """Remember a state, unless a newer one is known, or it never was other than NORMAL."""
+        if not state.revision:
+            return
         known, new = self._states[state.rule], (state.generation, state.revision, state.status)
         if known.get(state.device, (0, 0))[:2] <= new[:2]:
             known[state.device] = new
@@ -121,29 +127,37 @@ class RuleIndex:
         return [one for target in targets for one in self._targets.get(target, {}).values()]
 
     def reported(
-        self, tenant: str, device: int, product: str, properties: Mapping[str, Any]
+        self, about: Subject, properties: Mapping[str, Any], looks: Looks
     ) -> Iterator[tuple[Compiled, Any]]:
-        """The rules whose state a report may change, each with its value."""
-        for plan in self._plans_of(tenant, device, product):
+        """The rules whose state a report may change, each with its value.
+
+        After what is in `looks`, which is yet to be done, any value may.
+        """
+        device = about[1]
+        for plan in self._plans_of(*about):
             for path, rules in plan.properties.values():
                 if path[0] not in properties:
                     continue
                 value = value_at(properties, path)
                 for one in rules:
-                    if matters(self._status(one.rule, device), one.judge(value)):
+                    if self._matters(one, device, value, looks):
                         yield one, value
             for one in plan.silences:
                 if self._status(one.rule, device) == "RAISED":
                     yield one, None
 
-    def occurred(
-        self, tenant: str, device: int, product: str, event: str
-    ) -> Iterator[tuple[Compiled, Any]]:
-        """The rules whose state an event of the TSL may change."""
-        for plan in self._plans_of(tenant, device, product):
+    def occurred(self, about: Subject, event: str, looks: Looks) -> Iterator[tuple[Compiled, Any]]:
+        """The same of an event of the TSL."""
+        for plan in self._plans_of(*about):
             for one in plan.events.get(event, ()):
-                if matters(self._status(one.rule, device), one.judge(event)):
+                if self._matters(one, about[1], event, looks):
                     yield one, event
+
+    def _matters(self, one: Compiled, device: int, value: Any, looks: Looks) -> bool:
+        verdict = one.judge(value)
+        if verdict is None:
+            return False
+        return matters(self._status(one.rule, device), verdict) or (one.rule.id, device) in looks
 
     def _status(self, rule: Rule, device: int) -> str:
         known = self._states.get(rule.id)
