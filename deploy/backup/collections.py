@@ -70,6 +70,21 @@ ROWS = (
     Row(
         "device.tagged_entities", "tenant", {"tags": "device.entity_tags"}, rewriting.tagged_entity
     ),
+    Row(
+        "device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}
+    ),
+    Row(
+        "device.alarm_states",
+        "tenant",
+        {"rule": "device.alarm_rules", "device": "device.things", "alarm": "device.alarms"},
+        rewriting.alarm_state,
+    ),
+    Row(
+        "device.alarms",
+        "tenant",
+        {"_id": "device.alarms", "rule": "device.alarm_rules", "device": "device.things"},
+        rewriting.alarm,
+    ),
     Row("device.rps", "tenant", {"applicationId": "auth.applications"}),
     Row("device.serials", By.SERIAL),
     Row("device.shapes", By.SHAPE, shared=True),

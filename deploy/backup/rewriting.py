@@ -105,6 +105,20 @@ def own_thing(document: Document, moving: Moving) -> None:
         document["identifier"] = str(document["flow"])
 
 
+def alarm_state(document: Document, moving: Moving) -> None:
+    """The key is that of rule and device, which are shifted by now."""
+    document["_id"] = f"{document['rule']}.{document['generation']}.{document['device']}"
+
+
+def alarm(document: Document, moving: Moving) -> None:
+    """It names its state, and the users who have claimed or cleared it."""
+    _, generation, _ = document["state"].split(".")
+    document["state"] = f"{document['rule']}.{generation}.{document['device']}"
+    for field in ("claimedBy", "clearedBy"):
+        if str(document.get(field)).isdecimal():
+            document[field] = str(moving.id("auth.users", int(document[field])))
+
+
 def key_of_thing(document: Document, moving: Moving) -> None:
     """A key of history begins with the thing."""
     thing, at, sequence = KEY.unpack(document["_id"])

@@ -64,6 +64,12 @@ BODIES: dict[str, Any] = {
     "PUT /device/{device_id}": {"name": new_name()},
     "PUT /device/{device_id}/location": {"latitude": 1, "longitude": 2},
     "PUT /device-group/{group_id}": {"name": new_name()},
+    "PUT /alarm-rules/{rule_id}": {
+        "name": "matrix",
+        "severity": "INFO",
+        "condition": {"type": "SILENCE", "seconds": 60},
+        "device_id": UNKNOWN,
+    },
     "PUT /entity/tags/{tag_id}": {"name": "matrix", "color": "#ffffff"},
     "PUT /entity/{entity_id}": {"name": new_name()},
     "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
