@@ -93,7 +93,7 @@ async def _follow(
     while True:
         try:
             stream = await collection.watch(
-                changes, full_document="updateLookup", max_await_time_ms=AWAIT_MS
+                list(changes), full_document="updateLookup", max_await_time_ms=AWAIT_MS
             )
             async with stream:
                 await stream.try_next()  # opens it; what it may bring is read below
