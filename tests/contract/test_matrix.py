@@ -202,6 +202,8 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     flow = await admin.done("POST", "/workflow/flows/design", empty)
     entity = (await admin.done("GET", f"/device/{device_id}"))["entities"][0]
     tag = {"name": new_name("t")[:25], "color": "#ffffff"}
+    silent = {"type": "SILENCE", "seconds": 3600}
+    rule = {"name": "matrix", "severity": "INFO", "condition": silent, "device_id": device_id}
     targets = {
         "user_id": await admin.add_user(),
         "role_id": await admin.add_role(),
@@ -209,6 +211,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "application_id": application["application_id"],
         "device_id": str(device_id),
         "entity_id": entity["id"],
+        "rule_id": (await admin.done("POST", "/alarm-rules", rule))["id"],
         "group_id": (await admin.done("POST", "/device-group", {"name": new_name()}))["id"],
         "tag_id": (await admin.done("POST", "/entity/tags", tag))["id"],
         "dashboard_id": dashboard["dashboard_id"],

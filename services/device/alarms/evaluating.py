@@ -28,9 +28,6 @@ from services.device.alarms.store import AlarmStore
 from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 
-SUBJECTS = tuple(
-    f"event.*.device.*.{what}" for what in ("reported", "event", "added", "updated", "deleted")
-)
 DURABLE = "alarms"
 BATCH = 500
 """Events that are taken at a time; other replicas take the next ones."""
@@ -81,7 +78,9 @@ class Evaluator:
         looks: dict[tuple[int, int], _Look] = {}
         changed: dict[int, str] = {}
         for subject, body in events:
-            _, tenant, _, device, what = subject.split(".")
+            _, tenant, kind, device, what = subject.split(".", 4)
+            if kind != "device":
+                continue
             if what == "deleted" or (what in ("added", "updated") and self._index.has(tenant)):
                 changed[int(device)] = tenant
             elif what in ("reported", "event") and self._index.has(tenant):
@@ -176,7 +175,11 @@ async def _each(jobs: Iterable[Awaitable[None]]) -> None:
 
 
 def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
-    """The consumer that all replicas share; it acknowledges events whose states are stored."""
+    """The consumer that all replicas share; it acknowledges events whose states are stored.
+
+    It takes all of `EVENTS`, nearly all of which are reports: a filter of several subjects costs
+    nats-server 150 µs an event, one of one subject 20 µs, none 5 µs (2.10, measured).
+    """
 
     async def take(messages: list[Msg]) -> None:
         with batch("alarms batch", [trace_of(message.headers) for message in messages]):
@@ -191,6 +194,5 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         batch=BATCH,
         concurrency=1,
         ack_wait=ACK_WAIT,
-        subjects=SUBJECTS,
         from_now=True,
     )

@@ -1,7 +1,8 @@
 """The rules of all tenants by what they are about, and what is known of their states. No I/O."""
 
+import math
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from services.device.alarms.model import (
 
 Subject = tuple[str, int, str]
 """Tenant, device and product of an event."""
-Looks = Container[tuple[int, int]]
+Looks = Collection[tuple[int, int]]
 """Rules and devices that are to be looked at."""
 Target = tuple[str, int | str]
 """Tenant, and the id of a device or the name of a product."""
@@ -31,11 +32,41 @@ class Compiled:
 
 
 @dataclass(slots=True)
+class Looked:
+    """The rules that look at one property, and the numbers that are beyond none of them."""
+
+    path: tuple[str, ...]
+    rules: list[Compiled] = field(default_factory=list)
+    above: float = -math.inf
+    below: float = math.inf
+    ordered: bool = True
+    """Whether all of them compare numbers."""
+
+    def add(self, one: Compiled, condition: ValueCondition) -> None:
+        """Add a rule."""
+        self.rules.append(one)
+        threshold = condition.threshold
+        if isinstance(threshold, (bool, str)):
+            self.ordered = False
+        elif condition.comparison in ("GT", "GTE"):
+            self.below = min(self.below, threshold)
+        elif condition.comparison in ("LT", "LTE"):
+            self.above = max(self.above, threshold)
+        else:
+            self.ordered = False
+
+    def quiet(self, value: Any) -> bool:
+        """Whether a value surely is beyond no threshold."""
+        number = type(value) is float or type(value) is int
+        return number and self.ordered and self.above < value < self.below
+
+
+@dataclass(slots=True)
 class Plan:
     """The rules of one target, by what they look at."""
 
-    properties: dict[str, tuple[tuple[str, ...], list[Compiled]]] = field(default_factory=dict)
-    """By path, as a rule names it and as it is looked up."""
+    properties: dict[str, Looked] = field(default_factory=dict)
+    """By path, as rules name it."""
     events: dict[str, list[Compiled]] = field(default_factory=lambda: defaultdict(list))
     silences: list[Compiled] = field(default_factory=list)
 
@@ -44,8 +75,10 @@ class Plan:
         condition = one.rule.condition
         match condition:
             case ValueCondition():
-                path = tuple(condition.property.split("."))
-                self.properties.setdefault(condition.property, (path, []))[1].append(one)
+                path = condition.property
+                if path not in self.properties:
+                    self.properties[path] = Looked(tuple(path.split(".")))
+                self.properties[path].add(one, condition)
             case EventCondition():
                 for event in {condition.event, condition.ended_by} - {None}:
                     self.events[str(event)].append(one)
@@ -69,7 +102,8 @@ class RuleIndex:
         self._plans: dict[Target, Plan] = {}
         self._tenants: dict[str, int] = defaultdict(int)
         self._states: dict[int, dict[int, tuple[int, int, str]]] = defaultdict(dict)
-        """By rule and device: generation, revision and status."""
+        """By device and rule: generation, revision and status; of a device without any, all rules
+        are NORMAL."""
 
     def ids(self) -> set[int]:
         """The rules that are there."""
@@ -105,17 +139,17 @@ class RuleIndex:
         """Remember a state, unless a newer one is known, or it never was other than NORMAL."""
         if not state.revision:
             return
-        known, new = self._states[state.rule], (state.generation, state.revision, state.status)
-        if known.get(state.device, (0, 0))[:2] <= new[:2]:
-            known[state.device] = new
+        known, new = self._states[state.device], (state.generation, state.revision, state.status)
+        if known.get(state.rule, (0, 0))[:2] <= new[:2]:
+            known[state.rule] = new
 
     def forget(self, rule_id: int, generation: int, device: int) -> None:
         """A state is gone."""
-        known = self._states.get(rule_id, {})
-        if device in known and known[device][0] <= generation:
-            del known[device]
+        known = self._states.get(device, {})
+        if rule_id in known and known[rule_id][0] <= generation:
+            del known[rule_id]
             if not known:
-                del self._states[rule_id]
+                del self._states[device]
 
     def forget_states(self) -> None:
         """Forget all states, before they are read anew."""
@@ -134,12 +168,13 @@ class RuleIndex:
         After what is in `looks`, which is yet to be done, any value may.
         """
         device = about[1]
+        normal = not looks and device not in self._states
         for plan in self._plans_of(*about):
-            for path, rules in plan.properties.values():
-                if path[0] not in properties:
+            for looked in plan.properties.values():
+                value = value_at(properties, looked.path)
+                if value is None or (normal and looked.quiet(value)):
                     continue
-                value = value_at(properties, path)
-                for one in rules:
+                for one in looked.rules:
                     if self._matters(one, device, value, looks):
                         yield one, value
             for one in plan.silences:
@@ -160,8 +195,8 @@ class RuleIndex:
         return matters(self._status(one.rule, device), verdict) or (one.rule.id, device) in looks
 
     def _status(self, rule: Rule, device: int) -> str:
-        known = self._states.get(rule.id)
-        state = known.get(device) if known else None
+        known = self._states.get(device)
+        state = known.get(rule.id) if known else None
         return state[2] if state is not None and state[0] == rule.generation else "NORMAL"
 
     def _plans_of(self, tenant: str, device: int, product: str) -> Iterator[Plan]:
