@@ -333,8 +333,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "presence", watch.run, life=5.0).run(),
             Leader(database, "groups", groups.run).run(),
             Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
-            alarm.followed.follow_rules(),
-            alarm.followed.follow_states(),
+            alarm.followed.run(),
             listen(base.bus, alarm.evaluator).run(),
         ):
             yield
@@ -368,8 +367,14 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "groups": groups,
-                "alarms": Alarms(alarm.alarms, base.devices, shared.grants),
-                "alarm_rules": AlarmRules(alarm.rules, base.devices, base.products, shared.grants),
+                "alarms": Alarms(alarm.alarms, alarm.followed, base.devices, shared.grants),
+                "alarm_rules": AlarmRules(
+                    alarm.rules,
+                    alarm.followed.index,
+                    base.devices,
+                    base.products,
+                    shared.grants,
+                ),
                 "edge": edge,
                 "command_polls": polls,
                 **console(shared),

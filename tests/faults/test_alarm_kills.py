@@ -120,6 +120,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         condition=ValueCondition(property="heat", comparison="GT", threshold=200),
         created_at=now_ms(),
         updated_at=now_ms(),
+        changed=now_ms(),
     )
     await mongo.database["alarm_rules"].insert_one(written(rule))
     try:

@@ -74,7 +74,7 @@ class Evaluator:
 
     async def take(self, events: Iterable[tuple[str, bytes]]) -> None:
         """Do what events ask for: subjects and bodies. Repeatable."""
-        await self._followed.wait()
+        await self._followed.ready.wait()
         looks: dict[tuple[int, int], _Look] = {}
         changed: dict[int, str] = {}
         for subject, body in events:
@@ -156,7 +156,7 @@ class Evaluator:
         mine = {one.rule.id: one.rule for one in self._index.of(tenant, device_id, found[0].model)}
         for state in await self._alarms.of_device(device_id):
             if state.rule not in mine:
-                await self._alarms.end(state)
+                await self._alarms.end(state, gone=False)
         for rule in mine.values():
             if isinstance(rule.condition, SilenceCondition):
                 await self._alarms.watch_silences(rule, [device_id], now_ms())

@@ -1,109 +1,73 @@
 """Keeps a process's index of rules and states in step with the collections.
 
-It follows their change streams: what any replica writes is known here milliseconds later. An event
-that is judged meanwhile by what was known before is made good by the second look that each change
-of a state has (`deciding.SETTLING`).
+It asks for what was written since it asked last. A change stream would tell sooner, and has MongoDB
+read all that ingest writes, once for each stream and process: with two of them ingest lost a third
+of its rate. What an event is judged by may so be a second old; it is made good by the second look
+that each change of a state has (`deciding.SETTLING`).
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
 
-from libs.common.store.mongo import Collection, Document, StoreError
+from libs.common.clock import now_ms
+from libs.common.store.mongo import StoreError
 from services.device.alarms.index import RuleIndex
-from services.device.alarms.model import Rule, State, read
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 
-AWAIT_MS = 500
-"""How long the server keeps a question for changes open."""
-BACKOFF = 0.5
-"""Seconds between attempts while the store does not answer."""
-REVISED: Sequence[Document] = [
-    {
-        "$match": {
-            "$or": [
-                {"operationType": {"$ne": "update"}},
-                {"updateDescription.updatedFields.revision": {"$exists": True}},
-            ]
-        }
-    }
-]
-"""Changes of states, and not that they are looked at later."""
+PERIOD = 0.5
+"""Seconds between two questions."""
+OVERLAP = 3_000
+"""ms that are asked for again: clocks differ, and transactions take their time."""
 
 log = logging.getLogger(__name__)
 
 
 class FollowedRules:
-    """An index that is in step once `wait` returns."""
+    """An index that is in step while `ready` is set."""
 
     def __init__(self, rules: RuleStore, alarms: AlarmStore) -> None:
         self.index = RuleIndex()
+        self.ready = asyncio.Event()
         self._rules = rules
         self._alarms = alarms
-        self._ready = (asyncio.Event(), asyncio.Event())
+        self._asked = now_ms()
 
-    async def wait(self) -> None:
-        """Return when rules and states are in step."""
-        for ready in self._ready:
-            await ready.wait()
+    async def run(self) -> None:
+        """Follow for ever."""
+        while True:
+            try:
+                await self._follow()
+            except StoreError as error:
+                log.warning("alarm rules are not in step: %s", error)
+            finally:
+                self.ready.clear()
+            await asyncio.sleep(PERIOD)
 
-    async def follow_rules(self) -> None:
-        """Follow rules, for ever."""
-        await _follow(self._rules.collection, self._load_rules, self._rule, self._ready[0])
+    async def _follow(self) -> None:
+        self._asked = now_ms()
+        await self._load()
+        self.ready.set()
+        while True:
+            await asyncio.sleep(PERIOD)
+            await self.refresh()
 
-    async def follow_states(self) -> None:
-        """Follow states, for ever."""
-        await _follow(self._alarms.states, self._load_states, self._state, self._ready[1], REVISED)
+    async def refresh(self) -> None:
+        """Ask now."""
+        since, asked = self._asked - OVERLAP, now_ms()
+        for rule in await self._rules.changed(since):
+            self.index.put(rule)
+        for state in await self._alarms.changed(since):
+            self.index.know(state)
+        self._asked = asked
 
-    async def _load_rules(self) -> None:
+    async def _load(self) -> None:
         rules = await self._rules.all()
         for gone in self.index.ids() - {rule.id for rule in rules}:
             self.index.remove(gone)
         for rule in rules:
             self.index.put(rule)
-
-    async def _load_states(self) -> None:
         states = await self._alarms.not_normal()
         self.index.forget_states()
         for state in states:
             self.index.know(state)
-
-    def _rule(self, key: int, document: Document | None) -> None:
-        if document is None:
-            self.index.remove(key)
-        else:
-            self.index.put(read(document, Rule))
-
-    def _state(self, key: str, document: Document | None) -> None:
-        if document is None:
-            rule, generation, device = map(int, key.split("."))
-            self.index.forget(rule, generation, device)
-        else:
-            self.index.know(read(document, State))
-
-
-async def _follow(
-    collection: Collection,
-    load: Callable[[], Awaitable[None]],
-    take: Callable[..., None],
-    ready: asyncio.Event,
-    changes: Sequence[Document] = (),
-) -> None:
-    while True:
-        try:
-            stream = await collection.watch(
-                list(changes), full_document="updateLookup", max_await_time_ms=AWAIT_MS
-            )
-            async with stream:
-                await stream.try_next()  # opens it; what it may bring is read below
-                await load()
-                ready.set()
-                async for change in stream:
-                    if "documentKey" in change:
-                        take(change["documentKey"]["_id"], change.get("fullDocument"))
-        except StoreError as error:
-            log.warning("alarm rules are not in step: %s", error)
-        finally:
-            ready.clear()
-        await asyncio.sleep(BACKOFF)

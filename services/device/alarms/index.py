@@ -143,14 +143,6 @@ class RuleIndex:
         if known.get(state.rule, (0, 0))[:2] <= new[:2]:
             known[state.rule] = new
 
-    def forget(self, rule_id: int, generation: int, device: int) -> None:
-        """A state is gone."""
-        known = self._states.get(device, {})
-        if rule_id in known and known[rule_id][0] <= generation:
-            del known[rule_id]
-            if not known:
-                del self._states[device]
-
     def forget_states(self) -> None:
         """Forget all states, before they are read anew."""
         self._states.clear()

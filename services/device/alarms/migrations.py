@@ -9,8 +9,14 @@ INDEXES = {
         "device": ("tenant", "device", "_id"),
         "product": ("tenant", "product", "_id"),
         "todo": ("todo",),
+        "changed": ("changed",),
     },
-    "alarm_states": {"due": ("due",), "rule": ("rule", "generation"), "device": ("device",)},
+    "alarm_states": {
+        "changed": ("changed",),
+        "due": ("due",),
+        "rule": ("rule", "generation"),
+        "device": ("device",),
+    },
     "alarms": {
         "time": ("tenant", "raisedAt", "_id"),
         "device": ("tenant", "device", "raisedAt", "_id"),

@@ -81,6 +81,8 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
     """It is being deleted: nobody sees it any more."""
     created_at: int
     updated_at: int
+    changed: int
+    """ms: when it was written, by which processes hear of it."""
 
     @property
     def alive(self) -> bool:
@@ -118,6 +120,8 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     """When it has to be looked at, though nothing happens."""
     revision: int = 0
     """Grows with every change."""
+    changed: int = 0
+    """ms: when that was, by which processes hear of it."""
 
 
 class Alarm(msgspec.Struct, rename="camel", kw_only=True):

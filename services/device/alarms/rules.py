@@ -11,6 +11,7 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.store.mongo import Document, containing
 from services.device.alarms.errors import rule_not_found
+from services.device.alarms.index import RuleIndex
 from services.device.alarms.model import Condition, EventCondition, Rule, ValueCondition
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
@@ -27,8 +28,14 @@ class AlarmRules:
     """Makes, lists, changes and ends rules."""
 
     def __init__(
-        self, store: RuleStore, devices: DeviceStore, products: ProductStore, grants: GrantReader
+        self,
+        store: RuleStore,
+        index: RuleIndex,
+        devices: DeviceStore,
+        products: ProductStore,
+        grants: GrantReader,
     ) -> None:
+        self._index = index
         self._store = store
         self._devices = devices
         self._products = products
@@ -72,9 +79,11 @@ class AlarmRules:
             todo=True,
             created_at=now,
             updated_at=now,
+            changed=now,
             **target,
         )
         await self._store.insert(rule)
+        self._index.put(rule)
         return rule.id
 
     async def replace(self, principal: Principal, rule_id: int, body: PutRule) -> None:
@@ -84,13 +93,15 @@ class AlarmRules:
         """
         before = await self._find(principal, rule_id)
         target = await self._target(principal, body)
+        now = max(now_ms(), before.updated_at + 1)
         rule = msgspec.structs.replace(
             before,
             name=body.name.strip(),
             severity=body.severity,
             condition=_checked(body.condition),
             enabled=body.enabled,
-            updated_at=max(now_ms(), before.updated_at + 1),
+            updated_at=now,
+            changed=now,
             **{"device": None, "product": None, **target},
         )
         if _decides(rule) != _decides(before):
@@ -98,12 +109,14 @@ class AlarmRules:
             await self._store.check_room(rule)
         if not await self._store.replace(rule, before.updated_at):
             raise Conflict("the rule has just been changed", field="rule_id")
+        self._index.put(rule)
 
     async def delete(self, principal: Principal, rule_id: int) -> None:
         """Delete a rule, and what it has raised is over; raise `NotFound`."""
         await self._find(principal, rule_id)
         if not await self._store.begin_end(principal.tenant, rule_id):
             raise rule_not_found(rule_id)
+        self._index.remove(rule_id)
 
     async def _find(self, principal: Principal, rule_id: int) -> Rule:
         grants = await self._grants.of(principal)

@@ -15,7 +15,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, DeviceProfile
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
-from services.device.alarms.deciding import Change
+from services.device.alarms.deciding import SETTLING, Change
 from services.device.alarms.messages import alarm_changed
 from services.device.alarms.model import (
     Alarm,
@@ -44,7 +44,7 @@ class AlarmStore:
         self._mongo = mongo
         self._outbox = outbox
         self._devices = devices
-        self.states = mongo.database["alarm_states"]
+        self._states = mongo.database["alarm_states"]
         self._alarms = mongo.database["alarms"]
         self._ids = IdAllocator(mongo.database, "alarms")
 
@@ -55,17 +55,17 @@ class AlarmStore:
 
         async def work(session: Session) -> tuple[State | None, list[Document]]:
             key = state_key(rule.id, rule.generation, device_id)
-            found = await self.states.find_one({"_id": key}, session=session)
+            found = await self._states.find_one({"_id": key}, session=session)
             state = _fresh(key, rule, device_id) if found is None else read(found, State)
             present = await self._devices.present_with_id(device_id, session)
             if not present or not rule.applies(present[0].tenant, device_id, present[0].model):
-                return None, await self._end(state, present, session)
+                return None, await self._end(state, present, session, gone=not present)
             after, changes = decide(state)
             if after == state:
                 return state, []
-            after.revision += 1
+            after.revision, after.changed = after.revision + 1, now_ms()
             entries = await self._apply(rule, after, changes, present[0], session)
-            await self.states.replace_one(
+            await self._states.replace_one(
                 {"_id": key}, written(after), upsert=True, session=session
             )
             return after, await self._outbox.add(entries, session)
@@ -74,41 +74,51 @@ class AlarmStore:
         await self._outbox.relay(entries)
         return after
 
-    async def end(self, state: State) -> None:
-        """A state is over with its rule, and so is the alarm that it has raised."""
+    async def end(self, state: State, *, gone: bool = True) -> None:
+        """A state is over, and so is the alarm that it has raised.
+
+        With its rule it is `gone`; without the device it stays, NORMAL, so that processes hear it.
+        """
 
         async def work(session: Session) -> list[Document]:
             present = await self._devices.present_with_id(state.device, session)
-            found = await self.states.find_one({"_id": state.id}, session=session)
-            return [] if found is None else await self._end(read(found, State), present, session)
+            found = await self._states.find_one({"_id": state.id}, session=session)
+            if found is None:
+                return []
+            return await self._end(read(found, State), present, session, gone=gone)
 
         await self._outbox.relay(await self._mongo.transaction(work))
 
     async def end_of_device(self, device_id: int) -> None:
         """A device is gone, and its alarms with it."""
-        await self.states.delete_many({"device": device_id})
+        await self._states.delete_many({"device": device_id})
         await self._alarms.delete_many({"device": device_id})
 
     async def not_normal(self) -> list[State]:
         """The states of all tenants that are not NORMAL."""
-        found = self.states.find({"status": {"$ne": "NORMAL"}})
+        found = self._states.find({"status": {"$ne": "NORMAL"}})
+        return [read(one, State) async for one in found]
+
+    async def changed(self, since: int) -> list[State]:
+        """The states that have been written since (ms)."""
+        found = self._states.find({"changed": {"$gte": since}})
         return [read(one, State) async for one in found]
 
     async def due(self, now: int, limit: int) -> list[State]:
         """States that have to be looked at by now (ms), those that wait longest first."""
-        found = self.states.find({"due": {"$lte": now}}, sort=[("due", 1)], limit=limit)
+        found = self._states.find({"due": {"$lte": now}}, sort=[("due", 1)], limit=limit)
         return [read(one, State) async for one in found]
 
     async def of_device(self, device_id: int) -> list[State]:
         """The states of all rules for a device."""
-        return [read(one, State) async for one in self.states.find({"device": device_id})]
+        return [read(one, State) async for one in self._states.find({"device": device_id})]
 
     async def outdated(self, rule: Rule, limit: int) -> list[State]:
         """States of a rule as it was before, all of them when it decides nothing any more."""
         query: Document = {"rule": rule.id}
         if rule.alive:
             query["generation"] = {"$lt": rule.generation}
-        return [read(one, State) async for one in self.states.find(query, limit=limit)]
+        return [read(one, State) async for one in self._states.find(query, limit=limit)]
 
     async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
         """Begin to watch devices for silence; those that are watched stay as they are."""
@@ -118,7 +128,7 @@ class AlarmStore:
         for state in fresh:
             state.since, state.due = now, now
         if fresh:
-            await self.states.bulk_write(
+            await self._states.bulk_write(
                 [
                     UpdateOne({"_id": one.id}, {"$setOnInsert": written(one)}, upsert=True)
                     for one in fresh
@@ -128,7 +138,7 @@ class AlarmStore:
 
     async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
         """Look at states later (ms) that have not changed."""
-        await self.states.bulk_write(
+        await self._states.bulk_write(
             [
                 UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
                 for state, due in dues
@@ -220,11 +230,14 @@ class AlarmStore:
         """States of alarms that people have cleared: of events NORMAL, else RAISED without one."""
         mine = {"_id": {"$in": [alarm.state for alarm in alarms]}}
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
+        now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
-        normal = change | {"$set": {"status": "NORMAL", "at": now_ms(), "sequence": 0}}
+        normal = {"status": "NORMAL", "at": now, "sequence": 0, "changed": now}
+        normal["due"] = now + SETTLING
         momentary = mine | open_now | {"momentary": True}
-        await self.states.update_many(momentary, normal, session=session)
-        await self.states.update_many(mine | open_now, change, session=session)
+        await self._states.update_many(momentary, change | {"$set": normal}, session=session)
+        others = change | {"$set": {"changed": now}}
+        await self._states.update_many(mine | open_now, others, session=session)
 
     async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
         found = [await self._devices.present_with_id(one, session) for one in ids]
@@ -284,12 +297,18 @@ class AlarmStore:
         return [alarm_changed(alarm, "cleared", profile_of(device)) for device in present]
 
     async def _end(
-        self, state: State, present: Sequence[PresentDevice], session: Session
+        self, state: State, present: Sequence[PresentDevice], session: Session, *, gone: bool
     ) -> list[Document]:
         entries: list[OutboxEntry] = []
         if state.alarm is not None:
             entries = await self._clear(state, now_ms(), present, session)
-        await self.states.delete_one({"_id": state.id}, session=session)
+        if gone:
+            await self._states.delete_one({"_id": state.id}, session=session)
+        else:
+            state.status, state.due = "NORMAL", None
+            state.revision, state.changed = state.revision + 1, now_ms()
+            key = {"_id": state.id}
+            await self._states.replace_one(key, written(state), upsert=True, session=session)
         return await self._outbox.add(entries, session)
 
 

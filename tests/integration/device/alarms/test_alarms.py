@@ -334,7 +334,7 @@ async def test_a_device_that_goes_takes_its_alarms_along(world: World):
     await admin.done("POST", "/device/batch-delete", {"device_id_list": [str(device)]})
     await until(admin, 0, keyword="A13 hot")
     async with asyncio.timeout(20):
-        while await world.database["alarm_rules"].find_one({"device": device}):
+        while await world.database["alarm_rules"].find_one({"device": device, "ending": False}):
             await asyncio.sleep(0.05)
     assert await world.database["alarm_states"].find_one({"device": device}) is None
 

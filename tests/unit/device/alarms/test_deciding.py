@@ -29,7 +29,7 @@ HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
 def rule(condition: Condition) -> Rule:
     return Rule(
         id=1, tenant="t", name="r", severity="MAJOR", product="p", condition=condition,
-        created_at=0, updated_at=0,
+        created_at=0, updated_at=0, changed=0,
     )  # fmt: skip
 
 
