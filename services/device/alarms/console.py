@@ -100,7 +100,7 @@ async def clear_alarms(
     return answer(request)
 
 
-@get("/export", guards=[READERS], summary="Export alarms")
+@get("/export", guards=[READERS], summary="Export alarms", media_type="text/csv")
 async def export_alarms(
     request: HttpRequest,
     alarms: NamedDependency[Alarms],

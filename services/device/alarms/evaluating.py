@@ -29,8 +29,10 @@ from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 
 DURABLE = "alarms"
-BATCH = 500
+BATCH = 2000
 """Events that are taken at a time; other replicas take the next ones."""
+PAUSE = 0.1
+"""Seconds after a smaller batch: many small ones would cost more than what they hold."""
 ACK_WAIT = 30.0
 """Seconds after which events of a process that died go to another one."""
 MARGIN = 120_000
@@ -182,6 +184,11 @@ def listen(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
     """
 
     async def take(messages: list[Msg]) -> None:
+        await judge(messages)
+        if len(messages) < BATCH:
+            await asyncio.sleep(PAUSE)
+
+    async def judge(messages: list[Msg]) -> None:
         with batch("alarms batch", [trace_of(message.headers) for message in messages]):
             await evaluator.take((message.subject, message.data) for message in messages)
             await acknowledge(bus.client, messages)
