@@ -13,7 +13,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all test-kubernetes lint bench compose image clean
+.PHONY: help up test test-all test-faults test-kubernetes lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -34,6 +34,9 @@ test-all: $(DEV) ## Run every test; needs a Docker engine, and a cluster for the
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
+
+test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/ruff check

@@ -1,8 +1,8 @@
 """What a report and a command cost: processor time of every process of the platform.
 
 Ten devices report over MQTT, HTTP and on the bus as fast as they are acknowledged, and an
-application sets a property of each, one update after the other, which it confirms. On a busy
-machine what processes do anyway, each second, is counted for longer.
+application sets a property of each, one update after the other, which it confirms. What processes
+spend while nobody asks anything of them is taken off.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ from deploy.platform.openapi import OpenApi
 from libs.common.bus import Bus, Outgoing
 from libs.common.bus.subjects import up
 
-DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 2_000, 500
+DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
 """Reports of a device over MQTT that wait for their acknowledgement."""
+IDLE = 10
+"""Seconds."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PRODUCT: dict[str, Any] = {
     "name": "Cost",
@@ -52,13 +55,27 @@ def _spent(platform: Platform) -> dict[str, float]:
     return found
 
 
+async def _during(platform: Platform, work: Awaitable[None]) -> tuple[dict[str, float], float]:
+    """What was spent, and seconds."""
+    before, began = _spent(platform), time.monotonic()
+    await work
+    spent = {name: now - before[name] for name, now in _spent(platform).items()}
+    return spent, time.monotonic() - began
+
+
 async def _cost(
-    platform: Platform, title: str, number: int, work: Callable[[], Awaitable[None]]
+    platform: Platform,
+    idle: dict[str, float],
+    title: str,
+    number: int,
+    work: Callable[[], Awaitable[None]],
 ) -> Row:
-    before = _spent(platform)
-    await work()
-    await asyncio.sleep(2)  # those who hear of it, too
-    spent = {name: (now - before[name]) / number * 1e6 for name, now in _spent(platform).items()}
+    async def whole() -> None:
+        await work()
+        await asyncio.sleep(2)  # those who hear of it, too
+
+    total, seconds = await _during(platform, whole())
+    spent = {name: (took - idle[name] * seconds) / number * 1e6 for name, took in total.items()}
     shares = sorted(spent.items(), key=lambda one: -one[1])
     told = ", ".join(f"{name} {cost:.0f}" for name, cost in shares if cost >= 1)
     return Row(f"{title}, processor time", f"{sum(spent.values()):,.0f} µs", told)
@@ -140,7 +157,12 @@ async def measure(platform: Platform) -> list[Row]:
             ("a report over HTTP", HTTP_REPORTS, lambda: _over_http(platform, bus, devices)),
             ("a command", COMMANDS, lambda: _commands(platform, api, devices)),
         ]
-        rows = [await _cost(platform, *kind) for kind in kinds]
+        await asyncio.sleep(2)
+        rest, seconds = await _during(platform, asyncio.sleep(IDLE))
+        idle = {name: took / seconds for name, took in rest.items()}
+        rows = [await _cost(platform, idle, *kind) for kind in kinds]
+        told = f"{sum(idle.values()):.1%} of a processor"
+        rows.append(Row("the platform at rest, processor time", told))
     await bus.drain()
     return rows
 

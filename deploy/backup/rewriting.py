@@ -114,9 +114,9 @@ def alarm(document: Document, moving: Moving) -> None:
     """It names its state, and the users who have claimed or cleared it."""
     _, generation, _ = document["state"].split(".")
     document["state"] = f"{document['rule']}.{generation}.{document['device']}"
-    for field in ("claimedBy", "clearedBy"):
-        if str(document.get(field)).isdecimal():
-            document[field] = str(moving.id("auth.users", int(document[field])))
+    for name in ("claimedBy", "clearedBy"):
+        if str(document.get(name)).isdecimal():
+            document[name] = str(moving.id("auth.users", int(document[name])))
 
 
 def key_of_thing(document: Document, moving: Moving) -> None:

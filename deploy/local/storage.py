@@ -1,7 +1,8 @@
 """Starts nats-server again when it has stopped writing and the disk has room.
 
 A stream that could not write once refuses everything until the server is started anew, however
-much room there is by then (nats-server 2.15, "critical write error"). MongoDB ends itself when
+much room there is by then (nats-server 2.15, "critical write error"); in a cluster the server shuts
+all of JetStream down. MongoDB ends itself when
 the disk is full, and is started again like everything that ends.
 """
 
@@ -23,7 +24,7 @@ ROOM = 512 * 1024**2
 """Bytes that must be free; with less the server would fail again at once."""
 _HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _ANSWER_SECONDS = 5.0
-_WRITE_ERROR = "write error"
+_STUCK = ("write error", "JetStream not enabled")
 
 
 class _Fault(msgspec.Struct):
@@ -49,7 +50,7 @@ async def keep_writing(
 
 
 async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
-    """Whether a stream of the server `name` has stopped writing: the system user asks it.
+    """Whether the server `name` has stopped writing, a stream or all: the system user asks it.
 
     False when the server does not answer: it is being started, or ends.
     """
@@ -65,7 +66,7 @@ async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
         return False
     finally:
         await client.close()
-    return any(_WRITE_ERROR in fault.error for fault in health.errors)
+    return any(said in fault.error for fault in health.errors for said in _STUCK)
 
 
 def free_bytes(directory: Path) -> int:

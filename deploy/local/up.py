@@ -115,8 +115,9 @@ class Launcher:
         if options.cluster or self._state.is_cluster:
             self._state.hosts = list(places) or [ports.LOOPBACK] * servers.CLUSTER
         console.adopt_client(self._state, os.environ)
-        self.environment = base_environment(os.environ)
-        """What every process is given."""
+        self._base = base_environment(os.environ)
+        self.service_environment = dict(self._base)
+        """What every service is given, besides its settings."""
         self._certificates = (
             Certificates.prepared(options.data, self._state, options.host, options.tls_name)
             if options.tls
@@ -195,7 +196,7 @@ class Launcher:
     async def _start(self) -> None:
         self._claim_ports()
         self._state.addresses = addresses = self._addresses()
-        ground = servers.Ground(self._directory, self._state, self.environment, self._inside)
+        ground = servers.Ground(self._directory, self._state, self._base, self._inside)
         wanted = servers.embedded(self._found, ground, self._doors(), addresses)
         specs = self._service_specs(addresses)
         self._save()
@@ -298,7 +299,7 @@ class Launcher:
             name=states.member(service.name, number),
             argv=[sys.executable, "-m", service.module],
             stage=_SERVICE_STAGE,
-            environment=self.environment | environment,
+            environment=self.service_environment | environment,
         )
 
     def _simulator_spec(self, addresses: Addresses) -> Spec:
@@ -309,7 +310,7 @@ class Launcher:
             name="simulator",
             argv=[sys.executable, "-m", "deploy.local.simulator"],
             stage=_SERVICE_STAGE,
-            environment=self.environment
+            environment=self._base
             | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
         )
 

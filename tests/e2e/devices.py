@@ -106,7 +106,7 @@ class Device:
             password=self.key,
             inbox_prefix=f"_INBOX.sn.{self.sn}".encode(),
             allow_reconnect=reconnect,
-            max_reconnect_attempts=-1,
+            max_reconnect_attempts=-1 if reconnect else 1,  # -1: also of the first connection
             reconnect_time_wait=0.1,
             error_cb=_ignore,
         )
@@ -157,8 +157,10 @@ class MqttDevice:
         )
 
     async def __aenter__(self) -> Self:
-        await self.client.__aenter__()
-        await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.client)
+            await self.client.subscribe(f"thing/{self.device.sn}/down/#", qos=1)
+            stack.pop_all()
         return self
 
     async def __aexit__(

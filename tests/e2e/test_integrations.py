@@ -106,7 +106,7 @@ class Lamps:
 async def lamps(platform: Platform, console: Console) -> AsyncIterator[Lamps]:
     """The example, running with a login that the operator made."""
     made = platform.command("integration", "create", "lamps")
-    assert [one["integration"] for one in platform.command("integration", "list")] == ["lamps"]
+    assert "lamps" in [one["integration"] for one in platform.command("integration", "list")]
     environment = {
         "NATS_URL": f"nats://127.0.0.1:{platform.nats_port}",
         "NATS_USER": made["user"],

@@ -1,7 +1,7 @@
-"""`python -m tests.faults`: every fault on a cluster under load, and one table of what came of it.
+"""`make test-faults`: every fault on a cluster under load, and one table of what came of it.
 
-Partitions and full disks need root, for network namespaces and small disks of their own. Without
-it they are left out, and the table says so.
+Partitions and full disks need root, for network namespaces and small disks of their own; clocks
+that jump need that and a C compiler. Without it they are left out, and the table says so.
 """
 
 import argparse
@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import os
 import platform as machine
+import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,11 +28,11 @@ from tests.faults.catalogue import Fault, Harm, catalogue
 from tests.faults.cluster import Cluster
 from tests.faults.load import WINDOW, Load, settled
 from tests.faults.operations import Operations, Verdict
-from tests.faults.places import Places
+from tests.faults.places import HAS_CLOCK, Places
 from tests.faults.writing import Writers
 
-DOCUMENT = PROJECT_ROOT / "docs" / "faults.md"
-PATIENCE = 300.0
+PAGE = Path("docs", "faults.md")
+PATIENCE = 120.0
 """Seconds in which it serves again after any fault, on a busy machine."""
 CROWD = 9
 """Devices of the crowd for each of the usual load."""
@@ -53,13 +54,15 @@ class Row:
     operations: Operations = field(default_factory=Operations)
     verdict: Verdict = field(default_factory=Verdict)
     seconds: float | None = None
+    slowest: str = ""
+    """Who was given acknowledgements last."""
     note: str = ""
 
     def cells(self) -> list[str]:
         """As it is printed."""
-        if self.note:
-            return [self.fault, *(NONE,) * 5, self.note]
         counts = self.operations
+        if not counts.invoked:
+            return [self.fault, *(NONE,) * 5, self.note]
         return [
             self.fault,
             f"{counts.invoked:,}",
@@ -67,8 +70,12 @@ class Row:
             f"{counts.unknown:,}",
             str(len(self.verdict.lost)),
             str(len(self.verdict.doubled)),
-            NONE if self.seconds is None else f"{self.seconds:.1f}",
+            " ".join(filter(None, (self._served, self.note))),
         ]
+
+    @property
+    def _served(self) -> str:
+        return NONE if self.seconds is None else f"{self.seconds:.1f} ({self.slowest})"
 
     @property
     def good(self) -> bool:
@@ -85,7 +92,7 @@ class Trial:
         self._load = Load(cluster, application)
         self._crowd = Load(cluster, application)
         self._writers = Writers(application, console)
-        self._serving: asyncio.Task[float] | None = None
+        self._serving: asyncio.Task[tuple[float, str]] | None = None
 
     async def run(self, fault: Fault, seconds: float) -> Row:
         """Do harm under load, and compare what was promised with what there is."""
@@ -95,20 +102,22 @@ class Trial:
         )
         before = await settled(self._cluster)
         row = Row(fault.name)
-        async with self._writers.running(), self._load.running(1):
-            await self._writers.go_on(PATIENCE)
-            await fault.work(Harm(self._cluster, self._strike, seconds, self._press))
-            assert self._serving is not None
-            row.seconds = await self._serving
-            await self._cluster.whole()
-            await self._goes_on()
+        with _noted(row):
+            async with self._writers.running(), self._load.running(1):
+                await self._writers.go_on(PATIENCE)
+                await fault.work(Harm(self._cluster, self._strike, seconds, self._press))
+                assert self._serving is not None
+                row.seconds, row.slowest = await self._serving
+                await self._cluster.whole()
+                await self._goes_on()
+                for device in self._load.connected:
+                    await device.becomes("ONLINE", PATIENCE)
             for device in self._load.connected:
-                await device.becomes("ONLINE", PATIENCE)
-        for device in self._load.connected:
-            await device.becomes("OFFLINE", PATIENCE)
+                await device.becomes("OFFLINE", PATIENCE)
         for one in (self._load.operations, self._crowd.operations, self._writers.operations):
             row.operations.add(one)
-        await self._judge(row, before)
+        with _noted(row):
+            await self._judge(row, before)
         return row
 
     async def _judge(self, row: Row, before: dict[str, int]) -> None:
@@ -127,21 +136,39 @@ class Trial:
     def _strike(self) -> None:
         self._serving = asyncio.create_task(self._measure())
 
-    async def _measure(self) -> float:
+    async def _measure(self) -> tuple[float, str]:
+        """Seconds until the last is given acknowledgements again, and who that is."""
         began = time.monotonic()
-        await self._goes_on()
-        return time.monotonic() - began
+
+        async def after(work: Awaitable[None], name: str) -> tuple[float, str]:
+            await work
+            return time.monotonic() - began, name
+
+        ways = dict.fromkeys(self._load.ways.values())
+        reporting = [after(self._load.goes_on(PATIENCE, WINDOW, way), way) for way in ways]
+        writing = [after(self._writers.go_on(PATIENCE, one), one) for one in self._writers.names]
+        return max(await asyncio.gather(*reporting, *writing))
 
     async def _goes_on(self) -> None:
-        await asyncio.gather(self._load.goes_on(PATIENCE, WINDOW), self._writers.go_on(PATIENCE))
+        await self._measure()
 
     async def _press(self, seconds: float) -> None:
         async with self._crowd.running(CROWD):
             await asyncio.sleep(seconds)
 
 
+@contextlib.contextmanager
+def _noted(row: Row) -> Iterator[None]:
+    """What does not come to pass inside is told in the row."""
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is told in the table
+        traceback.print_exc()
+        row.note = row.note or f"failed: {' '.join(str(error).split())[:200]}"
+
+
 @contextlib.asynccontextmanager
-async def running(places: bool) -> AsyncIterator[Cluster]:
+async def running(*, places: bool) -> AsyncIterator[Cluster]:
     """A cluster inside, its members in places of their own if there may be any."""
     root = Path(tempfile.mkdtemp(prefix="thingway-faults-"))
     with contextlib.ExitStack() as stack:
@@ -165,36 +192,49 @@ async def running(places: bool) -> AsyncIterator[Cluster]:
 async def attempt(cluster: Cluster, fault: Fault, seconds: float) -> Row:
     """The row of a fault; one that is not survived says why."""
     application, console = cluster.application(), cluster.console()
+    row = Row(fault.name)
     try:
-        await cluster.whole()
-        await application.data("PUT", f"/products/{MODEL}", PRODUCT)
-        row = await Trial(cluster, application, console).run(fault, seconds)
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is told in the table
-        traceback.print_exc()
-        row = Row(fault.name, note=f"failed: {' '.join(str(error).split())[:200]}")
+        with _noted(row):
+            await cluster.whole()
+            await application.data("PUT", f"/products/{MODEL}", PRODUCT)
+            row = await Trial(cluster, application, console).run(fault, seconds)
     finally:
         await application.close()
         await console.close()
     return row
 
 
+def _left_out(fault: Fault, *, places: bool) -> str:
+    """Why a fault cannot be tried here; empty when it can."""
+    if (fault.places or fault.clock) and not places:
+        return "not tried: needs root"
+    return "not tried: needs a C compiler" if fault.clock and not HAS_CLOCK else ""
+
+
 async def campaign(given: argparse.Namespace) -> list[Row]:
-    """All rows."""
-    wanted = [one for one in catalogue() if given.only.lower() in one.name.lower()]
-    rows: list[Row] = []
+    """All rows, told and written one by one."""
+    words = [word.lower() for word in given.words]
+    wanted = [one for one in catalogue() if _asked(one.name.lower(), words)]
     places = os.geteuid() == 0 and not given.loopback
-    async with running(places) as cluster:
-        for fault in wanted:
-            if fault.places and not places:
-                rows.append(Row(fault.name, note="left out: needs root"))
-                continue
-            rows.append(await attempt(cluster, fault, given.seconds))
-            _tell(rows[-1])
-    return rows
+    rows = {one.name: Row(one.name, note=_left_out(one, places=places)) for one in wanted}
+    todo = [one for one in wanted if not rows[one.name].note]
+    for one in todo:
+        rows[one.name].note = "not reached"
+    async with running(places=places) as cluster:
+        for fault in todo:
+            rows[fault.name] = await attempt(cluster, fault, given.seconds)
+            _tell(rows[fault.name])
+            if given.output:
+                given.output.write_text(document([*rows.values()], given.seconds))
+    return [*rows.values()]
+
+
+def _asked(name: str, words: list[str]) -> bool:
+    return not words or any(word in name for word in words)
 
 
 def _tell(row: Row) -> None:
-    say(" | ".join(row.cells()))
+    say(f"{datetime.now(UTC):%H:%M:%S} {' | '.join(row.cells())}")
     for kind, found in (("lost", row.verdict.lost), ("doubled", row.verdict.doubled)):
         for one in found[:20]:
             say(f"    {kind}: {one}")
@@ -212,24 +252,33 @@ def table(rows: list[Row]) -> str:
 def document(rows: list[Row], seconds: float) -> str:
     """The page of the last run."""
     text = Path(__file__).with_name("faults.md").read_text()
-    cores = os.cpu_count()
-    where = f"{datetime.now(UTC):%Y-%m-%d}, {cores} processors, Python {machine.python_version()}"
+    cores, load = os.cpu_count(), os.getloadavg()[2]
+    where = (
+        f"{datetime.now(UTC):%Y-%m-%d}, {cores} processors, Python {machine.python_version()}, "
+        f"load average {load:.0f} at its end"
+    )
     return text.format(where=where, seconds=f"{seconds:g}", table=table(rows))
 
 
 def main() -> int:
-    """Run, print, and write `docs/faults.md` when all of them were tried."""
+    """Run, print, and write the page row by row."""
     parser = argparse.ArgumentParser(prog="make test-faults", description=__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose name has it")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help='faults whose name has one, e.g. "kill partition"'
+    )
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="that stops, partitions and the like last"
     )
     parser.add_argument("--loopback", action="store_true", help="no namespaces, also as root")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help=f"where the page is written ({PAGE} by default)"
+    )
     given = parser.parse_args()
+    if not given.words:
+        given.output = given.output or PROJECT_ROOT / PAGE
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is taken away
     rows = asyncio.run(campaign(given))
     say("\n" + table(rows))
-    if not given.only:
-        DOCUMENT.write_text(document(rows, given.seconds))
     return 0 if all(row.good for row in rows) else 1
 
 

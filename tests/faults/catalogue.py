@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from deploy.local.servers import CLUSTER, MONGOD, NATS, REDIS, SENTINEL
 from deploy.platform.state import member
-from tests.faults.cluster import SERVICES_NAMES, Cluster, members_of
+from tests.faults.cluster import META, SERVICES_NAMES, Cluster, members_of
 
 
 @dataclass
@@ -25,6 +25,14 @@ class Harm:
     """Ten times the load, for so many seconds."""
 
 
+LOADED = 120.0
+"""Seconds of ten times the load."""
+PARTED = 60.0
+"""Seconds for which a member of a store is cut off or stopped, while others have its place."""
+JUMP = 900
+"""Seconds that a clock jumps."""
+
+
 class Fault(NamedTuple):
     """A fault by its name in the table."""
 
@@ -38,7 +46,10 @@ class Fault(NamedTuple):
 
 def catalogue() -> list[Fault]:
     """Every fault."""
-    return [*_deaths(), *_pauses(), *_two_of_three(), *_partitions(), *_disks(), *_others()]
+    return [
+        *(*_deaths(), *_pauses(), *_two_of_three()),
+        *(*_partitions(), *_disks(), *_others(), *_clocks()),
+    ]
 
 
 Who = Callable[[Harm], Awaitable[list[str]]]
@@ -53,7 +64,8 @@ def _named(*names: str) -> Who:
 
 def _leader(kind: str) -> Who:
     async def who(harm: Harm) -> list[str]:
-        return [member(kind, (await harm.cluster.leaders())[kind])]
+        store = NATS if kind == META else kind
+        return [member(store, (await harm.cluster.leaders())[kind])]
 
     return who
 
@@ -89,8 +101,8 @@ def _processes() -> Iterable[tuple[str, Who]]:
         for number in range(followers):
             order = f" {number + 1}" if followers > 1 else ""
             yield f"{title}, {follows}{order}", _followers(kind, slice(number, number + 1))
-    for name in members_of(SENTINEL):
-        yield name, _named(name)
+    yield "NATS, leader of the cluster", _leader(META)
+    yield "a Sentinel", _named(SENTINEL)
 
 
 def _deaths() -> Iterable[Fault]:
@@ -109,13 +121,13 @@ def _deaths() -> Iterable[Fault]:
 
 
 async def _stopped(harm: Harm, names: list[str], *, during: bool) -> None:
-    """Stop processes for a while; it is expected to serve during it, or after it."""
+    """Stop processes for a while; it is expected to serve during it (longer), or after it."""
     for name in names:
         harm.cluster.signal(name, SIGSTOP)
     if during:
         harm.strike()
     try:
-        await asyncio.sleep(harm.seconds)
+        await asyncio.sleep(PARTED if during else harm.seconds)
     finally:
         for name in names:
             harm.cluster.signal(name, SIGCONT)
@@ -161,7 +173,7 @@ def _partitions() -> Iterable[Fault]:
             places.part(number)
             harm.strike()
             try:
-                await asyncio.sleep(harm.seconds)
+                await asyncio.sleep(PARTED)
             finally:
                 places.heal(number)
 
@@ -171,7 +183,7 @@ def _partitions() -> Iterable[Fault]:
             places.cut(number, off=True)
             harm.strike()
             try:
-                await asyncio.sleep(harm.seconds)
+                await asyncio.sleep(PARTED)
             finally:
                 places.cut(number, off=False)
 
@@ -183,7 +195,7 @@ def _partitions() -> Iterable[Fault]:
         assert places is not None
         for number in (1, 2):
             places.cut(number, off=True)
-        await asyncio.sleep(harm.seconds)
+        await asyncio.sleep(PARTED)
         for number in (1, 2):
             places.cut(number, off=False)
         harm.strike()
@@ -220,9 +232,19 @@ def _disks() -> Iterable[Fault]:
 def _others() -> Iterable[Fault]:
     async def crowd(harm: Harm) -> None:
         harm.strike()
-        await harm.crowd(harm.seconds)
+        await harm.crowd(LOADED)
 
-    yield Fault("ten times the load", crowd)
+    yield Fault(f"ten times the load for {LOADED:g} s", crowd)
+
+    async def everything(harm: Harm) -> None:
+        pids = dict(harm.cluster.ready.pids)
+        for name in pids:
+            harm.cluster.signal(name, SIGKILL)
+        harm.strike()
+        for name, pid in pids.items():
+            await harm.cluster.returned(name, pid)
+
+    yield Fault("kill -9: everything at once", everything)
 
     async def rolling(harm: Harm) -> None:
         harm.strike()
@@ -234,3 +256,20 @@ def _others() -> Iterable[Fault]:
             await harm.cluster.whole()
 
     yield Fault("SIGTERM: everything, one after another", rolling)
+
+
+def _clocks() -> Iterable[Fault]:
+    for way in (JUMP, -JUMP):
+
+        async def jump(harm: Harm, way: int = way) -> None:
+            places = harm.cluster.places
+            assert places is not None
+            places.set_clock(way)
+            harm.strike()
+            try:
+                await asyncio.sleep(harm.seconds)
+            finally:
+                places.set_clock(0)
+
+        minutes = f"{abs(way) // 60} min {'ahead' if way > 0 else 'back'}"
+        yield Fault(f"clock of the services {minutes}, then right", jump, clock=True)

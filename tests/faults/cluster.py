@@ -25,6 +25,8 @@ from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.faults.places import Places
 
+META = "meta"
+"""Who leads NATS's cluster, which places streams."""
 SERVICES_NAMES = tuple(one.name for one in SERVICES)
 WHOLE = 180.0
 """Seconds in which a cluster is whole again after a fault."""
@@ -63,7 +65,21 @@ class Cluster(Platform):
             MONGOD: primary,
             NATS: int(cluster.leader.rpartition("-")[2]),
             REDIS: roles.index("master") + 1,
+            META: self._meta_leader(),
         }
+
+    def _meta_leader(self) -> int:
+        """The NATS that has last said, in its log, that it leads."""
+        said = {
+            line.split(" [INF]")[0].partition("] ")[2]: number
+            for number in range(1, CLUSTER + 1)
+            for line in self._log(member(NATS, number)).read_text().splitlines()
+            if "Self is new JetStream cluster metadata leader" in line
+        }
+        return said[max(said)]
+
+    def _log(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
 
     async def _role(self, number: int) -> str:
         state = self.state

@@ -75,6 +75,8 @@ class Load:
         self._stopping = asyncio.Event()
         self.promised: dict[int, set[Attempt]] = defaultdict(set)
         self.promised_dead: dict[int, set[Attempt]] = defaultdict(set)
+        self.ways: dict[int, str] = {}
+        """How devices report, by id."""
         self.devices: list[Device] = []
         self.connected: list[Device] = []
         """Those of them that hold a connection."""
@@ -94,13 +96,19 @@ class Load:
         The ways are MQTT, NATS, and HTTP that waits until a report is accepted, or stored.
         """
         jobs = []
-        ways = (self._mqtt, self._http, partial(self._http, wait="stored"), self._nats)
-        for speak, _ in itertools.product(ways, range(each)):
+        ways = {
+            "MQTT": self._mqtt,
+            "HTTP": self._http,
+            "HTTP, stored": partial(self._http, wait="stored"),
+            "NATS": self._nats,
+        }
+        for (way, speak), _ in itertools.product(ways.items(), range(each)):
             device = await self._application.add_device()
             self.devices.append(device)
-            if speak in (self._mqtt, self._nats):
+            self.ways[device.id] = way
+            if way in {"MQTT", "NATS"}:
                 self.connected.append(device)
-            has_bad = speak in (self._mqtt, self._nats)  # HTTP refuses it at once
+            has_bad = way in {"MQTT", "NATS"}  # HTTP refuses it at once
             jobs.append(asyncio.create_task(self._keep(device, speak, has_bad)))
         try:
             await self.goes_on()
@@ -110,9 +118,13 @@ class Load:
             self._stopping.set()
             await asyncio.gather(*jobs)
 
-    async def goes_on(self, seconds: float = 30, more: int = 0) -> None:
-        """Wait until every device has been given a further acknowledgement, and `more`."""
-        before = {device.id: len(self.promised[device.id]) for device in self.devices}
+    async def goes_on(self, seconds: float = 30, more: int = 0, way: str = "") -> None:
+        """Wait until every device has been given a further acknowledgement, and `more`.
+
+        With `way`, until all that report in this way have.
+        """
+        wanted = (key for key, one in self.ways.items() if way in {"", one})
+        before = {key: len(self.promised[key]) for key in wanted}
 
         async def all_heard() -> bool:
             return all(len(self.promised[key]) > count + more for key, count in before.items())

@@ -6,6 +6,7 @@ Needs root. Members have the addresses 10.77.N.1, .2 and .3 on a bridge; this ma
 import contextlib
 import itertools
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ MEMBERS = range(1, 4)
 DISK_MB = 900
 """Of each MongoDB and each NATS; nats-server is started again when 512 MB of it are free."""
 _FILL = "fill"
+_COMPILER = shutil.which("cc")
+_CLOCK = Path(__file__).with_name("clock.c")
+HAS_CLOCK = _COMPILER is not None
+"""Whether the services' clock can be set."""
 
 
 class Places:
@@ -36,9 +41,27 @@ class Places:
 
     def options(self) -> list[str]:
         """What `tests.faults.up` is told."""
-        return [
+        options = [
             f"--place={self.host(number)}=ip netns exec {self._name(number)}" for number in MEMBERS
         ]
+        return [*options, *(self._clock() if HAS_CLOCK else ())]
+
+    def _clock(self) -> list[str]:
+        """Let the services run by a clock of their own."""
+        library = self._data.parent / "clock.so"
+        _run(str(_COMPILER), "-shared", "-fPIC", "-O2", "-o", str(library), str(_CLOCK), "-ldl")
+        self.set_clock(0)
+        return [f"--services=LD_PRELOAD={library}", f"--services=CLOCK_FILE={self._clock_file}"]
+
+    def set_clock(self, seconds: int) -> None:
+        """Let the services' clock be so far ahead."""
+        new = self._clock_file.with_suffix(".new")
+        new.write_text(f"{seconds}\n")
+        new.rename(self._clock_file)
+
+    @property
+    def _clock_file(self) -> Path:
+        return self._data.parent / "clock"
 
     @contextlib.contextmanager
     def made(self) -> Iterator[None]:

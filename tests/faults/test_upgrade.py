@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from deploy.local.process import PROJECT_ROOT
-from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform
+from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, UP, Platform
 from tests.e2e.replicas import replicas
 from tests.faults.load import Load, settled
 
@@ -74,6 +74,25 @@ async def test_the_released_version_is_upgraded_and_rolled_back_under_load(
     device = load.devices[0]
     await device.http("POST", "report", {"properties": {"counter": 10**6}}, wait="stored")
     await load.close()
+
+
+async def test_the_released_version_becomes_a_cluster_under_load(
+    tmp_path: Path, tree: Callable[[str], Path]
+) -> None:
+    """From 0.1.0 on one of each store to this version on three; there is no way back from that."""
+    platform = Platform(tmp_path / "data", tree(RELEASED), command=(*UP, "--cluster"))
+    try:
+        load, before = await _begin(platform)
+        async with load.running(2):
+            assert platform.stop() == 0
+            platform.tree = PROJECT_ROOT
+            platform.start()
+            await load.goes_on(60)
+        assert len(platform.addresses.nats_url.split(",")) == 3
+        await load.check(before)
+        await load.close()
+    finally:
+        platform.stop()
 
 
 async def test_the_version_before_and_this_one_serve_side_by_side(

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 from pathlib import Path
 
 from deploy.local import lock
@@ -21,7 +20,7 @@ def main() -> None:
     for door in ("--port", "--mqtt-port", "--nats-port"):
         parser.add_argument(door, type=int, required=True)
     parser.add_argument("--place", action="append", default=[], metavar="HOST=COMMAND")
-    parser.add_argument("--clock", type=Path, help="file with the offset of every process's clock")
+    parser.add_argument("--services", action="append", default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     options = Options(
         data=given.data,
@@ -46,13 +45,7 @@ def main() -> None:
         lock.acquire(options.data),
         {host: command.split() for host, _, command in places},
     )
-    if given.clock:
-        launcher.environment |= {
-            "LD_PRELOAD": os.environ["THINGWAY_LIBFAKETIME"],
-            "FAKETIME_TIMESTAMP_FILE": str(given.clock),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+    launcher.service_environment |= dict(setting.split("=", 1) for setting in given.services)
     asyncio.run(launcher.run())
 
 

@@ -101,9 +101,15 @@ class Writers:
                 job.cancel()
             await asyncio.gather(*jobs, obeying, return_exceptions=True)
 
-    async def go_on(self, seconds: float) -> None:
-        """Wait until every writer has been given two further acknowledgements."""
-        before = {name: len(one.promised) for name, one in self._writers.items()}
+    @property
+    def names(self) -> list[str]:
+        """What is written."""
+        return [*self._writers]
+
+    async def go_on(self, seconds: float, name: str = "") -> None:
+        """Wait until every writer, or that of `name`, has been given two more acknowledgements."""
+        wanted = [name] if name else self.names
+        before = {one: len(self._writers[one].promised) for one in wanted}
 
         async def all_heard() -> bool:
             return all(

@@ -103,6 +103,15 @@ async def test_code_of_people_runs(installed: Installed, language: str, code: st
     assert (traced["status"], traced["output"]) == ("SUCCESS", "3")
 
 
+@pytest.mark.parametrize("part", ["gateway", "device", "auth"])
+def test_the_doctor_finds_nothing_bad(installed: Installed, part: str):
+    """In a service's own container, with the service's settings."""
+    words = ("exec", f"deploy/{RELEASE}-{part}", "--", "thingway", "doctor", "--json")
+    findings = json.loads(installed.kubectl(*words, check=False))
+    assert findings
+    assert [one for one in findings if one["good"] is False] == []
+
+
 def test_no_account_with_rights_is_left(installed: Installed):
     """Those of the jobs go with the jobs."""
     ours = ("-l", "app.kubernetes.io/name=thingway")

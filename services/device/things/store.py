@@ -590,6 +590,15 @@ class DeviceStore:
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
 
+    async def heard_until(self, device_id: int, until: datetime, session: Session) -> None:
+        """Make a transaction see what `heard` has written.
+
+        Its snapshot is one that a majority has, and `heard` does not wait for a majority: written
+        again, what the snapshot lacks is a conflict, and the transaction begins anew.
+        """
+        change = {"$max": {"httpUntil": until}}
+        await self._devices.update_one({"_id": device_id}, change, session=session)
+
     async def any_silent(self, since: datetime) -> bool:
         """Whether a device was to be heard over HTTP until then at the latest."""
         return await self._devices.find_one(_silent(since), {"_id": 1}) is not None

@@ -19,9 +19,14 @@ async def store_user(
 ) -> str:
     """A user who is there already; answers its id as the API writes it."""
     email = more.pop("email", f"{user_id}@example.com")
+    now = datetime.now(UTC)
     document = {
         "_id": user_id,
         "tenant": tenant,
+        "passwordHash": "",
+        "generation": 0,
+        "createdAt": now,
+        "updatedAt": now,
         "email": email,
         "emailKey": email.lower(),
         "nickname": f"user {user_id}",

@@ -44,9 +44,9 @@ async def grants(auth: Any, user_id: int, tenant: str = "default") -> GrantedRes
 async def test_functions_are_the_union_over_the_roles(auth):
     """Pages give none, nor do codes that no operation knows."""
     await auth.mongo.database["menus"].insert_one(
-        {"_id": 9000, "tenant": "default", "code": "own.view", "type": "FUNCTION"}
+        {"_id": 9900, "tenant": "default", "code": "own.view", "type": "FUNCTION"}
     )
-    roles = [await store_role(auth, 2, [1000, 1001, 9000]), await store_role(auth, 3, [2001])]
+    roles = [await store_role(auth, 2, [1000, 1001, 9900]), await store_role(auth, 3, [2001])]
 
     found = await access(auth, await store_user(auth, 7, roles))
 

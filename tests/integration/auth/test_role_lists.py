@@ -216,8 +216,8 @@ async def test_devices_come_through_their_group(auth, owners):
     assert await listed(auth, f"{role}/undistributed-devices") == ["6", "5"]
     await auth.done("POST", f"{role}/associate-user", {"user_ids": ["7"]})
     asked = {"resource_type": "DEVICE", "resource_id": "7"}
-    answer = await auth.done("POST", "/user/members/7/permission", asked)
-    assert answer == {"has_permission": True}
+    answer = await auth.ask("POST", "/user/members/7/permission", asked)
+    assert answer.json()["data"] == {"has_permission": True}
 
 
 async def test_devices_are_found_by_their_name_and_their_integrations(auth, owners):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 
 import httpx
@@ -247,7 +248,7 @@ async def test_expect_continue(gateway: Gateway, device: Recorder) -> None:
     assert (await head(reader))[0] == 200
     assert (device.last.body, "expect" in device.last.headers) == (b"body", False)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert b"HTTP/1.1 200" in await reader.readuntil(b'{"status":"ok"}')
+    assert b"HTTP/1.1 200" in await reader.readuntil(b'{"status":"ok",')
     writer.close()
 
 
@@ -336,7 +337,7 @@ async def test_pipelined_requests_are_answered_in_order(gateway: Gateway) -> Non
         status, fields = await head(reader)
         assert status == 200
         bodies.append(await reader.readexactly(int(fields["content-length"])))
-    assert bodies == [b'{"status":"Success"}', b'{"status":"ok"}']
+    assert [json.loads(body)["status"] for body in bodies] == ["Success", "ok"]
     writer.close()
 
 

@@ -110,6 +110,7 @@ class PresenceStore:
             return
 
         async def work(session: Session) -> list[dict[str, Any]]:
+            await self._devices.heard_until(device_id, until, session)
             devices = await self._devices.present_with_id(device_id, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return await self._settle(devices, connected, session)

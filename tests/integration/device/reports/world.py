@@ -282,7 +282,7 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
         await mongo.close()
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     """Return when an asynchronous condition holds."""
     async with asyncio.timeout(seconds):
         while not await condition():

@@ -303,7 +303,7 @@ class World(AskedByUsers):
         finally:
             await subscription.unsubscribe()
 
-    async def until(self, condition: Any, seconds: float = 10.0) -> None:
+    async def until(self, condition: Any, seconds: float = 30.0) -> None:
         """Return when an asynchronous condition holds."""
         async with asyncio.timeout(seconds):
             while not await condition():

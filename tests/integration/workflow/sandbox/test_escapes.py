@@ -19,7 +19,7 @@ from services.workflow.sandbox.runner import Sandbox
 
 OWNER = Owner("t", 1)
 
-QUICK = Limits(seconds=0.3)
+QUICK = Limits(seconds=1.0)
 ROOT = Path(__file__).parents[4]
 
 PYTHON = {

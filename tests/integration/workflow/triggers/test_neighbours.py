@@ -1,7 +1,6 @@
 """A tenant that floods its flows keeps no other one waiting."""
 
 import asyncio
-import time
 from uuid import uuid4
 
 from services.workflow.engine.queue import Place
@@ -18,6 +17,7 @@ from tests.integration.workflow.triggers.world import (
     ended,
     following,
     listener,
+    make_due,
     reported,
     runs_of,
     timer,
@@ -61,8 +61,9 @@ async def test_a_flood_of_code_that_spins_keeps_nobody_else_waiting(workflow: Wo
 
     assert (await workflow.http.post(address)).status_code == 200
     await workflow.bus.publish([reported(key, tenant="other", t=1)])
-    due = int(time.time()) + 1
-    timed = await enabled(other, design([timer(type="ONCE", executionEpochSecond=due)]))
+    hourly = timer(type="INTERVAL", intervalTimeUnit="HOURS", intervalTime=1)
+    timed = await enabled(other, design([hourly]))
+    await make_due(core, timed)
     runs = await ended(core, [hooked, listening, timed], 3)
     assert {run["status"] for run in runs} == {"SUCCESS"}
     assert core.queue.use("loud")["waitingRuns"] > 0

@@ -6,7 +6,15 @@ import msgspec
 
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design
-from tests.integration.workflow.triggers.world import FLOWS, enabled, ended, replica, runs_of, timer
+from tests.integration.workflow.triggers.world import (
+    FLOWS,
+    enabled,
+    ended,
+    make_due,
+    replica,
+    runs_of,
+    timer,
+)
 
 HOUR = 3_600_000
 
@@ -49,12 +57,10 @@ async def test_a_claim_that_nobody_comes_back_to_is_taken_over(workflow: Workflo
     """A replica that died between its claim and the run loses nothing."""
     text = design([timer(type="INTERVAL", intervalTimeUnit="MINUTES", intervalTime=10)])
     flow_id = await enabled(workflow.admin(), text)
-    timers = workflow.core.mongo.database["timers"]
-    now = int(time.time() * 1000)
-    left = {"due": now - 1000, "claim": {"by": "dead", "until": now + 1500}}
-    await timers.update_one({"_id": flow_id}, {"$set": left})
+    until = int(time.time() * 1000) + 1500
+    await make_due(workflow.core, flow_id, claim={"by": "dead", "until": until})
     (run,) = await ended(workflow.core, [flow_id], 1)
-    assert run["startedAt"].timestamp() * 1000 >= now + 1500
+    assert run["startedAt"].timestamp() * 1000 >= until
 
 
 async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflow):
@@ -62,14 +68,15 @@ async def test_a_timer_that_is_set_anew_waits_for_no_old_claim(workflow: Workflo
     timers = workflow.core.mongo.database["timers"]
     text = design([timer(type="INTERVAL", intervalTimeUnit="HOURS", intervalTime=1)])
     flow_id = await enabled(workflow.admin(), text)
-    due = int(time.time()) + 3
-    claim = {"by": "slow", "until": (due + 3600) * 1000}
+    later = int(time.time()) + 3600
+    claim = {"by": "slow", "until": later * 1000}
     await timers.update_one({"_id": flow_id}, {"$set": {"claim": claim}})
-    text = design([timer(type="ONCE", executionEpochSecond=due)])
+    text = design([timer(type="ONCE", executionEpochSecond=later)])
     body = {"id": str(flow_id), "version": 1, "name": "Flow", "enabled": True}
     await workflow.admin().done("POST", f"{FLOWS}/design", body | {"design_data": text})
+    due = await make_due(workflow.core, flow_id)
     (run,) = await ended(workflow.core, [flow_id], 1)
-    assert run["key"] == f"t-{due * 1000}"
+    assert run["key"] == f"t-{due}"
 
 
 async def test_a_timer_ends_with_its_flow(workflow: Workflow):

@@ -1,6 +1,7 @@
 """What tests of triggers share: more replicas, events, and the runs that are recorded."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -43,6 +44,14 @@ async def enabled(user: Any, text: str, **fields: Any) -> int:
     """Save a flow that runs; its id."""
     body = {"name": "Flow", "design_data": text, "enabled": True, **fields}
     return int((await user.done("POST", f"{FLOWS}/design", body))["id"])
+
+
+async def make_due(core: Core, flow_id: int, **fields: Any) -> int:
+    """Move the next time of a flow's timer to a second ago; that time in ms."""
+    due = int(time.time()) * 1000 - 1000
+    change = {"$set": {"due": due, **fields}}
+    assert (await core.mongo.database["timers"].update_one({"_id": flow_id}, change)).modified_count
+    return due
 
 
 def reported(

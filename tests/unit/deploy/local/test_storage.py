@@ -1,7 +1,9 @@
 """nats-server is started again when it has stopped writing, and not before there is room."""
 
 import asyncio
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from deploy.local import storage
@@ -51,3 +53,32 @@ async def test_a_server_that_does_not_answer_is_not_stuck():
     """It is being started or ends; the supervisor sees to that."""
     addresses = Addresses("", "", "nats://127.0.0.1:1")
     assert await storage.is_stuck(addresses, "x", "thingway") is False
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([], False),
+        ([{"type": "STREAM", "error": "stream 'EVENTS' is not current"}], False),
+        ([{"type": "STREAM", "error": "Critical write error: no space left on device"}], True),
+        ([{"type": "JETSTREAM", "error": "JetStream not enabled (10076)"}], True),
+    ],
+)
+async def test_a_server_is_stuck_when_a_stream_or_all_of_them_are_closed(
+    errors, expected, monkeypatch
+):
+    """The one is said by a server alone, the other in a cluster (2.15); to catch up is neither."""
+
+    class Client:
+        async def request(self, *_: object, **__: object) -> SimpleNamespace:
+            return SimpleNamespace(data=msgspec.json.encode({"data": {"errors": errors}}))
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    async def log_in(*_: object) -> Client:
+        return Client()
+
+    monkeypatch.setattr(storage.admin, "log_in", log_in)
+
+    assert await storage.is_stuck(Addresses("", "", "nats://x"), "x", "thingway") is expected

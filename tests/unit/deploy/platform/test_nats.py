@@ -2,7 +2,7 @@ from pathlib import PurePath
 
 import pytest
 
-from deploy.platform.nats import USERS, NatsConfig, render_nats_config
+from deploy.platform.nats import USERS, NatsCluster, NatsConfig, render_nats_config
 
 
 def config(**changes) -> NatsConfig:
@@ -36,3 +36,18 @@ def test_monitoring_is_off_unless_asked_for():
     """The unauthenticated HTTP port appears only with `monitor_port`."""
     assert "http:" not in render_nats_config(config())
     assert 'http: "127.0.0.1:8222"\n' in render_nats_config(config(monitor_port=8222))
+
+
+def test_members_of_a_cluster_meet_at_routes_with_a_login():
+    """MQTT's streams have as many replicas as is said; a server alone has no routes."""
+    cluster = NatsCluster(
+        host="h1", port=6222, routes=("h1:6222", "h2:6222"), password="p", tag="a"
+    )
+
+    text = render_nats_config(config(cluster=cluster))
+
+    assert 'routes: ["nats://route:p@h1:6222", "nats://route:p@h2:6222"]' in text
+    assert 'listen: "h1:6222"' in text
+    assert "stream_replicas: 3" in text
+    assert 'server_tags: ["a"]' in text
+    assert "cluster {" not in render_nats_config(config())

@@ -105,8 +105,27 @@ class Everything:
         return ALL
 
 
+class NoGroups:
+    async def names(self, tenant: str, groups: Any) -> dict[int, str]:
+        return {}
+
+
+class NoTags:
+    async def of(self, tenant: str, entities: Any) -> dict[int, Any]:
+        return {}
+
+
 async def page(store: FakeStore, number: int, size: int, **asked: Any) -> Page[ShownEntity]:
-    search = EntitySearch(store, FakeModels(), NoEntities(), Everything(), BuiltIn(), NothingNew())
+    search = EntitySearch(
+        store,
+        FakeModels(),
+        NoEntities(),
+        Everything(),
+        BuiltIn(),
+        NothingNew(),
+        NoGroups(),
+        NoTags(),
+    )
     body = SearchEntities(page_size=size, page_number=number, **asked)
     found = await search.search(ADMIN, body)
     assert isinstance(found, Page)

@@ -57,6 +57,17 @@ async def test_each_transition_is_written_and_said_once(world: World, store: Pre
     assert await events(world) == ["1.online", "1.offline"]
 
 
+async def test_who_is_heard_is_online_although_the_note_waits_for_no_majority(
+    world: World, store: PresenceStore
+):
+    """The transaction that says so reads what a majority has, which may be older than the note."""
+    numbers = range(1, 201)
+    for number in numbers:
+        await world.add(number)
+    await asyncio.gather(*(store.heard(number, soon(60)) for number in numbers))
+    assert set((await states(world)).values()) == {"ONLINE"}
+
+
 async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceStore):
     """Both may think that they lead, for a moment."""
     await world.add(1)
