@@ -70,9 +70,7 @@ ROWS = (
     Row(
         "device.tagged_entities", "tenant", {"tags": "device.entity_tags"}, rewriting.tagged_entity
     ),
-    Row(
-        "device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}
-    ),
+    Row("device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}),
     Row(
         "device.alarm_states",
         "tenant",

@@ -112,6 +112,7 @@ _SERVICES: Mapping[str, Grant] = {
             "event.*.service.>",
             "event.*.task.>",
             "event.*.alarm.>",
+            "event.*.look.*",
             "thing.*.down.>",
             *_UP,
             "$MQTT.msgs.thing.*.down.>",
@@ -144,6 +145,7 @@ _SERVICES: Mapping[str, Grant] = {
         publish=(
             "event.*.device.>",
             "event.*.thing.>",
+            "event.*.look.*",
             "event.*.service.>",
             "event.*.task.>",
             "dead.>",

@@ -22,7 +22,6 @@ from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.alarms.console import ROUTERS as ALARM_ROUTES
 from services.device.alarms.evaluating import Evaluator, listen
-from services.device.alarms.following import FollowedRules
 from services.device.alarms.rows import History
 from services.device.alarms.rules import AlarmRules
 from services.device.alarms.rules_store import RuleStore
@@ -255,7 +254,6 @@ class Alarming:
 
     rules: RuleStore
     alarms: AlarmStore
-    followed: FollowedRules
     evaluator: Evaluator
     sweep: Sweep
 
@@ -264,11 +262,10 @@ def alarming(base: Base) -> Alarming:
     """Make what raises alarms."""
     rules = RuleStore(base.mongo.database, base.limits)
     alarms = AlarmStore(base.mongo, base.outbox, base.devices)
-    followed = FollowedRules(rules, alarms)
     history = History(base.mongo, base.settings.retention_days)
-    evaluator = Evaluator(followed, rules, alarms, history, base.devices, base.latest)
+    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest)
     sweep = Sweep(rules, alarms, evaluator, base.devices, base.latest)
-    return Alarming(rules, alarms, followed, evaluator, sweep)
+    return Alarming(rules, alarms, evaluator, sweep)
 
 
 def build_app(base: Base, system: Bus) -> Litestar:
@@ -333,7 +330,6 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "presence", watch.run, life=5.0).run(),
             Leader(database, "groups", groups.run).run(),
             Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
-            alarm.followed.run(),
             listen(base.bus, alarm.evaluator).run(),
         ):
             yield
@@ -367,10 +363,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "groups": groups,
-                "alarms": Alarms(alarm.alarms, alarm.followed, base.devices, shared.grants),
+                "alarms": Alarms(alarm.alarms, base.devices, shared.grants),
                 "alarm_rules": AlarmRules(
                     alarm.rules,
-                    alarm.followed.index,
                     base.devices,
                     base.products,
                     shared.grants,

@@ -50,6 +50,11 @@ def alarm_event(tenant: str, device_id: int, what: str) -> str:
     return f"event.{tenant}.alarm.{device_id}.{what}"
 
 
+def look_event(tenant: str, device_id: object) -> str:
+    """`event.{tenant}.look.{deviceId}`: of `device` to itself, rules have to be looked at."""
+    return f"event.{tenant}.look.{device_id}"
+
+
 def auth_event(tenant: str, what: str) -> str:
     """`event.{tenant}.auth.{what}`."""
     return f"event.{tenant}.auth.{what}"

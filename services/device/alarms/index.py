@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,6 @@ from services.device.alarms.model import (
 
 Subject = tuple[str, int, str]
 """Tenant, device and product of an event."""
-Looks = Collection[tuple[int, int]]
-"""Rules and devices that are to be looked at."""
 Target = tuple[str, int | str]
 """Tenant, and the id of a device or the name of a product."""
 
@@ -101,13 +99,10 @@ class RuleIndex:
         self._targets: dict[Target, dict[int, Compiled]] = defaultdict(dict)
         self._plans: dict[Target, Plan] = {}
         self._tenants: dict[str, int] = defaultdict(int)
-        self._states: dict[int, dict[int, tuple[int, int, str]]] = defaultdict(dict)
-        """By device and rule: generation, revision and status; of a device without any, all rules
-        are NORMAL."""
-
-    def ids(self) -> set[int]:
-        """The rules that are there."""
-        return set(self._rules)
+        self._states: dict[int, dict[int, tuple[int, str]]] = defaultdict(dict)
+        """By device and rule: generation and status of those that are not NORMAL."""
+        self._unsure: dict[int, dict[int, float]] = defaultdict(dict)
+        """By device and rule, until when (monotonic) a state may be another one."""
 
     def has(self, tenant: str) -> bool:
         """Whether a tenant has a rule."""
@@ -136,60 +131,67 @@ class RuleIndex:
             del self._tenants[rule.tenant]
 
     def know(self, state: State) -> None:
-        """Remember a state, unless a newer one is known, or it never was other than NORMAL."""
-        if not state.revision:
+        """Remember where a state stands, unless that of a newer generation is known."""
+        if self._states.get(state.device, {}).get(state.rule, (0, ""))[0] > state.generation:
             return
-        known, new = self._states[state.device], (state.generation, state.revision, state.status)
-        if known.get(state.rule, (0, 0))[:2] <= new[:2]:
-            known[state.rule] = new
+        if state.status != "NORMAL":
+            self._states[state.device][state.rule] = state.generation, state.status
+        elif known := self._states.get(state.device):
+            known.pop(state.rule, None)
+            if not known:
+                del self._states[state.device]
 
-    def forget_states(self) -> None:
-        """Forget all states, before they are read anew."""
-        self._states.clear()
+    def doubt(self, rule_id: int, device: int, until: float) -> None:
+        """A state is about to change: until then (monotonic) any value of the device matters."""
+        self._unsure[device][rule_id] = until
 
-    def of(self, tenant: str, device: int, product: str) -> list[Compiled]:
-        """The rules that are about a device."""
-        targets: Iterable[Target] = ((tenant, device), (tenant, product))
-        return [one for target in targets for one in self._targets.get(target, {}).values()]
+    def forget_doubts(self, now: float) -> None:
+        """Drop the doubts that were until now (monotonic)."""
+        for device, rules in list(self._unsure.items()):
+            left = {rule: until for rule, until in rules.items() if until > now}
+            if left:
+                self._unsure[device] = left
+            else:
+                del self._unsure[device]
 
     def reported(
-        self, about: Subject, properties: Mapping[str, Any], looks: Looks
+        self, about: Subject, properties: Mapping[str, Any]
     ) -> Iterator[tuple[Compiled, Any]]:
-        """The rules whose state a report may change, each with its value.
-
-        After what is in `looks`, which is yet to be done, any value may.
-        """
+        """The rules whose state a report may change, each with its value."""
         device = about[1]
-        normal = not looks and device not in self._states
+        normal = device not in self._states and device not in self._unsure
         for plan in self._plans_of(*about):
             for looked in plan.properties.values():
                 value = value_at(properties, looked.path)
                 if value is None or (normal and looked.quiet(value)):
                     continue
                 for one in looked.rules:
-                    if self._matters(one, device, value, looks):
+                    if self._matters(one, device, value):
                         yield one, value
             for one in plan.silences:
                 if self._status(one.rule, device) == "RAISED":
                     yield one, None
 
-    def occurred(self, about: Subject, event: str, looks: Looks) -> Iterator[tuple[Compiled, Any]]:
+    def occurred(self, about: Subject, event: str) -> Iterator[tuple[Compiled, Any]]:
         """The same of an event of the TSL."""
         for plan in self._plans_of(*about):
             for one in plan.events.get(event, ()):
-                if self._matters(one, about[1], event, looks):
+                if self._matters(one, about[1], event):
                     yield one, event
 
-    def _matters(self, one: Compiled, device: int, value: Any, looks: Looks) -> bool:
+    def _matters(self, one: Compiled, device: int, value: Any) -> bool:
         verdict = one.judge(value)
         if verdict is None:
             return False
-        return matters(self._status(one.rule, device), verdict) or (one.rule.id, device) in looks
+        unsure = self._unsure.get(device)
+        if unsure is not None and one.rule.id in unsure:
+            return True
+        return matters(self._status(one.rule, device), verdict)
 
     def _status(self, rule: Rule, device: int) -> str:
         known = self._states.get(device)
         state = known.get(rule.id) if known else None
-        return state[2] if state is not None and state[0] == rule.generation else "NORMAL"
+        return state[1] if state is not None and state[0] == rule.generation else "NORMAL"
 
     def _plans_of(self, tenant: str, device: int, product: str) -> Iterator[Plan]:
         targets: Iterable[Target] = ((tenant, device), (tenant, product))

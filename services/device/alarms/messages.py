@@ -5,42 +5,34 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus import OutboxEntry
+from libs.common.bus import OutboxEntry, Outgoing
 from libs.common.bus.fitting import fitted
-from libs.common.bus.subjects import alarm_event
+from libs.common.bus.subjects import alarm_event, look_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, AlarmChanged, DeviceProfile
 from services.device.alarms.model import Alarm
 
 
-class HeardDevice(msgspec.Struct, rename="camel"):
-    """The device of an event."""
+class Pointer(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What a device has just said may change the states of some rules for it."""
 
-    device_id: int
-    model: str = ""
-
-
-class Heard(msgspec.Struct, rename="camel"):
-    """What rules read of an event: a report, an event of the TSL, or a change of a device."""
-
-    event_id: str
     tenant: str
-    device: HeardDevice
-    ts: int = 0
-    properties: dict[str, Any] = {}
-    tsl_id: str = ""
-
-    @property
-    def sequence(self) -> int:
-        """Of the report in `UPLINK`, which the id ends in; 0 where it came otherwise."""
-        _, _, last = self.event_id.rpartition("-")
-        try:
-            return int(last, 16) if self.event_id.startswith(("r-", "e-")) else 0
-        except ValueError:
-            return 0
+    device_id: int
+    values: dict[int, Any]
+    """By the id of the rule: what it looks at. None for a silence, which is over."""
+    ts: int
+    """ms: when it was measured."""
+    sequence: int
+    """Of it in `UPLINK`."""
 
 
-read_heard = msgspec.json.Decoder(Heard).decode
+read_pointer = msgspec.json.Decoder(Pointer).decode
+
+
+def pointing(pointer: Pointer, key: str, headers: dict[str, str]) -> Outgoing:
+    """`event.{tenant}.look.{deviceId}`, which the service says to itself; `key` is the uplink's."""
+    subject = look_event(pointer.tenant, pointer.device_id)
+    return Outgoing(subject, msgspec.json.encode(pointer), f"l-{key}", headers)
 
 
 def alarm_changed(alarm: Alarm, change: AlarmChange, profile: DeviceProfile) -> OutboxEntry:

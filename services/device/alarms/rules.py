@@ -11,7 +11,6 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.store.mongo import Document, containing
 from services.device.alarms.errors import rule_not_found
-from services.device.alarms.index import RuleIndex
 from services.device.alarms.model import Condition, EventCondition, Rule, ValueCondition
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.schemas import PutRule, SearchRules, ShownRule
@@ -30,12 +29,10 @@ class AlarmRules:
     def __init__(
         self,
         store: RuleStore,
-        index: RuleIndex,
         devices: DeviceStore,
         products: ProductStore,
         grants: GrantReader,
     ) -> None:
-        self._index = index
         self._store = store
         self._devices = devices
         self._products = products
@@ -83,7 +80,6 @@ class AlarmRules:
             **target,
         )
         await self._store.insert(rule)
-        self._index.put(rule)
         return rule.id
 
     async def replace(self, principal: Principal, rule_id: int, body: PutRule) -> None:
@@ -109,14 +105,12 @@ class AlarmRules:
             await self._store.check_room(rule)
         if not await self._store.replace(rule, before.updated_at):
             raise Conflict("the rule has just been changed", field="rule_id")
-        self._index.put(rule)
 
     async def delete(self, principal: Principal, rule_id: int) -> None:
         """Delete a rule, and what it has raised is over; raise `NotFound`."""
         await self._find(principal, rule_id)
         if not await self._store.begin_end(principal.tenant, rule_id):
             raise rule_not_found(rule_id)
-        self._index.remove(rule_id)
 
     async def _find(self, principal: Principal, rule_id: int) -> Rule:
         grants = await self._grants.of(principal)

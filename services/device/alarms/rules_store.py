@@ -1,7 +1,7 @@
 """Rules in MongoDB: `alarm_rules`, documents of `Rule`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from libs.common.clock import now_ms
@@ -77,6 +77,15 @@ class RuleStore:
         """Those that have been written since (ms), also those that are ending."""
         found = self._rules.find({"changed": {"$gte": since}})
         return [read(one, Rule) async for one in found]
+
+    async def about(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
+        """Those that decide something of devices, which are given with their products."""
+        targets = [
+            {"device": {"$in": list(devices)}},
+            {"product": {"$in": list(set(devices.values()))}},
+        ]
+        query = {"tenant": tenant, "enabled": True, "ending": False, "$or": targets}
+        return [read(one, Rule) async for one in self._rules.find(query)]
 
     async def some(self, ids: Sequence[int]) -> dict[int, Rule]:
         """Rules by id; one that is gone is missing."""

@@ -14,7 +14,6 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import csv_lines, safe_cell
 from libs.common.store.mongo import Document, containing
-from services.device.alarms.following import FollowedRules
 from services.device.alarms.model import Alarm
 from services.device.alarms.schemas import (
     MOST_AT_ONCE,
@@ -59,12 +58,10 @@ class Alarms:
     def __init__(
         self,
         store: AlarmStore,
-        followed: FollowedRules,
         devices: DeviceStore,
         grants: GrantReader,
     ) -> None:
         self._store = store
-        self._followed = followed
         self._devices = devices
         self._grants = grants
 
@@ -122,7 +119,6 @@ class Alarms:
         }
         ids = await self._store.ids(query, MOST_AT_ONCE)
         await self._store.clear(ids, principal.subject, body.note)
-        await self._followed.refresh()
 
     async def export(
         self, principal: Principal, wanted: SearchAlarms, timezone: str

@@ -5,7 +5,7 @@ happens once, whoever decides it and however often.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pymongo import ReturnDocument, UpdateOne
@@ -109,9 +109,10 @@ class AlarmStore:
         found = self._states.find({"due": {"$lte": now}}, sort=[("due", 1)], limit=limit)
         return [read(one, State) async for one in found]
 
-    async def of_device(self, device_id: int) -> list[State]:
-        """The states of all rules for a device."""
-        return [read(one, State) async for one in self._states.find({"device": device_id})]
+    async def of_devices(self, ids: Iterable[int]) -> list[State]:
+        """The states of all rules for devices."""
+        found = self._states.find({"device": {"$in": list(ids)}})
+        return [read(one, State) async for one in found]
 
     async def outdated(self, rule: Rule, limit: int) -> list[State]:
         """States of a rule as it was before, all of them when it decides nothing any more."""
