@@ -80,7 +80,12 @@ ROWS = (
     Row(
         "device.alarms",
         "tenant",
-        {"_id": "device.alarms", "rule": "device.alarm_rules", "device": "device.things"},
+        {
+            "_id": "device.alarms",
+            "rule": "device.alarm_rules",
+            "flow": "workflow.flows",
+            "device": "device.things",
+        },
         rewriting.alarm,
     ),
     Row("device.rps", "tenant", {"applicationId": "auth.applications"}),
@@ -150,6 +155,7 @@ STAY = {
     "auth.revocations": _PASSING,
     "device.connections": "its connections end with the move",
     "device.presence_turn": _INSTALLATION,
+    "device.alarm_steps": _PASSING,
     "device.command_turns": _PASSING,
     "device.uplinks_seen": _PASSING,
     "device.ledger": _INSTALLATION,

@@ -112,8 +112,9 @@ def alarm_state(document: Document, moving: Moving) -> None:
 
 def alarm(document: Document, moving: Moving) -> None:
     """It names its state, and the users who have claimed or cleared it."""
-    _, generation, _ = document["state"].split(".")
-    document["state"] = f"{document['rule']}.{generation}.{document['device']}"
+    if "state" in document:
+        _, generation, _ = document["state"].split(".")
+        document["state"] = f"{document['rule']}.{generation}.{document['device']}"
     for name in ("claimedBy", "clearedBy"):
         if str(document.get(name)).isdecimal():
             document[name] = str(moving.id("auth.users", int(document[name])))

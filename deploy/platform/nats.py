@@ -200,6 +200,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.device.entity_values",
             "rpc.device.update_entities",
             "rpc.device.call_service",
+            "rpc.device.change_alarm",
             "rpc.device.put_flow_service",
             "rpc.device.remove_flow_service",
         ),

@@ -22,6 +22,7 @@ from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
 from services.device.alarms.console import ROUTERS as ALARM_ROUTES
 from services.device.alarms.evaluating import Evaluator, listen
+from services.device.alarms.flows import FlowAlarms
 from services.device.alarms.rows import History
 from services.device.alarms.rules import AlarmRules
 from services.device.alarms.rules_store import RuleStore
@@ -275,6 +276,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     groups = Groups(shared.groups, base.devices, shared.grants, shared.forgetting)
     shared.rpc.offer("describe_groups", DescribeGroups, groups.describe)
     commands, rpc, alarm = shared.commands, shared.rpc, alarming(base)
+    FlowAlarms(alarm.alarms, shared.directory).offer(rpc)
     records = RpsStore(mongo, base.limits)
     orphans = Orphans(base.devices, records, ApplicationsOverRpc(base.rpc), shared.leaving)
     devices = DeviceService(
@@ -398,6 +400,7 @@ async def main() -> None:
         days = max(settings.command_retention_days, settings.retention_days)
         await keep_for(base.mongo.database, "commands", "finishedAt", days)
         await keep_for(base.mongo.database, "alarms", "endedAt", settings.alarm_retention_days)
+        await keep_for(base.mongo.database, "alarm_steps", "at", 1)
         system = await connect_system(settings)
         try:
             await serve(build_app(base, system), settings)

@@ -26,6 +26,7 @@ from services.workflow.flows.service import FlowService
 from services.workflow.flows.settling import Settling
 from services.workflow.flows.store import FlowStore, UnsettledStore
 from services.workflow.logs.service import LogService
+from services.workflow.nodes.alarm import AlarmNode
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.code import CodeNode
@@ -96,6 +97,7 @@ def registry_of(entities: Entities, outside: Outside) -> Registry:
             EntityAssigner(entities),
             EntitySelector(entities),
             ServiceInvocation(entities),
+            AlarmNode(entities),
             Output(),
             CodeNode(outside.sandbox),
             Webhook(outside.http),

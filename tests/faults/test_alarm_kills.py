@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus import EVENTS, Bus, Outgoing
+from libs.common.bus import EVENTS, UPLINK, Bus, Outgoing
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.identity import make_keys
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 DEVICES, ROUNDS = 50, 20
 """1,000 transitions: each round, all devices go beyond the threshold, or back."""
-DEATHS = 8
+DEATHS = 6
 
 
 @dataclass
@@ -38,12 +38,19 @@ class World:
     mongo: Mongo
 
     async def report(self, value: float) -> list[int]:
-        """A report of each device, in any order; their times."""
+        """A report of each device, in any order; their times, when all are stored.
+
+        What a dead ingest had in hand comes 30 s later. Had newer reports decided meanwhile, it
+        would be passed over, as docs/alarms.md says.
+        """
         ts = now_ms()
         body = msgspec.json.encode({"ts": ts, "properties": {"heat": value}})
         reports = [Outgoing(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
         random.shuffle(reports)
         await self.bus.publish(reports)
+        async with asyncio.timeout(120):
+            while (await self.bus.js.stream_info(UPLINK)).state.messages:
+                await asyncio.sleep(0.05)
         return [ts] * DEVICES
 
     async def alarms(self) -> list[dict[str, Any]]:

@@ -131,17 +131,20 @@ class AlarmChanged(Event, kw_only=True):
 
     change: AlarmChange
     alarm_id: int
-    rule_id: int
+    rule_id: int | None = None
+    """The rule that has raised it."""
+    flow_id: int | None = None
+    """The flow that has raised it."""
     severity: str
     """`CRITICAL`, `MAJOR`, `MINOR`, `WARNING` or `INFO`."""
     content: str
-    """The name of the rule when it was raised."""
+    """The name of the rule when it was raised, or what the flow says."""
     value: Any = None
-    """What raised it; absent for a silence."""
+    """What raised it; absent for a silence and for a flow."""
     raised_at: int
     cleared_at: int | None = None
     cleared_by: str | None = None
-    """`RULE`, or the id of the user."""
+    """`RULE`, `FLOW`, or the id of the user."""
     claimed_at: int | None = None
     claimed_by: str | None = None
     """Id of the user."""

@@ -12,3 +12,9 @@ def too_many_rules(most: int) -> InvalidInput:
     """A device or a product has as many rules as it may."""
     text = f"a device or a product has at most {most} alarm rules"
     return InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
+
+
+def too_many_alarms(most: int) -> InvalidInput:
+    """A device has as many open alarms of flows as it may."""
+    text = f"a device has at most {most} open alarms of flows"
+    return InvalidInput(text, field="key", code="alarm_number_limitation")

@@ -7,6 +7,7 @@ import msgspec
 
 from libs.common.bus import OutboxEntry, Outgoing
 from libs.common.bus.fitting import fitted
+from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import alarm_event, look_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, AlarmChanged, DeviceProfile
@@ -35,7 +36,9 @@ def pointing(pointer: Pointer, key: str, headers: dict[str, str]) -> Outgoing:
     return Outgoing(subject, msgspec.json.encode(pointer), f"l-{key}", headers)
 
 
-def alarm_changed(alarm: Alarm, change: AlarmChange, profile: DeviceProfile) -> OutboxEntry:
+def alarm_changed(
+    alarm: Alarm, change: AlarmChange, profile: DeviceProfile, hops: int = 0
+) -> OutboxEntry:
     """`event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""
     event = AlarmChanged(
         event_id=uuid4().hex,
@@ -45,6 +48,7 @@ def alarm_changed(alarm: Alarm, change: AlarmChange, profile: DeviceProfile) -> 
         change=change,
         alarm_id=alarm.id,
         rule_id=alarm.rule,
+        flow_id=alarm.flow,
         severity=alarm.severity,
         content=alarm.content,
         value=alarm.value,
@@ -55,4 +59,5 @@ def alarm_changed(alarm: Alarm, change: AlarmChange, profile: DeviceProfile) -> 
         claimed_by=alarm.claimed_by,
         note=alarm.note,
     )
-    return OutboxEntry(alarm_event(alarm.tenant, alarm.device, change), fitted(event))
+    subject = alarm_event(alarm.tenant, alarm.device, change)
+    return OutboxEntry(subject, fitted(event), headers=hops_header(hops))

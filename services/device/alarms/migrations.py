@@ -36,4 +36,18 @@ async def _make_alarms(database: Database) -> None:
             await database[name].create_index(keys, name=index, sparse=index in SPARSE)
 
 
-MIGRATIONS = [Migration(800, "alarms, their rules and states", _make_alarms)]
+async def _let_flows_raise(database: Database) -> None:
+    await create_missing(database, "alarm_steps")
+    open_and_keyed = {"open": True, "key": {"$exists": True}}
+    await database["alarms"].create_index(
+        [("tenant", 1), ("device", 1), ("key", 1)],
+        name="key",
+        unique=True,
+        partialFilterExpression=open_and_keyed,
+    )
+
+
+MIGRATIONS = [
+    Migration(800, "alarms, their rules and states", _make_alarms),
+    Migration(801, "alarms that flows raise", _let_flows_raise),
+]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from libs.common.contracts.alarms import Severity
 from libs.common.store.mongo import Document
 
-Severity = Literal["CRITICAL", "MAJOR", "MINOR", "WARNING", "INFO"]
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MOST_SECONDS = 30 * 86_400
 """Of a duration or a silence."""
@@ -129,15 +129,19 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
 
     id: int = msgspec.field(name="_id")
     tenant: str
-    rule: int
-    state: str
+    rule: int | None = None
+    """None: a flow has raised it."""
+    state: str | None = None
     """Key of the state that it belongs to."""
+    flow: int | None = None
+    key: str | None = None
+    """What flows call it; a device has one open alarm of a key."""
     device: int
     device_name: str
     integration: str
     severity: Severity
     content: str
-    """The name of the rule when it was raised."""
+    """The name of the rule when it was raised, or what the flow says."""
     value: Any = None
     """What raised it; None for a silence."""
     raised_at: int
@@ -146,7 +150,7 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     ended_at: datetime | None = None
     """When that was noted: it is kept for some days more."""
     cleared_by: str | None = None
-    """`RULE`, or the id of the user."""
+    """`RULE`, `FLOW`, or the id of the user."""
     claimed_at: int | None = None
     claimed_by: str | None = None
     """Id of the user."""

@@ -4,10 +4,11 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from libs.common.contracts.alarms import Severity
 from libs.common.http import console
 from libs.common.http.console import Id, Ids, PageRequest
 from libs.common.tsl.limits import MAX_TS
-from services.device.alarms.model import Condition, Severity
+from services.device.alarms.model import Condition
 
 MOST_AT_ONCE = 1000
 """Alarms of a page, and of a claim."""
@@ -64,14 +65,17 @@ class ShownAlarm(console.Shown, kw_only=True):
     longitude: float | None = None
     address: str | None = None
     severity: Severity
-    rule_id: str
+    rule_id: str | None = None
+    """The rule that has raised it."""
+    flow_id: str | None = None
+    """The flow that has raised it."""
     open: bool
     """Whether it is not over."""
     value: Any = None
     """What raised it."""
     cleared_time: int | None = None
     cleared_by: str | None = None
-    """`RULE`, or the id of a user."""
+    """`RULE`, `FLOW`, or the id of a user."""
     claimed_time: int | None = None
     claimed_by: str | None = None
     """Id of the user."""

@@ -12,10 +12,13 @@ from pymongo import ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import now_ms
+from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.events import AlarmChange, DeviceProfile
+from libs.common.errors import NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.alarms.deciding import SETTLING, Change
+from services.device.alarms.errors import too_many_alarms
 from services.device.alarms.messages import alarm_changed
 from services.device.alarms.model import (
     Alarm,
@@ -31,8 +34,10 @@ from services.device.things.store import DeviceStore
 
 Decision = Callable[[State], tuple[State, list[Change]]]
 Order = list[tuple[str, int]]
-BY_RULE = "RULE"
-"""Who clears an alarm that is over."""
+BY_RULE, BY_FLOW = "RULE", "FLOW"
+"""Who clears an alarm that is over, if not people."""
+MOST_OF_FLOWS = 100
+"""Open alarms of a device that flows have raised."""
 CHUNK = 200
 """Alarms that people change in one transaction."""
 
@@ -46,6 +51,7 @@ class AlarmStore:
         self._devices = devices
         self._states = mongo.database["alarm_states"]
         self._alarms = mongo.database["alarms"]
+        self._steps = mongo.database["alarm_steps"]
         self._ids = IdAllocator(mongo.database, "alarms")
 
     # States.
@@ -200,6 +206,74 @@ class AlarmStore:
             changes["note"] = note
         return await self._change(ids, {"open": True}, changes, "cleared")
 
+    # Alarms of flows.
+
+    async def change_by_flow(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
+        """Raise or clear what a flow calls an alarm of a device; each step once.
+
+        Raises `NotFound` when the device is gone, `InvalidInput` when it has too many.
+        """
+        step = {"_id": f"{wanted.tenant}.{wanted.step}"}
+
+        async def work(session: Session) -> tuple[ChangedAlarm, list[Document]]:
+            done = await self._steps.find_one(step, session=session)
+            if done is not None:
+                return ChangedAlarm(done["alarm"], done["changed"]), []
+            present = await self._devices.present_with_id(device_id, session)
+            if not present:
+                raise NotFound("the device is gone", field="entity")
+            change = self._raise_keyed if wanted.raised else self._clear_keyed
+            answer, entries = await change(wanted, present[0], session)
+            note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
+            await self._steps.insert_one(step | note, session=session)
+            return answer, await self._outbox.add(entries, session)
+
+        answer, entries = await self._mongo.transaction(work)
+        await self._outbox.relay(entries)
+        return answer
+
+    async def _raise_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        mine = {"tenant": wanted.tenant, "device": device.id, "open": True}
+        found = await self._alarms.find_one(mine | {"key": wanted.key}, session=session)
+        if found is not None:
+            return ChangedAlarm(found["_id"]), []
+        keyed = mine | {"key": {"$exists": True}}
+        most = MOST_OF_FLOWS
+        if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
+            raise too_many_alarms(most)
+        alarm = Alarm(
+            id=await self._ids.take(),
+            tenant=wanted.tenant,
+            flow=wanted.flow_id,
+            key=wanted.key,
+            device=device.id,
+            device_name=device.name,
+            integration=device.integration,
+            severity=wanted.severity,
+            content=wanted.content,
+            raised_at=now_ms(),
+        )
+        await self._alarms.insert_one(written(alarm), session=session)
+        entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
+    async def _clear_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        found = await self._alarms.find_one_and_update(
+            {"tenant": wanted.tenant, "device": device.id, "open": True, "key": wanted.key},
+            {"$set": _cleared(now_ms(), BY_FLOW)},
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        if found is None:
+            return ChangedAlarm(), []
+        alarm = read(found, Alarm)
+        entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
     async def _change(
         self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
     ) -> int:
@@ -229,7 +303,7 @@ class AlarmStore:
 
     async def _let_go(self, alarms: Sequence[Alarm], session: Session) -> None:
         """States of alarms that people have cleared: of events NORMAL, else RAISED without one."""
-        mine = {"_id": {"$in": [alarm.state for alarm in alarms]}}
+        mine = {"_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}}
         open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
         now = now_ms()
         change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}

@@ -10,6 +10,7 @@ from httpx import ASGITransport, AsyncClient
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.entities import (
     CalledServices,
     CallServices,
@@ -59,6 +60,8 @@ class PlayedDevice:
         self._rpc.offer("update_entities", UpdateEntities, self._update)
         self._rpc.offer("call_service", CallServices, self._call)
         self._rpc.offer("resolve_entities", ResolveEntities, self._resolve)
+        self.alarms: list[ChangeAlarm] = []
+        self._rpc.offer("change_alarm", ChangeAlarm, self._change_alarm)
         self.services: dict[int, PutFlowService] = {}
         self._rpc.offer("put_flow_service", PutFlowService, self._put_service)
         self._rpc.offer("remove_flow_service", RemoveFlowService, self._remove_service)
@@ -107,6 +110,11 @@ class PlayedDevice:
             raise UpstreamFailed(self.refuses)
         self.services.pop(wanted.flow_id, None)
         return Settled()
+
+    async def _change_alarm(self, wanted: ChangeAlarm) -> ChangedAlarm:
+        if not wanted.dry_run:
+            self.alarms.append(wanted)
+        return ChangedAlarm(7, changed=True)
 
     async def _resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
         return ResolvedEntities([self.known[key] for key in wanted.keys if key in self.known])
