@@ -130,6 +130,16 @@ ROWS = (
         rewriting.design,
     ),
     Row("workflow.flow_versions", "tenant", {"_id.flow": "workflow.flows"}, rewriting.design),
+    Row(
+        "workflow.alarm_notifications",
+        "tenant",
+        {
+            "_id": "auth.users",
+            "settings.device_ids": "device.things",
+            "settings.group_ids": "device.device_groups",
+        },
+        rewriting.notifications,
+    ),
     Row("workflow.flow_secrets", "tenant", {"flows": "workflow.flows"}, rewriting.flow_secret),
     Row(
         "workflow.runs",
@@ -162,6 +172,7 @@ STAY = {
     "device.removed": _PASSING,
     "management.integrations": _INSTALLATION,
     "management.openapi_commands": _PASSING,
+    "workflow.alarm_notices": "are told where the alarms were",
     "workflow.replicas": _INSTALLATION,
     **{
         f"{service}.{name}": _INSTALLATION

@@ -19,6 +19,8 @@ from libs.common.store.ids import FIRST
 from libs.common.things import MEMBERS
 from services.device.reports.history.partitions import KEY
 from services.workflow.nodes.base import Registry
+from services.workflow.notifications.model import Notifications
+from services.workflow.notifications.service import secrets_of, with_secret
 from services.workflow.vault.service import contexts_in
 from services.workflow.wiring import registry_of
 
@@ -168,7 +170,17 @@ def account(document: Document, moving: Moving) -> None:
         document["secret"] = _sealed_again(document["secret"], moving.tenant, moving.account)
 
 
-SEALED = (flow_secret, account)
+def notifications(document: Document, moving: Moving) -> None:
+    """Secrets of a user's mail server and webhook."""
+    settings = msgspec.convert(document["settings"], Notifications)
+    for name, (sealed, context) in secrets_of(settings).items():
+        if sealed:
+            again = _sealed_again(sealed, f"{moving.tenant}.{context}", moving.flows)
+            settings = with_secret(settings, name, again)
+    document["settings"] = msgspec.to_builtins(settings)
+
+
+SEALED = (flow_secret, account, notifications)
 """What changes seals."""
 
 

@@ -195,7 +195,9 @@ _SERVICES: Mapping[str, Grant] = {
         calls=(
             *_SHARING,
             "rpc.auth.describe_users",
+            "rpc.auth.get_access",
             "rpc.auth.get_limits",
+            "rpc.device.describe_devices",
             "rpc.device.resolve_entities",
             "rpc.device.entity_values",
             "rpc.device.update_entities",

@@ -83,6 +83,7 @@ from services.device.reports.history.store import HistoryStore
 from services.device.reports.presence.connections import SystemAccount
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
@@ -290,7 +291,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         orphans,
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
-    heard = HttpPresence(presence, settings.http_offline_after)
+    heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products).life_of)
     polls = CommandPolls(base.bus, base.things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,

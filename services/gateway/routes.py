@@ -176,6 +176,7 @@ ROUTES = (
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
     *_open(b"/public/", "management"),
+    *_console(b"/alarm-notifications", "workflow"),
     *_console(b"/workflow", "workflow", besides=b"hooks/"),
     *_open(b"/workflow/hooks/", "workflow", secret_path=True),
 )

@@ -3,6 +3,7 @@
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.workflow.flows.store import create_indexes as create_flow_indexes
+from services.workflow.notifications.store import create_collections
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
@@ -41,4 +42,5 @@ async def _second(database: Database) -> None:
 MIGRATIONS = (
     Migration(1, "flows, runs, outbox", _first),
     Migration(2, "secrets of flows, services that are not settled", _second),
+    Migration(800, "notifications of alarms", create_collections),
 )

@@ -42,6 +42,10 @@ from services.workflow.nodes.service_invocation import ServiceInvocation
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.nodes.webhook import Webhook
+from services.workflow.notifications.letters import Post
+from services.workflow.notifications.sending import Sender
+from services.workflow.notifications.service import NotificationSettings
+from services.workflow.notifications.store import NotificationStore
 from services.workflow.outgoing.http import OutgoingHttp
 from services.workflow.outgoing.mail import OutgoingMail
 from services.workflow.outgoing.mqtt import OutgoingMqtt
@@ -153,6 +157,10 @@ class Core:
             next_id=IdAllocator(database, "flows", FLOW_IDS).take,
         )
         self.settling = Settling(unsettled, self.flow_store, deploying, entities)
+        self.notices = NotificationStore(database)
+        self.notifications = NotificationSettings(self.notices, settings.secrets_key)
+        post = Post(self.outside.mail, self.outside.http)
+        self.sender = Sender(self.notices, self.notifications, post, rpc, grants)
         self.logs = LogService(self.flows, runs)
         limits, notes = limits_of(settings), Notes(log, run_ids)
         self.queue, self.refused = RunQueue(limits, self.limits.of), Refused(notes)
