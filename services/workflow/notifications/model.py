@@ -51,8 +51,12 @@ class Notifications(msgspec.Struct, kw_only=True):
     """`GET` and `PUT /alarm-notifications`: what the caller is told, and how."""
 
     enabled: bool = True
-    severities: Annotated[list[Severity], msgspec.Meta(max_length=5)] = ["CRITICAL", "MAJOR"]
-    changes: Annotated[list[Change], msgspec.Meta(max_length=2)] = ["raised"]
+    severities: Annotated[list[Severity], msgspec.Meta(max_length=5)] = msgspec.field(
+        default_factory=lambda: ["CRITICAL", "MAJOR"]
+    )
+    changes: Annotated[list[Change], msgspec.Meta(max_length=2)] = msgspec.field(
+        default_factory=lambda: ["raised"]
+    )
     device_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_DEVICES)] = []
     group_ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_OTHERS)] = []
     products: Annotated[

@@ -252,7 +252,7 @@ async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
         fields = {"deviceOfflineTimeout": minutes}
         await world.database["products"].update_one({"_id": key}, {"$set": fields}, upsert=True)
         presence = HttpPresence(store, 60, Silence(products(world)).life_of)
-        before = datetime.now(UTC)
+        before = datetime.now(UTC).replace(microsecond=0)
         await presence.heard(thing)
         record = await world.database["devices"].find_one({"_id": 1})
         until = record["httpUntil"].replace(tzinfo=UTC)
