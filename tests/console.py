@@ -100,8 +100,11 @@ class User:
         self._signer = signer
         self._grants = grants
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Response:
-        """Call as of now, as the gateway would: with the newest version of the grants."""
+    async def ask(self, method: str, path: str, body: Any = None, **form: Any) -> Response:
+        """Call as of now, as the gateway would: with the newest version of the grants.
+
+        `form` is a multipart form as httpx takes it: `data` and `files`.
+        """
         known = Principal(
             kind=Kind.USER,
             tenant=self.principal.tenant,
@@ -112,13 +115,13 @@ class User:
             access=self._grants.version,
         )
         answer: Response = await self._http.request(
-            method, path, json=body, headers={PRINCIPAL_HEADER: self._signer.sign(known)}
+            method, path, json=body, headers={PRINCIPAL_HEADER: self._signer.sign(known)}, **form
         )
         return answer
 
-    async def done(self, method: str, path: str, body: Any = None) -> Any:
+    async def done(self, method: str, path: str, body: Any = None, **form: Any) -> Any:
         """`data` of a success, whose envelope is exactly the specified one."""
-        answer = await self.ask(method, path, body)
+        answer = await self.ask(method, path, body, **form)
         assert answer.status_code == 200, (path, answer.status_code, answer.text[:1000])
         content = answer.json()
         assert set(content) - {"data"} == {"status", "request_id"}, content
@@ -135,9 +138,10 @@ class User:
         *,
         field: str = "",
         code: str = "",
+        **form: Any,
     ) -> Any:
         """The body of a refusal, which names `field` and has `code` when they are given."""
-        answer = await self.ask(method, path, body)
+        answer = await self.ask(method, path, body, **form)
         assert answer.status_code == status, (path, answer.status_code, answer.text[:1000])
         content = answer.json()
         assert content["status"] == "Failed"

@@ -14,6 +14,11 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
+def plain_cell(text: str) -> str:
+    """What `safe_cell` was given."""
+    return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
+
+
 def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
     """Rows as lines of a file."""
     buffer = io.StringIO()

@@ -30,11 +30,13 @@ from services.device.alarms.service import Alarms
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.sweeping import Sweep
 from services.device.commands.carrying import CommandCarrier
+from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
 from services.device.commands.ending import CommandEnding
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
+from services.device.commands.selections import Selections
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
@@ -64,6 +66,10 @@ from services.device.entities.writing import EntityWriter
 from services.device.groups.console import ROUTER as GROUP_ROUTES
 from services.device.groups.service import Groups
 from services.device.groups.store import GroupStore
+from services.device.imports.console import ROUTER as IMPORT_ROUTES
+from services.device.imports.service import Imports
+from services.device.imports.sheets import Sheets
+from services.device.imports.store import ImportStore
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -170,26 +176,43 @@ def share(base: Base) -> Shared:
 
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
-    DeviceNames(shared.base.devices, shared.models).offer(shared.rpc)
+    base, groups, grants = shared.base, shared.groups, shared.grants
+    DeviceNames(base.devices, shared.models).offer(shared.rpc)
+    users = UserDevices(
+        store=base.devices,
+        groups=groups,
+        grants=grants,
+        entities=shared.directory,
+        integrations=shared.integrations,
+        client=shared.client,
+        credentials=shared.credentials,
+        leaving=shared.leaving,
+        forgetting=shared.forgetting,
+    )
+    adder = DeviceAdder(
+        integrations=shared.integrations,
+        client=shared.client,
+        bringer=shared.bringer,
+        grants=grants,
+        groups=groups,
+    )
+    sheets = Sheets(adder, shared.products, groups, users)
+    imports = Imports(
+        store=ImportStore(base.mongo),
+        sheets=sheets,
+        adder=adder,
+        bringer=shared.bringer,
+        devices=base.devices,
+        groups=groups,
+        grants=grants,
+        keys=shared.credentials,
+    )
     return {
-        "user_devices": UserDevices(
-            store=shared.base.devices,
-            groups=shared.groups,
-            grants=shared.grants,
-            entities=shared.directory,
-            integrations=shared.integrations,
-            client=shared.client,
-            credentials=shared.credentials,
-            leaving=shared.leaving,
-            forgetting=shared.forgetting,
-        ),
-        "device_adder": DeviceAdder(
-            integrations=shared.integrations,
-            client=shared.client,
-            bringer=shared.bringer,
-            grants=shared.grants,
-            groups=shared.groups,
-        ),
+        "user_devices": users,
+        "device_adder": adder,
+        "selections": Selections(shared.commands, base.devices, base.things, grants),
+        "sheets": sheets,
+        "imports": imports,
     }
 
 
@@ -305,6 +328,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
+    seen = console(shared)
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -334,6 +358,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "groups", groups.run).run(),
             Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
             listen(base.bus, alarm.evaluator).run(),
+            Leader(database, "imports", seen["imports"].run).run(),
         ):
             yield
         await rpc.stop()
@@ -350,6 +375,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 BATCH_ROUTES,
+                CONFIGURE_ROUTES,
+                IMPORT_ROUTES,
                 GROUP_ROUTES,
                 ENTITY_ROUTES,
                 TAG_ROUTES,
@@ -375,7 +402,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ),
                 "edge": edge,
                 "command_polls": polls,
-                **console(shared),
+                **seen,
                 **entities(shared, reporter),
             },
             lifespan=lifespan,

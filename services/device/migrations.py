@@ -4,11 +4,12 @@ from services.device.alarms.migrations import MIGRATIONS as ALARMS
 from services.device.commands.migrations import MIGRATIONS as COMMANDS
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.groups.migrations import MIGRATIONS as GROUPS
+from services.device.imports.migrations import MIGRATIONS as IMPORTS
 from services.device.members.migrations import MIGRATIONS as ENTITIES
 from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.migrations import MIGRATIONS as REPORTS
 
 MIGRATIONS = sorted(
-    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS, *ALARMS],
+    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS, *IMPORTS, *ALARMS],
     key=lambda migration: migration.number,
 )

@@ -271,7 +271,7 @@ async def test_a_battery_level_is_found_by_its_bounds(alone: Api) -> None:
         page = await alone.done("POST", "/devices/search", search)
         return page["total"] == 1
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while not await found():
             await asyncio.sleep(0.1)
     page = await alone.done("POST", "/devices/search", {**search, "electricityMin": 4})

@@ -1,10 +1,13 @@
 """Management API: groups, places, tags and selections, through the gateway."""
 
+import io
 from typing import Annotated, Any
 
 import msgspec
 import pytest
+from python_calamine import CalamineWorkbook
 
+from tests.contract.client import new_sn
 from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import UNKNOWN, Hall, add_custom, add_device
 from tests.contract.shapes import Device, DeviceDetail, Entity, Exact, IdText, Ms, Page, shaped
@@ -163,3 +166,33 @@ async def test_selections(admin: Console, hall: Hall, other_admin: Console) -> N
     results = (await admin.done("POST", "/device-batch/delete", body))["results"]
     assert [one["status"] for one in results] == ["SUCCESS", "FAILED"]
     assert await find_devices(admin, name=name) == []
+
+
+async def test_a_sheet_with_a_good_and_a_bad_row(admin: Console) -> None:
+    """As a console brings it in: template, parse, a device for each row, the row that failed."""
+    name, sn = new_name(), new_sn()
+    asked = {"integration": "direct"}
+    made = await admin.ask("POST", "/device-batch/template", asked)
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    assert made.headers["content-type"] == kind
+    heads = CalamineWorkbook.from_filelike(io.BytesIO(made.content)).get_sheet_by_index(0)
+    titles = [str(cell) for cell in heads.to_python()[0]]
+    lines = [titles, *([name, one, *[""] * (len(titles) - 2)] for one in (sn, "no SN"))]
+    file = {"file": ("devices.csv", "\n".join(map(",".join, lines)))}
+    parsed = await admin.ask("POST", "/device-batch/parse", data=asked, files=file)
+    sheet = console_accepted(parsed)
+    good, bad = sheet["create_device_requests"]
+    assert sheet["row_id"] == [0, 1]
+    await does(admin, "POST", "/device", good)
+    refused = (await admin.ask("POST", "/device", bad)).json()
+    errors = msgspec.json.encode({"errors": [{"id": 1, "msg": refused["error_message"]}]}).decode()
+    filled = await admin.ask(
+        "POST", "/device-batch/fill-error", data=asked | {"errors": errors}, files=file
+    )
+    rows = CalamineWorkbook.from_filelike(io.BytesIO(filled.content)).get_sheet_by_index(0)
+    (_, row) = rows.to_python()
+    assert (row[0], row[1], row[-1]) == (name, "no SN", refused["error_message"])
+    begun = await admin.ask("POST", "/device-batch/import", data=asked, files=file)
+    import_id = console_accepted(begun)["import_id"]
+    known = await admin.done("GET", f"/device-batch/import/{import_id}")
+    assert (known["state"], known["failed"]) == ("REFUSED", 1)

@@ -215,6 +215,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "group_id": (await admin.done("POST", "/device-group", {"name": new_name()}))["id"],
         "tag_id": (await admin.done("POST", "/entity/tags", tag))["id"],
         "dashboard_id": dashboard["dashboard_id"],
+        "import_id": UNKNOWN,  # nothing has been imported
         "integration_id": UNKNOWN,  # those that exist are of every tenant
         "name": UNKNOWN,
         "task_id": UNKNOWN,

@@ -79,7 +79,7 @@ async def test_a_wrong_key_opens_nothing(device: Device):
     assert (status, body["errCode"]) == (401, "authentication_failed")
     right, device.key = device.key, "wrong"
     with pytest.raises((NatsError, OSError)):
-        async with asyncio.timeout(5), device.nats(reconnect=False):
+        async with asyncio.timeout(30), device.nats(reconnect=False):
             pass
     device.key = right
     assert await device.connect_status() == "DISCONNECT"

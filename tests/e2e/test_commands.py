@@ -99,7 +99,7 @@ async def test_commands_are_polled_over_http(application, device: Device, events
     await device.becomes("ONLINE")  # the poll has been heard
     body = {"properties": {"led": True}}
     task_id = await application.started("PATCH", f"/devices/{device.id}/properties", body)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         status, answer = await poll
     assert status == 200
     [command] = answer["data"]["commands"]

@@ -66,6 +66,8 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     tsl: dict[str, Any] = {}
     add_device_service: str | None = None
     """Id of the service in `tsl` that adds devices."""
+    identifier_input: str | None = None
+    """Which input of it names the device, so that a list of devices can be sent once more."""
     delete_device_service: str | None = None
     hidden: bool = False
     """Left out of lists."""

@@ -1,5 +1,7 @@
 """Adds devices through their integrations, in one step or not at all."""
 
+from dataclasses import dataclass
+
 from libs.common.contracts.integrations import AddDevice, NewDevice
 from libs.common.errors import (
     Conflict,
@@ -17,6 +19,18 @@ from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
 from services.device.groups.store import GroupStore
 from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
+from services.device.things.model import Device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What an integration wants to know of a device that it is to add."""
+
+    integration: str
+    name: str
+    parameters: Parameters
+    identifier: str | None
+    """The input that names the device, when the integration says which."""
 
 
 class DeviceAdder:
@@ -37,62 +51,85 @@ class DeviceAdder:
         self._grants = grants
         self._groups = groups
 
+    async def form(self, principal: Principal, integration: str) -> Form:
+        """The form of an integration.
+
+        Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
+        `InvalidInput` for one that adds no devices, `Unavailable` for one that is away.
+        """
+        if not (await self._grants.of(principal)).integration(integration):
+            raise Forbidden("user does not have data permission", field=FIELD)
+        found = await self._integrations.find(integration)
+        if found is None:
+            raise NotFound(f"integration {integration} not found!", field=FIELD)
+        manifest = found.manifest
+        service = manifest.add_device_service
+        if service is None:
+            raise InvalidInput(f"integration {integration} cannot add device!", field=FIELD)
+        if not found.alive:
+            raise Unavailable(f"integration {integration} is not there at the moment")
+        return Form(
+            integration=integration,
+            name=manifest.name,
+            parameters=Parameters(manifest, tsl_of(manifest), service),
+            identifier=manifest.identifier_input,
+        )
+
     async def add(self, principal: Principal, body: CreateDevice) -> None:
         """Let the integration make ready, then write the device.
 
-        Nothing is written when the integration refuses, is late, or breaks off. Raises
-        `Conflict` for a device that there is already, `Forbidden` without a grant of the
-        integration, `NotFound` for one that there never was, `Unavailable` for one that is away.
+        Nothing is written when the integration refuses, is late, or breaks off. Raises as `form`,
+        and `Conflict` for a device that there is already.
         """
-        if not (await self._grants.of(principal)).integration(body.integration):
-            raise Forbidden("user does not have data permission", field=FIELD)
-        found = await self._integrations.find(body.integration)
-        if found is None:
-            raise NotFound(f"integration {body.integration} not found!", field=FIELD)
-        service = found.manifest.add_device_service
-        if service is None:
-            raise InvalidInput(f"integration {body.integration} cannot add device!", field=FIELD)
-        if not found.alive:
-            raise Unavailable(f"integration {body.integration} is not there at the moment")
+        form = await self.form(principal, body.integration)
+        wanted = await self.prepare(principal, form, body)
+        await self.write(form, wanted)
+
+    async def prepare(self, principal: Principal, form: Form, body: CreateDevice) -> Brought:
+        """Let the integration make ready for a device; its group is made when there is none."""
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
             await self._groups.check_room(principal.tenant, group_name)
-        parameters = Parameters(found.manifest, tsl_of(found.manifest), service)
         wanted = AddDevice(
             tenant=principal.tenant,
             user_id=principal.user_id,
             name=body.name,
-            params=parameters.read(body.param_entities),
+            params=form.parameters.read(body.param_entities),
         )
-        new = await self._ask(body.integration, wanted, parameters)
-        brought = Brought(
+        new = await self._ask(form, wanted)
+        return Brought(
             tenant=principal.tenant,
-            integration=body.integration,
+            integration=form.integration,
             name=body.name,
             user_id=principal.user_id,
             new=new,
+            params=wanted.params,
             group=await self._groups.of_name(principal.tenant, group_name) if group_name else None,
             location=location,
         )
+
+    async def write(self, form: Form, wanted: Brought) -> Device:
+        """Write a device that its integration is ready for; raise `Conflict` as `add`."""
+        parameters = form.parameters
         try:
-            await self._bringer.add(brought)
+            return await self._bringer.add(wanted)
         except InvalidInput as error:
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
             raise InvalidInput(error.message, field=parameters.key("model")) from error
         except Conflict as error:
             for name, value in wanted.params.items():
-                if value == new.identifier:
+                if value == wanted.new.identifier:
                     text = error.message.removeprefix(f"{FIELD}: ")
                     raise Conflict(text, field=parameters.key(name), code=error.code) from error
             raise
 
-    async def _ask(self, integration: str, wanted: AddDevice, parameters: Parameters) -> NewDevice:
+    async def _ask(self, form: Form, wanted: AddDevice) -> NewDevice:
         try:
-            return await self._client.add_device(integration, wanted)
+            return await self._client.add_device(form.integration, wanted)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
-            if not parameters.has(name):
+            if not form.parameters.has(name):
                 raise
-            raise InvalidInput(error.message, field=parameters.key(name)) from error
+            raise InvalidInput(error.message, field=form.parameters.key(name)) from error

@@ -1,12 +1,14 @@
 """Writes devices that integrations bring: one transaction, or nothing."""
 
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from libs.common.contracts.integrations import DeviceRef, NewDevice
 from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Session
 from services.device.devices.records import begin
 from services.device.groups.store import GroupStore
 from services.device.products.schemas import Product, PutProduct
@@ -14,7 +16,7 @@ from services.device.products.service import ProductService
 from services.device.things.errors import device_exists, rps_record_exists
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.serials import SERIAL, SerialTaken, key_of
-from services.device.things.store import DeviceStore, Joining
+from services.device.things.store import DeviceStore
 
 FIELD = "integration"
 
@@ -29,6 +31,8 @@ class Brought:
     user_id: int | None
     """Who asked for it; None when the integration found it by itself."""
     new: NewDevice
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """What the integration was told of it."""
     group: int | None = None
     location: Location | None = None
 
@@ -47,8 +51,27 @@ class DeviceBringer:
     async def add(self, wanted: Brought) -> Device:
         """Write a new device; raise `NotFound` when its group has just been deleted.
 
-        Raises `InvalidInput` for a model that there is not, `Conflict` for an SN that there is
-        already, whoever has it, `UpstreamFailed` for an integration that names nonsense.
+        Raises as `make`, and `Conflict` for an SN that there is already, whoever has it.
+        """
+        key = key_of(wanted.new.identifier)
+        holder, _ = await self._devices.with_serial(key)
+        if holder is None:
+            device = await self.make(wanted)
+            try:
+                await self.add_all([device])
+            except SerialTaken:
+                holder, _ = await self._devices.with_serial(key)
+            else:
+                return device
+        raise (rps_record_exists if holder == "rps" else device_exists)(
+            wanted.new.identifier, FIELD
+        )
+
+    async def make(self, wanted: Brought) -> Device:
+        """A new device, which is not written yet.
+
+        Raises `InvalidInput` for a model that there is not, `UpstreamFailed` for an integration
+        that names nonsense.
         """
         serial = wanted.new.identifier
         if not SERIAL.fullmatch(serial):
@@ -56,26 +79,21 @@ class DeviceBringer:
                 f"integration {wanted.integration} named a device {serial!r}: an"
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
-        holder, _ = await self._devices.with_serial(key_of(serial))
-        if holder is None:
-            device = begin(
-                await self._ids.take(), serial, wanted.tenant, await self._product(wanted)
-            )
-            device.name, device.additional = wanted.name, wanted.new.additional
-            device.integration, device.user_id = wanted.integration, wanted.user_id
-            device.group, device.location = wanted.group, wanted.location
-            try:
-                await self._devices.insert(device, self._joining(device))
-            except SerialTaken:
-                holder, _ = await self._devices.with_serial(key_of(serial))
-            else:
-                return device
-        raise (rps_record_exists if holder == "rps" else device_exists)(serial, FIELD)
+        device = begin(await self._ids.take(), serial, wanted.tenant, await self._product(wanted))
+        device.name, device.additional = wanted.name, wanted.new.additional
+        device.integration, device.user_id = wanted.integration, wanted.user_id
+        device.group, device.location = wanted.group, wanted.location
+        return device
 
-    def _joining(self, device: Device) -> Joining | None:
-        if device.group is None:
-            return None
-        return partial(self._groups.join, device.tenant, device.group)
+    async def add_all(self, devices: Sequence[Device]) -> None:
+        """Write new devices, all or none; raise `SerialTaken` when an SN has a holder."""
+        groups = {(one.tenant, one.group) for one in devices if one.group is not None}
+
+        async def join(session: Session) -> None:
+            for tenant, group in groups:
+                await self._groups.join(tenant, group, session)
+
+        await self._devices.insert(devices, join)
 
     async def bring(self, wanted: Brought) -> Device:
         """The same; one that the integration has brought before gets the name and `additional`."""

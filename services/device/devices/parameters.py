@@ -31,7 +31,18 @@ class Parameters:
 
     def key(self, name: str) -> str:
         """`param_entities.{key}` of an input."""
-        return f"{FIELD}.{member_key(self._thing, self._owner.path)}.{name}"
+        return f"{FIELD}.{self.key_of(name)}"
+
+    def key_of(self, name: str) -> str:
+        """The entity key of an input."""
+        return f"{member_key(self._thing, self._owner.path)}.{name}"
+
+    def inputs(self) -> list[tuple[str, str, Member]]:
+        """Name, entity key and member of each input."""
+        return [
+            (name, member_key(self._thing, member.path), member)
+            for name, member in self._inputs.items()
+        ]
 
     def has(self, name: str) -> bool:
         """Whether there is such an input."""
@@ -42,7 +53,7 @@ class Parameters:
 
         The key of the service itself may come along; blanks of optional inputs do not count.
         """
-        names = {member_key(self._thing, one.path): name for name, one in self._inputs.items()}
+        names = {key: name for name, key, _ in self.inputs()}
         own = member_key(self._thing, self._owner.path)
         values: dict[str, Any] = {}
         for key, value in given.items():

@@ -145,6 +145,7 @@ class FindDevices(console.PageRequest, kw_only=True):
     """
 
     name: Part | None = None
+    integration: Part | None = None
     identifier: Part | None = None
     group_id: console.OptionalId = None
     filter_not_grouped: bool | None = None
@@ -155,7 +156,7 @@ class FindDevices(console.PageRequest, kw_only=True):
     area: Area | None = None
 
 
-class SentLocation(msgspec.Struct, kw_only=True):
+class SentLocation(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A place as consoles write it: degrees are numbers, or text that is one."""
 
     latitude: float | Degrees | None = None
@@ -163,7 +164,7 @@ class SentLocation(msgspec.Struct, kw_only=True):
     address: Annotated[str, msgspec.Meta(max_length=255)] | None = None
 
 
-class CreateDevice(msgspec.Struct, kw_only=True):
+class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Body of `POST /device`; parameters of the integration's add service by entity key.
 
     The group is made when there is none of that name; an empty `location` is none.

@@ -165,6 +165,8 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
         yield {"$or": [named, {"snKey": key_of(search.name)}]}
     if search.identifier:
         yield {"snKey": {"$regex": pattern_of(search.identifier.upper())}}
+    if search.integration:
+        yield {"integration": search.integration}
     if search.group_id:
         yield {"group": int(search.group_id)}
     if search.filter_not_grouped:

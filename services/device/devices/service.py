@@ -110,7 +110,7 @@ class DeviceService:
         if config is not None:
             await self._provisioner.validate(device, config)
         try:
-            await self._store.insert(device)
+            await self._store.insert([device])
         except SerialTaken as error:
             holder, _ = await self._store.with_serial(key_of(serial))
             raise _taken(holder or "device", serial) from error

@@ -68,13 +68,19 @@ class UserDevices:
 
     async def search(self, principal: Principal, search: FindDevices) -> Page[ShownDevice]:
         """One page of the devices that a user sees; a page is answered asked for or not."""
-        grants = await self._grants.of(principal)
-        query, counted = granted_query(principal.tenant, grants, search)
         integrations = await self._integrations.known()
-        found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
-        groups = await self._names_of_groups(principal, found)
+        found, groups, total = await self.find(principal, search)
         rows = [ShownDevice(**_fields(device, integrations, groups)) for device in found]
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
+
+    async def find(
+        self, principal: Principal, search: FindDevices
+    ) -> tuple[list[Device], Mapping[int, str], int]:
+        """The same page, the names of the groups that are in it, and how many there are in all."""
+        grants = await self._grants.of(principal)
+        query, counted = granted_query(principal.tenant, grants, search)
+        found, total = ([], 0) if grants.nothing else await self._store.search(query, counted)
+        return found, await self._names_of_groups(principal, found), total
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key, once."""

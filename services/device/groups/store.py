@@ -50,6 +50,11 @@ class GroupStore:
         query = {"_id": {"$in": list(ids)}, **_named(tenant)}
         return {group["_id"]: group["name"] async for group in self._groups.find(query)}
 
+    async def all_names(self, tenant: str) -> list[str]:
+        """The names of all groups, in their order."""
+        found = self._groups.find(_named(tenant), {"name": 1}, sort=[("name", 1)])
+        return [group["name"] async for group in found]
+
     async def add(self, tenant: str, name: str) -> int:
         """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
         if await self.count(tenant) >= MOST_GROUPS:

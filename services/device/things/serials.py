@@ -7,10 +7,11 @@ is somebody's and an RPS record of the same SN cannot both be.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import Database, Session
+from libs.common.store.mongo import BulkFailed, Database, Session
 
 SERIAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DEV_EUI = re.compile(r"[0-9A-Fa-f]{16}")
@@ -51,9 +52,13 @@ class Serials:
         document = await self._serials.find_one({"_id": key})
         return document["holder"] if document else None
 
-    async def claim(self, key: str, holder: Holder, session: Session) -> None:
-        """Take the SN; a `DuplicateKey` of the store says that it is taken."""
-        await self._serials.insert_one({"_id": key, "holder": holder}, session=session)
+    async def claim(self, keys: Iterable[str], holder: Holder, session: Session) -> None:
+        """Take SNs; raise `SerialTaken` when somebody has one."""
+        taken = [{"_id": key, "holder": holder} for key in keys]
+        try:
+            await self._serials.insert_many(taken, session=session)
+        except BulkFailed as error:
+            raise SerialTaken from error
 
     async def lay_down(self, key: str, tenant: str, session: Session) -> None:
         """A device of the tenant is nobody's; it stays behind the SN, whoever holds that."""
@@ -72,7 +77,7 @@ class Serials:
         free = {"_id": key, "holder": "nobody", "behind": tenant}
         change = {"$set": {"holder": "rps"}}
         if not (await self._serials.update_one(free, change, session=session)).matched_count:
-            await self.claim(key, "rps", session)
+            await self.claim([key], "rps", session)
 
     async def release_record(self, key: str, session: Session) -> None:
         """Give back the SN of an RPS record, to the device behind it if there is one."""

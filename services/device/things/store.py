@@ -27,7 +27,7 @@ from libs.common.bus import Outbox
 from libs.common.clock import now_ms
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
 from libs.common.things import DIRECT, GENERIC
 from services.device.things.errors import unknown_model
 from services.device.things.grams import grams_of
@@ -171,25 +171,29 @@ class DeviceStore:
 
     # What people change: with an event.
 
-    async def insert(self, device: Device, also: Joining | None = None) -> None:
-        """Write a new device, and do what goes with it; `SerialTaken` when its SN has a holder.
+    async def insert(self, devices: Sequence[Device], also: Joining | None = None) -> None:
+        """Write new devices of a tenant, all or none, and do what goes with them.
 
-        Raises `TooManyRequests` when the tenant has as many as it may.
+        Raises `SerialTaken` when an SN has a holder, `TooManyRequests` when the tenant would have
+        more than it may, `InvalidInput` for a model that has gone meanwhile.
         """
-        await self._quota.take(device.tenant)
+        for device in devices:
+            await self._quota.take(device.tenant)
 
-        async def work(session: Session) -> Device:
-            await self._serials.claim(device.sn_key, "device", session)
-            await self._tie(device, session)
-            document = document_of(device) | {"grams": grams_of(device.name, device.sn_key)}
-            await self._devices.insert_one(document, session=session)
+        async def work(session: Session) -> Sequence[Device]:
+            await self._serials.claim([one.sn_key for one in devices], "device", session)
+            await self._tie(devices, session)
+            documents = [
+                document_of(one) | {"grams": grams_of(one.name, one.sn_key)} for one in devices
+            ]
+            await self._devices.insert_many(documents, session=session)
             if also is not None:
                 await also(session)
-            return device
+            return devices
 
         try:
-            await self._change(work, "added")
-        except DuplicateKey as error:
+            await self._change_all(work, "added")
+        except BulkFailed as error:
             raise SerialTaken from error
 
     async def attach(self, device: Device, changes: DeviceChanges, *, other: bool) -> Device | None:
@@ -358,32 +362,46 @@ class DeviceStore:
                 grams = {"$set": {"grams": grams_of(device.name, device.sn_key)}}
                 await self._devices.update_one({"_id": device.id}, grams, session=session)
             if "tslVersion" in given:
-                await self._tie(device, session)
+                await self._tie([device], session)
             if also is not None:
                 await also(device, session)
             return device
 
         return await self._change(work, change)
 
-    async def _tie(self, device: Device, session: Session) -> None:
-        if device.model == GENERIC:
-            return
-        if not await self._usage.tie(device.tenant, device.model, device.sn_key, session):
-            raise unknown_model(device.model)
+    async def _tie(self, devices: Iterable[Device], session: Session) -> None:
+        models: dict[tuple[str, str], list[str]] = {}
+        for one in devices:
+            if one.model != GENERIC:
+                models.setdefault((one.tenant, one.model), []).append(one.sn_key)
+        for (tenant, model), keys in models.items():
+            if not await self._usage.tie(tenant, model, keys, session):
+                raise unknown_model(model)
 
     async def _change(
         self, work: Callable[[Session], Awaitable[Device | None]], change: Change
     ) -> Device | None:
         """Run `work` and write the event of the device it returns, in one transaction."""
 
-        async def whole(session: Session) -> tuple[Device | None, list[Document]]:
+        async def some(session: Session) -> Sequence[Device]:
             device = await work(session)
-            entries = [changed(device, change)] if device is not None else []
-            return device, await self._outbox.add(entries, session)
+            return [] if device is None else [device]
 
-        device, entries = await self._mongo.transaction(whole)
+        return next(iter(await self._change_all(some, change)), None)
+
+    async def _change_all(
+        self, work: Callable[[Session], Awaitable[Sequence[Device]]], change: Change
+    ) -> Sequence[Device]:
+        """The same with many devices."""
+
+        async def whole(session: Session) -> tuple[Sequence[Device], list[Document]]:
+            devices = await work(session)
+            entries = [changed(one, change) for one in devices]
+            return devices, await self._outbox.add(entries, session)
+
+        devices, entries = await self._mongo.transaction(whole)
         await self._outbox.relay(entries)
-        return device
+        return devices
 
     # Lists, entities, names.
 

@@ -6,6 +6,7 @@ device relies on writes all, and two writers of one slot cannot both commit. Sev
 so that many devices can be added at a time.
 """
 
+from collections.abc import Iterable
 from zlib import crc32
 
 from libs.common.store.mongo import Database, Session
@@ -19,13 +20,14 @@ class ProductUsage:
     def __init__(self, database: Database) -> None:
         self._slots = database["product_usage"]
 
-    async def tie(self, tenant: str, model: str, device: str, session: Session) -> bool:
-        """Tie a device (its SN key) to the product; False when the product is gone."""
-        slot = crc32(device.encode()) % SLOTS
-        written = await self._slots.update_one(
-            {"_id": _key(tenant, model, slot)}, {"$inc": {"ties": 1}}, session=session
+    async def tie(self, tenant: str, model: str, devices: Iterable[str], session: Session) -> bool:
+        """Tie devices (their SN keys) to the product; False when the product is gone."""
+        slots = {crc32(device.encode()) % SLOTS for device in devices}
+        keys = [_key(tenant, model, slot) for slot in slots]
+        written = await self._slots.update_many(
+            {"_id": {"$in": keys}}, {"$inc": {"ties": 1}}, session=session
         )
-        return bool(written.matched_count)
+        return bool(written.matched_count == len(keys))
 
     async def seal(self, tenant: str, model: str, session: Session) -> None:
         """Let nobody tie a device while this transaction runs; makes slots that are missing."""

@@ -44,6 +44,7 @@ class Direct(Integration):
         icon="/public/direct.svg",
         tsl=TSL,
         add_device_service="add_device",
+        identifier_input="sn",
         delete_device_service="delete_device",
     )
 

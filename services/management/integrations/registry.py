@@ -33,11 +33,15 @@ class Registry:
         """
         if manifest.id != who:
             raise Forbidden(f"{who} cannot announce {manifest.id}", field="id")
-        services = {service.id for service in tsl_of(manifest).services}
+        services = {service.id: service.inputs for service in tsl_of(manifest).services}
         for field in ("add_device_service", "delete_device_service"):
             service = getattr(manifest, field)
             if service is not None and service not in services:
                 raise InvalidInput(f"the TSL has no service {service!r}", field=field)
+        named = manifest.identifier_input
+        inputs = services.get(manifest.add_device_service or "", [])
+        if named is not None and named not in {one.id.rpartition(".")[2] for one in inputs}:
+            raise InvalidInput(f"the add service has no input {named!r}", field="identifier_input")
         await self._store.announced(manifest)
         return Acknowledged()
 

@@ -126,7 +126,7 @@ class Auth:
 
     async def entry(self, **wanted: str) -> dict[str, Any]:
         """The newest entry of the audit log that fits, as soon as there is one."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 page = await self.done("POST", "/audit/search", wanted)
                 if page["content"]:

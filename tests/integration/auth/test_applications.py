@@ -120,6 +120,6 @@ async def test_a_revocation_is_finished_by_the_sweep_after_a_crash(auth):
         }
     )
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while await auth.principal(tokens["access_token"]):
             await asyncio.sleep(0.1)

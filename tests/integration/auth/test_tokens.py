@@ -161,7 +161,7 @@ async def test_a_regenerated_secret_logs_in(auth):
     rotated = await auth.call("rotate_application_secret", reference, ApplicationSecret)
 
     tokens = await auth.log_in(rotated)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while await auth.mongo.database["revocations"].count_documents({}):
             await asyncio.sleep(0.1)
 

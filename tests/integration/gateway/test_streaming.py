@@ -27,7 +27,7 @@ async def test_request_streams(gateway: Gateway, device: Recorder) -> None:
 
     async def body():
         yield b"first"
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             while not device.seen:
                 await asyncio.sleep(0.01)
             await device.last.first_part.wait()
@@ -317,7 +317,7 @@ async def test_client_that_goes_while_sending_ends_the_request(
         f"POST {DEVICES} HTTP/1.1\nHost: a\nAuthorization: Bearer {token}\n"
         "Content-Length: 1000\n\nhalf"
     )
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         while not device.seen or not device.last.body:
             await asyncio.sleep(0.01)
         writer.close()

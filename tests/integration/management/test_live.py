@@ -188,7 +188,7 @@ async def _echo(socket: ClientConnection) -> None:
 
 
 async def _next(socket: ClientConnection) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return json.loads(await socket.recv())
 
 

@@ -236,7 +236,7 @@ async def test_a_stream_that_is_made_again_is_consumed_again(
         await world.say(sn, {"properties": {"temperature": 2}})
         await world.drained()
         await world.bus.js.delete_stream(UPLINK)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while UPLINK not in [info.config.name for info in await world.bus.js.streams_info()]:
                 await asyncio.sleep(0.05)
         await world.say(sn, {"properties": {"temperature": 3}})

@@ -109,7 +109,7 @@ async def test_a_secret_goes_to_the_integration_alone(world: World):
         assert (await things(world, "vault").own_values("default")).properties == {"url": "u"}
         detail = await world.admin().done("POST", "/entity/search", {"page_size": 999})
         assert "s3cr3t-77" not in msgspec.json.encode(detail).decode()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not any(b'"url":"u"' in one for one in said):
             await asyncio.sleep(0.02)
     await listening.unsubscribe()

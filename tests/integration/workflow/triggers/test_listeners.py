@@ -103,7 +103,7 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
         await following(workflow.core, second)
         key = device()
         flow_id = await enabled(workflow.admin(), design([listener(f"{key}.*")]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while flow_id not in second.followed.index.flow_ids():
                 await asyncio.sleep(0.02)
         events = [reported(key, t=number) for number in range(1500)]

@@ -1,5 +1,6 @@
 """Collaborators of the device service that keep a log of what they were asked."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from libs.common.contracts.auth import DeviceCredentials
@@ -43,11 +44,11 @@ class FakeStore:
     ) -> Device | None:
         return self.devices.get(device_id)
 
-    async def insert(self, device: Device) -> None:
+    async def insert(self, devices: Sequence[Device]) -> None:
         self.log.append(("insert",))
         if self.race:
             raise SerialTaken
-        self.devices[device.id] = device
+        self.devices |= {device.id: device for device in devices}
 
     async def delete(
         self, tenant: str, device_id: int, application_id: int | None

@@ -96,7 +96,7 @@ async def test_client_that_awaits_a_go_ahead_is_not_waited_for(
         monkeypatch.setattr(refusal, bound, 600.0)
     client = Client(0)
     fields = {b"content-length": b"4", b"expect": b"100-Continue"}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert (await client.refused(fields))[b"connection"] == b"close"
 
 

@@ -1,0 +1,166 @@
+"""Columns of a sheet of devices, and what their cells mean. No I/O."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+from libs.common.things import ValueType
+from services.device.devices.parameters import Parameters
+from services.device.devices.schemas import CreateDevice, SentLocation
+from services.device.imports.reading import Sheet
+from services.device.members.values import Unread, read_value
+
+NAME, GROUP = "name", "device-group"
+LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
+MODEL = "model"
+"""The input whose choices are the tenant's products."""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column, and what it takes."""
+
+    key: str
+    """One of the above, or the key of an input's entity."""
+    title: str
+    kind: ValueType = "STRING"
+    required: bool = False
+    choices: dict[str, str] = {}
+    """What a drop-down offers, and the values of that; all else is refused unless `free`."""
+    free: bool = False
+    bounds: tuple[float, float] | None = None
+
+
+class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What is wrong with a row, in one of its columns or as a whole."""
+
+    column: str | None = None
+    error_code: str
+    error_message: str
+    args: dict[str, Any] = {}
+
+
+class Columns:
+    """The columns of one integration for one tenant."""
+
+    def __init__(
+        self,
+        integration: str,
+        parameters: Parameters,
+        *,
+        models: Iterable[str] = (),
+        groups: Iterable[str] = (),
+    ) -> None:
+        self.integration = integration
+        models = list(models)
+        inputs = [
+            Column(
+                key=key,
+                title=member.name,
+                kind=member.value_type,
+                required=not member.attribute.get("optional"),
+                choices={model: model for model in models}
+                if name == MODEL
+                else {label: value for value, label in member.attribute.get("enum", {}).items()},
+                free=name == MODEL,
+                bounds=_bounds(member.attribute),
+            )
+            for name, key, member in parameters.inputs()
+        ]
+        self.all = [
+            Column(key=NAME, title="Name", required=True),
+            *sorted(inputs, key=lambda column: not column.required),
+            Column(
+                key=GROUP,
+                title="Device Group",
+                choices={group: group for group in groups},
+                free=True,
+            ),
+            Column(key=LATITUDE, title="Latitude", kind="DOUBLE", bounds=(-90, 90)),
+            Column(key=LONGITUDE, title="Longitude", kind="DOUBLE", bounds=(-180, 180)),
+            Column(key=ADDRESS, title="Address"),
+        ]
+        self._by_name = {column.title.casefold(): column for column in self.all}
+        self._by_name |= {column.key.casefold(): column for column in self.all}
+
+    def of(self, sheet: Sheet) -> list[Column]:
+        """The columns of a sheet in its order.
+
+        Raises `InvalidInput` when the name is missing, and for a column that is unknown or twice.
+        """
+        found = []
+        for head in sheet.columns:
+            column = self._by_name.get(head.removesuffix("*").strip().casefold())
+            if column is None or column in found:
+                text = f"there is no column {head[:64]!r}" if column is None else f"{head!r} twice"
+                raise structure_error(f"{text}; there are {self._titles()}")
+            found.append(column)
+        if self.all[0] not in found:
+            raise structure_error(f"the column Name is missing; there are {self._titles()}")
+        return found
+
+    def _titles(self) -> str:
+        return ", ".join(column.title for column in self.all)
+
+    def request(
+        self, columns: Sequence[Column], cells: Sequence[Any]
+    ) -> tuple[CreateDevice, list[CellFault]]:
+        """The body of `POST /device` that a row means, and the cells that are of another type."""
+        values: dict[str, Any] = {}
+        faults = []
+        for column, cell in zip(columns, cells, strict=True):
+            if cell is None:
+                continue
+            value = _value(column, cell)
+            if isinstance(value, Unread):
+                faults.append(_unread(column))
+            else:
+                values[column.key] = value
+        place = [values.pop(key, None) for key in (LATITUDE, LONGITUDE, ADDRESS)]
+        request = CreateDevice(
+            name=values.pop(NAME, ""),
+            integration=self.integration,
+            group_name=values.pop(GROUP, None),
+            location=SentLocation(latitude=place[0], longitude=place[1], address=place[2])
+            if any(part is not None for part in place)
+            else None,
+            param_entities=values,
+        )
+        return request, faults
+
+
+def structure_error(text: str) -> InvalidInput:
+    """400: the file is no sheet of devices of this integration."""
+    return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
+
+
+def _bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
+    if "min" in attribute and "max" in attribute:
+        return float(attribute["min"]), float(attribute["max"])
+    return None
+
+
+def _value(column: Column, cell: Any) -> Any:
+    """The value in a cell, a chosen one for its label; `Unread` when it cannot be one."""
+    if column.choices:
+        label = read_value("STRING", cell)
+        if label in column.choices:
+            return column.choices[label]
+        if not column.free and label not in column.choices.values():
+            return Unread(cell)
+    return read_value(column.kind, cell)
+
+
+def _unread(column: Column) -> CellFault:
+    expected = column.kind if column.free or not column.choices else ", ".join(column.choices)
+    return CellFault(
+        column=column.key,
+        error_code="device_list_sheet_parsing_value_error",
+        error_message=f"{column.title} must be {expected[:200]}",
+        args={
+            "entity_key": column.key,
+            "entity_name": column.title,
+            "expected_type": expected[:200],
+        },
+    )
