@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from libs.common.contracts.alarms import Severity
+from libs.common.http import console
 from libs.common.http.console import Id
 from services.workflow.nodes.email import SmtpConfig
 
@@ -48,7 +49,7 @@ class QuietHours(msgspec.Struct):
 
 
 class Notifications(msgspec.Struct, kw_only=True):
-    """`GET` and `PUT /alarm-notifications`: what the caller is told, and how."""
+    """Body of `PUT /alarm-notifications`: what the caller is told, and how."""
 
     enabled: bool = True
     severities: Annotated[list[Severity], msgspec.Meta(max_length=5)] = msgspec.field(
@@ -86,6 +87,22 @@ class Notifications(msgspec.Struct, kw_only=True):
         if self.webhook is not None:
             found.append("WEBHOOK")
         return found
+
+
+class ShownNotifications(console.Shown, kw_only=True):
+    """Answer of `GET /alarm-notifications`; secrets are hidden."""
+
+    enabled: bool
+    severities: list[Severity]
+    changes: list[Change]
+    device_ids: list[str]
+    group_ids: list[str]
+    products: list[str]
+    digest_minutes: int
+    quiet_hours: QuietHours | None = None
+    time_zone: str
+    mail: MailChannel | None = None
+    webhook: WebhookChannel | None = None
 
 
 class Trouble(msgspec.Struct, rename="camel"):

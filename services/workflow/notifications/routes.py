@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import HttpRequest, principal_of
 from libs.common.http.console import Answer, answer, get, put
 from libs.common.http.guards import holders
-from services.workflow.notifications.model import Notifications
+from services.workflow.notifications.model import Notifications, ShownNotifications
 from services.workflow.notifications.sending import READERS
 from services.workflow.notifications.service import NotificationSettings
 
@@ -15,7 +15,7 @@ from services.workflow.notifications.service import NotificationSettings
 @get("/", guards=[holders(*READERS)], summary="Show notifications of alarms")
 async def get_alarm_notifications(
     request: HttpRequest, notifications: NamedDependency[NotificationSettings]
-) -> Answer[Notifications]:
+) -> Answer[ShownNotifications]:
     """What the caller is told; secrets that are set are hidden."""
     return answer(request, await notifications.get(principal_of(request)))
 

@@ -13,6 +13,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.notifications.model import (
     MailChannel,
     Notifications,
+    ShownNotifications,
     Subscriber,
     WebhookChannel,
 )
@@ -32,10 +33,10 @@ class NotificationSettings:
         self._store = store
         self._seal = Seal(key)
 
-    async def get(self, user: Principal) -> Notifications:
+    async def get(self, user: Principal) -> ShownNotifications:
         """What a user wants, without secrets; by default nothing is told, as no channel is set."""
         found = await self._store.find(user.tenant, user.user_id)
-        return _shown(found.settings) if found else Notifications()
+        return _shown(found.settings if found else Notifications())
 
     async def put(self, user: Principal, wanted: Notifications) -> None:
         """Set what a user wants; raise `InvalidInput`.
@@ -106,14 +107,13 @@ def _webhook(settings: Notifications) -> WebhookChannel:
     return settings.webhook
 
 
-def _shown(settings: Notifications) -> Notifications:
+def _shown(settings: Notifications) -> ShownNotifications:
     for name, (text, _) in secrets_of(settings).items():
         settings = with_secret(settings, name, HIDDEN if text else "")
-    return msgspec.structs.replace(
-        settings,
-        device_ids=list(map(str, settings.device_ids)),
-        group_ids=list(map(str, settings.group_ids)),
-    )
+    fields = msgspec.structs.asdict(settings)
+    fields["device_ids"] = list(map(str, settings.device_ids))
+    fields["group_ids"] = list(map(str, settings.group_ids))
+    return ShownNotifications(**fields)
 
 
 def _check(wanted: Notifications, user: Principal) -> None:

@@ -74,12 +74,8 @@ async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, websi
 @pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
 async def test_a_mail_is_sent(workflow: Workflow, post: Post):
     """To the address that the user logs in with, unless there is another one; as HTML."""
-    server = {
-        "host": "127.0.0.1",
-        "port": post.port,
-        "encryption": "NONE",
-        "username": "a@b.example",
-    }
+    server = {"host": "127.0.0.1", "port": post.port, "encryption": "NONE"}
+    server |= {"username": "a@b.io", "password": "right password"}
     mail = {"server": server, "address": "me@example.com"}
     await workflow.admin().done("PUT", PATH, {"mail": mail, "time_zone": "Asia/Tokyo"})
     await workflow.bus.publish([event()])
