@@ -164,3 +164,16 @@ def test_what_is_granted_and_what_was_done_names_the_new_ids() -> None:
     assert (found["actor"]["id"], found["object"]["id"]) == ("1000007", "1000007")
     operator = {"_id": "y", "actor": {"kind": "user", "id": "0"}}
     assert changed("auth.audit", operator, moving())["actor"]["id"] == "0"
+
+
+def test_notifications_of_alarms_go_with_their_user_and_secrets() -> None:
+    """Ids are raised, and secrets sealed with the key of the target."""
+    context = "acme.alarm-webhook.https://one.example"
+    hook = {"url": "https://one.example/x", "secret": Seal(BEFORE).seal("s3cret", context)}
+    settings = {"device_ids": [THING], "webhook": hook}
+    document = {"_id": 1_000_001, "tenant": "acme", "login": "a@b.io", "settings": settings}
+    moved = changed("workflow.alarm_notifications", document, moving())
+    assert moved["_id"] == 1_000_008
+    assert moved["settings"]["device_ids"] == [THING + 500]
+    sealed = moved["settings"]["webhook"]["secret"]
+    assert Seal(AFTER).open(sealed, context) == "s3cret"
