@@ -11,6 +11,7 @@ from rich.table import Table
 from bench import (
     accounts,
     aggregates,
+    alarms,
     code_nodes,
     costs,
     flows,
@@ -28,6 +29,7 @@ from bench.table import Row
 PARTS = {
     "gateway": gateway,
     "ingest": ingest,
+    "alarms": alarms,
     "partitions": partitions,
     "accounts": accounts,
     "platform": platform,

@@ -70,6 +70,24 @@ ROWS = (
     Row(
         "device.tagged_entities", "tenant", {"tags": "device.entity_tags"}, rewriting.tagged_entity
     ),
+    Row("device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}),
+    Row(
+        "device.alarm_states",
+        "tenant",
+        {"rule": "device.alarm_rules", "device": "device.things", "alarm": "device.alarms"},
+        rewriting.alarm_state,
+    ),
+    Row(
+        "device.alarms",
+        "tenant",
+        {
+            "_id": "device.alarms",
+            "rule": "device.alarm_rules",
+            "flow": "workflow.flows",
+            "device": "device.things",
+        },
+        rewriting.alarm,
+    ),
     Row("device.rps", "tenant", {"applicationId": "auth.applications"}),
     Row("device.serials", By.SERIAL),
     Row("device.shapes", By.SHAPE, shared=True),
@@ -129,6 +147,16 @@ ROWS = (
         rewriting.design,
     ),
     Row("workflow.flow_versions", "tenant", {"_id.flow": "workflow.flows"}, rewriting.design),
+    Row(
+        "workflow.alarm_notifications",
+        "tenant",
+        {
+            "_id": "auth.users",
+            "settings.device_ids": "device.things",
+            "settings.group_ids": "device.device_groups",
+        },
+        rewriting.notifications,
+    ),
     Row("workflow.flow_secrets", "tenant", {"flows": "workflow.flows"}, rewriting.flow_secret),
     Row("workflow.credentials", "tenant", {"_id": "workflow.credentials"}, rewriting.credential),
     Row(
@@ -155,6 +183,7 @@ STAY = {
     "auth.revocations": _PASSING,
     "device.connections": "its connections end with the move",
     "device.presence_turn": _INSTALLATION,
+    "device.alarm_steps": _PASSING,
     "device.command_turns": _PASSING,
     "device.uplinks_seen": _PASSING,
     "device.imports": "is over within a week",
@@ -163,6 +192,7 @@ STAY = {
     "device.removed": _PASSING,
     "management.integrations": _INSTALLATION,
     "management.openapi_commands": _PASSING,
+    "workflow.alarm_notices": "are told where the alarms were",
     "workflow.replicas": _INSTALLATION,
     **{
         f"{service}.{name}": _INSTALLATION

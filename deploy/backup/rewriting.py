@@ -20,6 +20,8 @@ from libs.common.things import MEMBERS
 from services.device.reports.history.partitions import KEY
 from services.workflow.credentials.store import context_of
 from services.workflow.nodes.base import Registry
+from services.workflow.notifications.model import Notifications
+from services.workflow.notifications.service import sealed_for, with_secret
 from services.workflow.vault.service import contexts_in
 from services.workflow.wiring import registry_of
 
@@ -112,6 +114,21 @@ def own_thing(document: Document, moving: Moving) -> None:
         document["identifier"] = str(document["flow"])
 
 
+def alarm_state(document: Document, moving: Moving) -> None:
+    """The key is that of rule and device, which are shifted by now."""
+    document["_id"] = f"{document['rule']}.{document['generation']}.{document['device']}"
+
+
+def alarm(document: Document, moving: Moving) -> None:
+    """It names its state, and the users who have claimed or cleared it."""
+    if "state" in document:
+        _, generation, _ = document["state"].split(".")
+        document["state"] = f"{document['rule']}.{generation}.{document['device']}"
+    for name in ("claimedBy", "clearedBy"):
+        if str(document.get(name)).isdecimal():
+            document[name] = str(moving.id("auth.users", int(document[name])))
+
+
 def key_of_thing(document: Document, moving: Moving) -> None:
     """A key of history begins with the thing."""
     thing, at, sequence = KEY.unpack(document["_id"])
@@ -173,7 +190,17 @@ def credential(document: Document, moving: Moving) -> None:
     document["sealed"] = _sealed_again(document["sealed"], context_of(document), moving.flows)
 
 
-SEALED = (flow_secret, credential, account)
+def notifications(document: Document, moving: Moving) -> None:
+    """The secret of a user's webhook."""
+    settings = msgspec.convert(document["settings"], Notifications)
+    if settings.webhook is not None and settings.webhook.secret:
+        context = sealed_for(moving.tenant, settings.webhook)
+        again = _sealed_again(settings.webhook.secret, context, moving.flows)
+        settings = with_secret(settings, again)
+    document["settings"] = msgspec.to_builtins(settings)
+
+
+SEALED = (flow_secret, credential, account, notifications)
 """What changes seals."""
 
 

@@ -10,6 +10,9 @@ from libs.common.things import flattened, member_key
 
 SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and of other things, and events of devices."""
+ALARMS = "event.*.alarm.*.*"
+ALARM = "@alarm"
+"""What flows listen to below the key of a device: `direct.device.SN1.@alarm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 _decoder = msgspec.json.Decoder(_Event)
+_COMMON = ("eventId", "createdAt", "tenant", "device")
+"""Of an event of an alarm: what does not say what became of it."""
 
 
 def read_change(payload: bytes) -> Changed:
@@ -72,9 +77,22 @@ def read_change(payload: bytes) -> Changed:
     }
     paths.update(flattened(reported))
     key = event.device.thing_key
-    integration, _, rest = key.partition(".")
-    about = event.device
-    is_device = rest.startswith("device.")
-    thing = ChangedThing(about.device_id, key, integration, is_device, about.group_id, about.model)
     values = {member_key(key, path): value for path, value in paths.items()}
-    return Changed(event.event_id, event.tenant, thing, event.ts, values)
+    return Changed(event.event_id, event.tenant, _thing(event.device), event.ts, values)
+
+
+def read_alarm(payload: bytes) -> Changed:
+    """The same of an event of an alarm: it is the value of `@alarm` of the device."""
+    event = _decoder.decode(payload)
+    said: dict[str, Any] = msgspec.json.decode(payload)
+    value = {name: one for name, one in said.items() if name not in _COMMON}
+    values = {member_key(event.device.thing_key, ALARM): value}
+    return Changed(event.event_id, event.tenant, _thing(event.device), said["createdAt"], values)
+
+
+def _thing(about: _Thing) -> ChangedThing:
+    integration, _, rest = about.thing_key.partition(".")
+    is_device = rest.startswith("device.")
+    return ChangedThing(
+        about.device_id, about.thing_key, integration, is_device, about.group_id, about.model
+    )

@@ -20,6 +20,15 @@ from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader
 from libs.common.store.lifetime import keep_for
+from services.device.alarms.console import ROUTERS as ALARM_ROUTES
+from services.device.alarms.evaluating import Evaluator, listen
+from services.device.alarms.flows import FlowAlarms
+from services.device.alarms.rows import History
+from services.device.alarms.rules import AlarmRules
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.service import Alarms
+from services.device.alarms.store import AlarmStore
+from services.device.alarms.sweeping import Sweep
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
@@ -80,6 +89,7 @@ from services.device.reports.history.store import HistoryStore
 from services.device.reports.presence.connections import SystemAccount
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.rpc import offer_connections
+from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
@@ -265,13 +275,34 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Alarming:
+    """What raises alarms."""
+
+    rules: RuleStore
+    alarms: AlarmStore
+    evaluator: Evaluator
+    sweep: Sweep
+
+
+def alarming(base: Base) -> Alarming:
+    """Make what raises alarms."""
+    rules = RuleStore(base.mongo.database, base.limits)
+    alarms = AlarmStore(base.mongo, base.outbox, base.devices)
+    history = History(base.mongo, base.settings.retention_days)
+    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest)
+    sweep = Sweep(rules, alarms, evaluator, base.devices, base.latest)
+    return Alarming(rules, alarms, evaluator, sweep)
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
     shared, reporter = share(base), Reporter(base.bus)
     groups = Groups(shared.groups, base.devices, shared.grants, shared.forgetting)
     shared.rpc.offer("describe_groups", DescribeGroups, groups.describe)
-    commands, rpc = shared.commands, shared.rpc
+    commands, rpc, alarm = shared.commands, shared.rpc, alarming(base)
+    FlowAlarms(alarm.alarms, shared.directory).offer(rpc)
     records = RpsStore(mongo, base.limits)
     orphans = Orphans(base.devices, records, ApplicationsOverRpc(base.rpc), shared.leaving)
     devices = DeviceService(
@@ -285,7 +316,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         orphans,
     )
     presence = PresenceStore(mongo, base.outbox, base.devices)
-    heard = HttpPresence(presence, settings.http_offline_after)
+    heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products).life_of)
     polls = CommandPolls(base.bus, base.things, base.commands, heard)
     edge = EdgeService(
         bus=base.bus,
@@ -327,6 +358,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
             Leader(database, "presence", watch.run, life=5.0).run(),
             Leader(database, "groups", groups.run).run(),
+            Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
+            listen(base.bus, alarm.evaluator).run(),
             Leader(database, "imports", seen["imports"].run).run(),
         ):
             yield
@@ -349,6 +382,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 GROUP_ROUTES,
                 ENTITY_ROUTES,
                 TAG_ROUTES,
+                *ALARM_ROUTES,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -361,6 +395,13 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "history": history,
                 "commands": commands,
                 "groups": groups,
+                "alarms": Alarms(alarm.alarms, base.devices, shared.grants),
+                "alarm_rules": AlarmRules(
+                    alarm.rules,
+                    base.devices,
+                    base.products,
+                    shared.grants,
+                ),
                 "edge": edge,
                 "command_polls": polls,
                 **seen,
@@ -388,6 +429,8 @@ async def main() -> None:
         settings = base.settings
         days = max(settings.command_retention_days, settings.retention_days)
         await keep_for(base.mongo.database, "commands", "finishedAt", days)
+        await keep_for(base.mongo.database, "alarms", "endedAt", settings.alarm_retention_days)
+        await keep_for(base.mongo.database, "alarm_steps", "at", 1)
         system = await connect_system(settings)
         try:
             await serve(build_app(base, system), settings)

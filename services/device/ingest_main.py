@@ -12,6 +12,10 @@ from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.disk import DiskMetrics
 from libs.common.store.lease import Leader
+from services.device.alarms.following import FollowedRules
+from services.device.alarms.pointing import Pointing
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.store import AlarmStore
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
@@ -35,6 +39,9 @@ OVERLAP_FROM = 1000
 
 def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
     """Put ingest together."""
+    rules = RuleStore(base.mongo.database, base.limits)
+    alarms = AlarmStore(base.mongo, base.outbox, base.devices)
+    pointing = Pointing(FollowedRules(rules, alarms))
     replies = ReplyHandler(
         mongo=base.mongo,
         devices=base.devices,
@@ -42,6 +49,7 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
         outbox=base.outbox,
         latest=base.latest,
         reports=store,
+        point=pointing.at_values,
     )
     return Ingest(
         bus=base.bus,
@@ -51,6 +59,7 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
         facts=Facts(base.devices, base.latest),
         shapes=ShapeKeeper(shapes, base.devices, base.limits),
         close=replies.handle,
+        point=pointing.at_batch,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         retention_ms=base.settings.retention_days * DAY_MS,

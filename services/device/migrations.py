@@ -1,5 +1,6 @@
 """Indexes of the service's database, in the order they came."""
 
+from services.device.alarms.migrations import MIGRATIONS as ALARMS
 from services.device.commands.migrations import MIGRATIONS as COMMANDS
 from services.device.devices import MIGRATIONS as DEVICES
 from services.device.groups.migrations import MIGRATIONS as GROUPS
@@ -9,6 +10,6 @@ from services.device.products import MIGRATIONS as PRODUCTS
 from services.device.reports.migrations import MIGRATIONS as REPORTS
 
 MIGRATIONS = sorted(
-    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS, *IMPORTS],
+    [*PRODUCTS, *DEVICES, *GROUPS, *ENTITIES, *REPORTS, *COMMANDS, *IMPORTS, *ALARMS],
     key=lambda migration: migration.number,
 )

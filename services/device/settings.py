@@ -25,6 +25,8 @@ class DeviceSettings(StoreSettings):
     command_retention_days: CommandDays = 90
     """Days that a command (a task, a service call) can be looked up after its end; never fewer
     than history is kept."""
+    alarm_retention_days: Days = 90
+    """Days that an alarm can be looked up after it is over; 0 is for ever."""
     command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
     service_call_timeout: Seconds = 10.0

@@ -27,6 +27,9 @@ from services.workflow.flows.settling import PERIOD as SETTLING_PERIOD
 from services.workflow.jobs import repeated
 from services.workflow.logs.routes import ROUTES as LOG_ROUTES
 from services.workflow.migrations import MIGRATIONS
+from services.workflow.notifications.messages import listen as hear_alarms
+from services.workflow.notifications.routes import ROUTER as NOTIFICATION_ROUTES
+from services.workflow.notifications.sending import PERIOD as SENDING_PERIOD
 from services.workflow.runs.retention import PERIOD as CLEAN_PERIOD
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials.routes import ROUTES as TRIAL_ROUTES
@@ -60,6 +63,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         return core.queue.use(wanted.tenant)
 
     recover = partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait")
+    tell = partial(repeated, core.sender.look, SENDING_PERIOD, "notifications of alarms wait")
     settle = partial(repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait")
 
     @asynccontextmanager
@@ -73,6 +77,8 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
                 Leader(database, "outbox", core.outbox.sweep).run(),
                 Leader(database, "recovery", recover).run(),
                 Leader(database, "settling", settle).run(),
+                Leader(database, "notifications", tell).run(),
+                hear_alarms(core.bus, core.notices).run(),
                 repeated(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
                 repeated(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),
                 repeated(core.refused.write, REFUSED_PERIOD, "refused runs are not logged"),
@@ -92,13 +98,14 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
         Service(
             name="workflow",
             title="Thingway workflows",
-            routes=[ROUTER, CREDENTIAL_ROUTES, call_flows],
+            routes=[ROUTER, CREDENTIAL_ROUTES, NOTIFICATION_ROUTES, call_flows],
             verifier=HeaderVerifier(core.settings.internal_public_key),
             telemetry=telemetry,
             checks={"mongo": core.mongo.ping, "nats": core.bus.check},
             dependencies={
                 "flows": core.flows,
                 "logs": core.logs,
+                "notifications": core.notifications,
                 "trials": core.trials,
                 "registry": core.registry,
                 "hooks": core.hooks,

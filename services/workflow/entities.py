@@ -5,6 +5,7 @@ from typing import Any
 
 from libs.common.bus import RpcClient
 from libs.common.bus.rpc import error_of
+from libs.common.contracts.alarms import CHANGE, ChangeAlarm, ChangedAlarm
 from libs.common.contracts.entities import (
     CALL,
     RESOLVE,
@@ -87,6 +88,10 @@ class Entities:
         """Call services; their outputs in one map. A dry run judges inputs and calls nothing."""
         wanted = CallServices(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         return (await self._rpc.call(CALL, wanted, CalledServices, timeout=seconds)).outputs
+
+    async def change_alarm(self, wanted: ChangeAlarm, seconds: float) -> ChangedAlarm:
+        """Raise or clear an alarm of the device of an entity."""
+        return await self._rpc.call(CHANGE, wanted, ChangedAlarm, timeout=seconds)
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
         """Those of `keys` that there are."""

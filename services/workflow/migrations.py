@@ -4,6 +4,7 @@ from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
 from services.workflow.credentials.store import create_indexes as create_credential_indexes
 from services.workflow.flows.store import create_indexes as create_flow_indexes
+from services.workflow.notifications.store import create_collections
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.triggers.hooks.store import create_address_index
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
@@ -50,4 +51,5 @@ MIGRATIONS = (
     Migration(1, "flows, runs, outbox", _first),
     Migration(2, "secrets of flows, services that are not settled", _second),
     Migration(3, "credentials of tenants, addresses of flows", _credentials),
+    Migration(800, "notifications of alarms", create_collections),
 )

@@ -29,6 +29,7 @@ from services.workflow.flows.service import FlowService
 from services.workflow.flows.settling import Settling
 from services.workflow.flows.store import FlowStore, UnsettledStore
 from services.workflow.logs.service import LogService
+from services.workflow.nodes.alarm import AlarmNode
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.code import CodeNode
@@ -45,6 +46,10 @@ from services.workflow.nodes.simple_mqtt import SimpleMqtt
 from services.workflow.nodes.simple_timer import SimpleTimer
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.nodes.webhook import Webhook
+from services.workflow.notifications.letters import Post
+from services.workflow.notifications.sending import Sender
+from services.workflow.notifications.service import NotificationSettings
+from services.workflow.notifications.store import NotificationStore
 from services.workflow.outgoing.http import OutgoingHttp
 from services.workflow.outgoing.mail import OutgoingMail
 from services.workflow.outgoing.mqtt import OutgoingMqtt
@@ -101,6 +106,7 @@ def registry_of(entities: Entities, outside: Outside, credentials: TenantCredent
             EntityAssigner(entities),
             EntitySelector(entities),
             ServiceInvocation(entities),
+            AlarmNode(entities),
             Output(),
             CodeNode(outside.sandbox),
             Webhook(outside.http),
@@ -161,6 +167,10 @@ class Core:
             next_id=IdAllocator(database, "flows", FLOW_IDS).take,
         )
         self.settling = Settling(unsettled, self.flow_store, deploying, entities)
+        self.notices = NotificationStore(database)
+        self.notifications = NotificationSettings(self.notices, settings.secrets_key)
+        post = Post(self.outside.mail, self.credentials.mail_server, self.outside.http)
+        self.sender = Sender(self.notices, self.notifications, post, rpc, grants)
         self.logs = LogService(self.flows, runs)
         limits, notes = limits_of(settings), Notes(log, run_ids)
         self.queue, self.refused = RunQueue(limits, self.limits.of), Refused(notes)

@@ -134,6 +134,7 @@ def _named(id_: str) -> list[Any]:
         {"device_id_list": [id_], "group_id": id_, "operation": "OVERWRITE", "tags": []},
         {"operation": "OVERWRITE", "entity_ids": [id_], "added_tag_ids": [id_], "ids": [id_]},
         {"workflow_id_list": [id_]},
+        {"device_id": id_, "alarm_ids": [id_], "device_ids": [id_], "rule_id": id_},
         {"exchange": {"direct.device.<their_sn>.led": True}},
         {"exchange": {"direct.device.<their_sn>.measure": {"times": 1}}},
         {"entity_id": id_, "page_size": 10, "page_number": 1},

@@ -47,6 +47,7 @@ LINKS = (
     ("createTasks", "/data/deviceTaskRelations/0/taskId", "/tasks/{task_id}"),
     ("listProducts", "/data/content/0/model", "/products/{model}"),
     ("createDeviceGroup", "/data/id", "/device-group/{group_id}"),
+    ("createAlarmRule", "/data/id", "/alarm-rules/{rule_id}"),
     ("createEntityTag", "/data/id", "/entity/tags/{tag_id}"),
     ("findDevices", "/data/content/0/id", "/device/{device_id}"),
     ("createEntity", "/data/id", "/entity/{entity_id}"),
@@ -290,6 +291,10 @@ async def _super_admin(platform: Platform) -> Person:
     found = await console.done("POST", "/device/search", {})
     owned |= {"device_id": found["content"][0]["id"], "integration_id": DIRECT}
     group, tag = {"name": "fuzzed"}, {"name": "fuzzed", "color": "#ffffff"}
+    silent = {"type": "SILENCE", "seconds": 3600}
+    rule = {"name": "fuzzed", "severity": "INFO", "condition": silent}
+    rule |= {"device_id": owned["device_id"]}
+    owned["rule_id"] = (await console.done("POST", "/alarm-rules", rule))["id"]
     owned["group_id"] = (await console.done("POST", "/device-group", group))["id"]
     owned["tag_id"] = (await console.done("POST", "/entity/tags", tag))["id"]
     customs = [await add_custom(console, value_type=kind) for kind in VALUE_TYPES]

@@ -77,6 +77,12 @@ BODIES: dict[str, Any] = {
     "PUT /device/{device_id}": {"name": new_name()},
     "PUT /device/{device_id}/location": {"latitude": 1, "longitude": 2},
     "PUT /device-group/{group_id}": {"name": new_name()},
+    "PUT /alarm-rules/{rule_id}": {
+        "name": "matrix",
+        "severity": "INFO",
+        "condition": {"type": "SILENCE", "seconds": 60},
+        "device_id": UNKNOWN,
+    },
     "PUT /entity/tags/{tag_id}": {"name": "matrix", "color": "#ffffff"},
     "PUT /entity/{entity_id}": {"name": new_name()},
     "PUT /credentials/{credential_id}": {"access_secret": "matrix-secret"},
@@ -215,6 +221,8 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     entity = (await admin.done("GET", f"/device/{device_id}"))["entities"][0]
     tag = {"name": new_name("t")[:25], "color": "#ffffff"}
     smtp = await admin.done("GET", "/credentials/default/SMTP")
+    silent = {"type": "SILENCE", "seconds": 3600}
+    rule = {"name": "matrix", "severity": "INFO", "condition": silent, "device_id": device_id}
     targets = {
         "user_id": await admin.add_user(),
         "role_id": await admin.add_role(),
@@ -222,6 +230,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "application_id": application["application_id"],
         "device_id": str(device_id),
         "entity_id": entity["id"],
+        "rule_id": (await admin.done("POST", "/alarm-rules", rule))["id"],
         "group_id": (await admin.done("POST", "/device-group", {"name": new_name()}))["id"],
         "tag_id": (await admin.done("POST", "/entity/tags", tag))["id"],
         "dashboard_id": dashboard["dashboard_id"],

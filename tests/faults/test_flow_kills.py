@@ -1,13 +1,10 @@
 """`kill -9` of replicas of `workflow` under load: no event and no timer is lost or runs twice."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,54 +12,20 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from deploy.platform import ports
 from libs.common.bus import Bus
 from libs.common.identity import HeaderSigner, Kind, Principal, make_keys
 from libs.common.store.mongo import Mongo
 from tests.console import Grants, User
+from tests.faults.replica import Replica
 from tests.integration.workflow.conftest import PlayedDevice
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import device, enabled, listener, reported, timer
 from tests.servers import Servers
 
-ROOT = Path(__file__).resolve().parents[2]
 BATCH, PAUSE = 10, 0.1
 """Events that are published at a time, and seconds between."""
 TIMERS = 40
 TARGET = "direct.device.SN1.alarm"
-
-
-@dataclass
-class Replica:
-    """A process of the service, which may die and be started again."""
-
-    environment: dict[str, str]
-    log: Path
-    port: int = field(default_factory=ports.choose_free)
-    process: subprocess.Popen[bytes] | None = None
-
-    async def start(self) -> None:
-        """Start it, and wait until it is ready."""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "services.workflow"],
-            cwd=ROOT,
-            env={**os.environ, **self.environment, "THINGWAY_PORT": str(self.port)},
-            stdout=self.log.open("ab"),
-            stderr=subprocess.STDOUT,
-        )
-        async with asyncio.timeout(60), httpx.AsyncClient() as http:
-            while True:
-                assert self.process.poll() is None, self.log.read_text()[-4000:]
-                with suppress(httpx.HTTPError):
-                    if (await http.get(f"http://127.0.0.1:{self.port}/readyz")).is_success:
-                        return
-                await asyncio.sleep(0.1)
-
-    def kill(self) -> None:
-        """`kill -9`."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
 
 
 @dataclass
@@ -91,7 +54,9 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         "THINGWAY_INTERNAL_PUBLIC_KEY": public,
         "THINGWAY_SECRETS_KEY": public,
     }
-    replicas = [Replica(environment, tmp_path / f"replica-{one}.log") for one in range(2)]
+    replicas = [
+        Replica("workflow", environment, tmp_path / f"replica-{one}.log") for one in range(2)
+    ]
     bus = await Bus.connect(servers.nats_url, name="others", streams=1)
     mongo = Mongo(servers.mongo_url, database)
     played = PlayedDevice(bus)

@@ -45,6 +45,16 @@ def task_event(tenant: str, task_id: int, what: str) -> str:
     return f"event.{tenant}.task.{task_id}.{what}"
 
 
+def alarm_event(tenant: str, device_id: int, what: str) -> str:
+    """`event.{tenant}.alarm.{deviceId}.{raised|cleared|claimed}`."""
+    return f"event.{tenant}.alarm.{device_id}.{what}"
+
+
+def look_event(tenant: str, device_id: object) -> str:
+    """`event.{tenant}.look.{deviceId}`: of `device` to itself, rules have to be looked at."""
+    return f"event.{tenant}.look.{device_id}"
+
+
 def auth_event(tenant: str, what: str) -> str:
     """`event.{tenant}.auth.{what}`."""
     return f"event.{tenant}.auth.{what}"

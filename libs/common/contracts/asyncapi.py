@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus.subjects import (
+    alarm_event,
     auth_event,
     dead_uplink,
     device_event,
@@ -64,6 +65,10 @@ def _task(what: str) -> str:
     return task_event("{tenant}", "{taskId}", what)  # type: ignore[arg-type]
 
 
+def _alarm(what: str) -> str:
+    return alarm_event("{tenant}", "{deviceId}", what)  # type: ignore[arg-type]
+
+
 CHANNELS = (
     Channel(_device("added"), events.DeviceChanged, "A device was added to an application"),
     Channel(_device("updated"), events.DeviceChanged, "It was changed, or left its application"),
@@ -87,6 +92,9 @@ CHANNELS = (
     Channel(_service("replied"), events.ServiceReplied, "The device answered, or its time ended"),
     Channel(_task("created"), events.TaskCreated, "A configuration or property update was asked"),
     Channel(_task("finished"), events.TaskFinished, "It ended, with the outcome of each setting"),
+    Channel(_alarm("raised"), events.AlarmChanged, "A rule has raised an alarm of the device"),
+    Channel(_alarm("cleared"), events.AlarmChanged, "It is over, by the rule or by hand"),
+    Channel(_alarm("claimed"), events.AlarmChanged, "Somebody looks at it"),
     Channel(
         workflow_event("{tenant}", "{flowId}", "finished"),  # type: ignore[arg-type]
         events.WorkflowFinished,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 Connect = Literal["ONLINE", "OFFLINE", "DISCONNECT"]
+AlarmChange = Literal["raised", "cleared", "claimed"]
 TaskStatus = Literal["PENDING", "SENT", "SUCCESS", "FAILED", "TIMEOUT"]
 
 
@@ -123,6 +124,31 @@ class TaskFinished(Event, kw_only=True):
     err_code: str = ""
     err_msg: str = ""
     subcommand: list[Subcommand] = msgspec.field(default_factory=list)
+
+
+class AlarmChanged(Event, kw_only=True):
+    """`alarm.{deviceId}.(raised|cleared|claimed)`; times in ms."""
+
+    change: AlarmChange
+    alarm_id: int
+    rule_id: int | None = None
+    """The rule that has raised it."""
+    flow_id: int | None = None
+    """The flow that has raised it."""
+    severity: str
+    """`CRITICAL`, `MAJOR`, `MINOR`, `WARNING` or `INFO`."""
+    content: str
+    """The name of the rule when it was raised, or what the flow says."""
+    value: Any = None
+    """What raised it; absent for a silence and for a flow."""
+    raised_at: int
+    cleared_at: int | None = None
+    cleared_by: str | None = None
+    """`RULE`, `FLOW`, or the id of the user."""
+    claimed_at: int | None = None
+    claimed_by: str | None = None
+    """Id of the user."""
+    note: str | None = None
 
 
 class Actor(msgspec.Struct, rename="camel", omit_defaults=True):

@@ -4,11 +4,12 @@ The end of the command, its event, the history record of confirmed properties an
 ledger's count are one transaction, keyed by the uplink, so a repeated reply changes nothing.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from libs.common.bus import Outbox
+from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Mongo, Session
@@ -24,6 +25,8 @@ from services.device.things.latest import LatestValues
 from services.device.things.store import DeviceStore
 
 LONGEST_ERROR = 1000
+Point = Callable[[Uplink, Thing, dict[str, Any]], Awaitable[list[OutboxEntry]]]
+"""What else is said of values that a device has confirmed: of alarms they may raise or clear."""
 
 
 class ReplyHandler:
@@ -38,6 +41,7 @@ class ReplyHandler:
         outbox: Outbox,
         latest: LatestValues,
         reports: ReportStore,
+        point: Point,
     ) -> None:
         self._mongo = mongo
         self._devices = devices
@@ -45,6 +49,7 @@ class ReplyHandler:
         self._outbox = outbox
         self._latest = latest
         self._reports = reports
+        self._point = point
 
     async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
         """Close the command that `uplink` answers; return why not, when it is refused."""
@@ -76,6 +81,7 @@ class ReplyHandler:
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
         properties = _confirmed(command)
+        pointers = await self._point(uplink, thing, properties) if properties else []
         written: list[dict[str, Any]] = []
 
         async def work(session: Session) -> bool:
@@ -85,6 +91,7 @@ class ReplyHandler:
             entries = [finished(command)]
             if properties is not None:
                 entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
+                entries += pointers
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
                 await self._commands.confirm_profile(thing.id, command.settings(), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":

@@ -24,6 +24,9 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     history_days: Days | None = None
     """Days that history of its devices is kept, where the platform and the tenant keep it as
     long."""
+    device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
+    """Minutes of silence after which a device that has no connection is OFFLINE; by default
+    as the platform has it."""
 
 
 class Product(msgspec.Struct, rename="camel", kw_only=True):
@@ -36,6 +39,7 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     current_version: str
     versions: list[str]
     history_days: int | msgspec.UnsetType = msgspec.UNSET
+    device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 

@@ -52,7 +52,8 @@ class ProductService:
         if faults or document is None or tsl is None:
             raise InvalidInput.of_faults(faults)
         who = (principal.tenant, model, body.name, prefixes, body.device_type)
-        return await self._store.put(Wanted(*who, tsl, body.history_days, marks_of(document)))
+        limits = (body.history_days, body.device_offline_timeout)
+        return await self._store.put(Wanted(*who, tsl, *limits, marks_of(document)))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""

@@ -1,5 +1,5 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
-currentVersion, versions, historyDays?, createdAt, updatedAt}`.
+currentVersion, versions, historyDays?, deviceOfflineTimeout?, createdAt, updatedAt}`.
 """
 
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ class Wanted:
     device_type: str
     tsl: StoredTsl
     history_days: int | None
+    offline_timeout: int | None
     marks: list[str]
     """What its members are numbered by (`services.device.members.registry`)."""
 
@@ -121,6 +122,7 @@ class ProductStore:
             "deviceType": wanted.device_type,
             "currentVersion": version,
             "historyDays": wanted.history_days,
+            "deviceOfflineTimeout": wanted.offline_timeout,
         }
         same = all((known or {}).get(name) == one for name, one in fields.items())
         if known and same and not replaced:
@@ -173,6 +175,13 @@ class ProductStore:
         )
         return (found or {}).get("historyDays")
 
+    async def offline_timeout(self, tenant: str, model: str) -> int | None:
+        """The minutes of silence after which its devices are OFFLINE, when it has some."""
+        found = await self._products.find_one(
+            {"_id": {"tenant": tenant, "model": model}}, {"deviceOfflineTimeout": 1}
+        )
+        return (found or {}).get("deviceOfflineTimeout")
+
     async def all_history_days(self, tenant: str) -> dict[str, int]:
         """The same of all products of a tenant that have some of their own."""
         query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
@@ -189,6 +198,7 @@ def _product(document: dict[str, Any]) -> Product:
         current_version=document["currentVersion"],
         versions=document["versions"],
         history_days=document.get("historyDays") or msgspec.UNSET,
+        device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
     )

@@ -17,7 +17,7 @@ from nats.js.errors import APIError
 from opentelemetry import metrics
 from opentelemetry.trace import SpanKind
 
-from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
+from libs.common.bus import DEAD, EVENTS, Bus, Outgoing, acknowledge, publish_each
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
@@ -63,6 +63,8 @@ HEALTH_TIMEOUT = 5.0
 
 Close = Callable[[Uplink, Thing], Awaitable[str | None]]
 """Closes the command that a reply answers; returns why not, when it is refused."""
+Point = Callable[[Batch], Awaitable[list[Outgoing]]]
+"""What else is said of a batch that is stored: of what alarms it may raise or clear."""
 
 
 class Ingest:
@@ -78,6 +80,7 @@ class Ingest:
         facts: Facts,
         shapes: ShapeKeeper,
         close: Close,
+        point: Point,
         quota: Quota,
         refusals: Refusals,
         retention_ms: int,
@@ -89,6 +92,7 @@ class Ingest:
         self._facts = facts
         self._shapes = shapes
         self._close_command = close
+        self._point = point
         self._quota = quota
         self._refusals = refusals
         self._retention_ms = retention_ms
@@ -198,7 +202,7 @@ class Ingest:
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_each(self._bus, list(batch_events(batch)))
+        await publish_each(self._bus, [*batch_events(batch), *await self._point(batch)])
         await publish_each(self._bus, self._refusals.entries(batch))
 
 

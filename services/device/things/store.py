@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -521,6 +521,17 @@ class DeviceStore:
         found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
         return [(one["_id"], one["model"]) async for one in found]
 
+    async def of_product(self, tenant: str, model: str, after: int, limit: int) -> list[int]:
+        """Ids of the devices of a product behind an id, in order."""
+        query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
+        found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [one["_id"] async for one in found]
+
+    async def ids_that(self, tenant: str, condition: Condition) -> list[int]:
+        """Ids of the devices that meet a condition of grants."""
+        query = {"tenant": tenant, **condition}
+        return [one["_id"] async for one in self._devices.find(query, {"_id": 1})]
+
     # What devices report.
 
     async def note_reports(self, times: Mapping[int, int]) -> None:
@@ -585,27 +596,28 @@ class DeviceStore:
         """The device, when it is there."""
         return await self._present({"_id": device_id}, session)
 
-    async def heard(self, device_id: int, until: datetime) -> str | None:
-        """Note a report over HTTP: ONLINE until then; its connection state, None when it is gone.
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> str | None:
+        """Note a report over HTTP: ONLINE for so long; its connection state, None when it is gone.
 
         Raises `StoreError` when the record stays locked for `LOCKED_MS`.
         """
         device = await self._heard.find_one_and_update(
             {"_id": device_id},
-            {"$max": {"httpUntil": until}},
+            _heard_at(at, life),
             {"connectStatus": 1},
             maxTimeMS=LOCKED_MS,
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
 
-    async def heard_until(self, device_id: int, until: datetime, session: Session) -> None:
+    async def heard_again(
+        self, device_id: int, at: datetime, life: timedelta, session: Session
+    ) -> None:
         """Make a transaction see what `heard` has written.
 
         Its snapshot is one that a majority has, and `heard` does not wait for a majority: written
         again, what the snapshot lacks is a conflict, and the transaction begins anew.
         """
-        change = {"$max": {"httpUntil": until}}
-        await self._devices.update_one({"_id": device_id}, change, session=session)
+        await self._devices.update_one({"_id": device_id}, _heard_at(at, life), session=session)
 
     async def any_silent(self, since: datetime) -> bool:
         """Whether a device was to be heard over HTTP until then at the latest."""
@@ -667,6 +679,16 @@ def _grouped(*fields: str) -> Condition:
 def _model_of(group: Document) -> ModelKey:
     of = group["_id"]
     return model_key(of["model"], of["tslVersion"], of.get("shape"))
+
+
+def _heard_at(at: datetime, life: timedelta) -> list[Document]:
+    """The change of a record when a device is heard: an older note changes nothing.
+
+    A life that has become shorter counts from its next word on.
+    """
+    newer = {"$gte": [at, {"$ifNull": ["$httpAt", at]}]}
+    until = {"$cond": [newer, at + life, "$httpUntil"]}
+    return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
 
 
 def _silent(since: datetime) -> Condition:

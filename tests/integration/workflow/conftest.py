@@ -10,6 +10,8 @@ from httpx import ASGITransport, AsyncClient
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.contracts.access import Access, UserRef
+from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
 from libs.common.contracts.entities import (
     CalledServices,
     CallServices,
@@ -25,8 +27,9 @@ from libs.common.contracts.entities import (
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
+from libs.common.contracts.names import DescribedDevice, DescribedDevices, DescribeDevices
 from libs.common.contracts.users import DescribedUsers, DescribeUsers
-from libs.common.errors import InvalidInput, UpstreamFailed
+from libs.common.errors import InvalidInput, Unauthenticated, UpstreamFailed
 from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
@@ -39,6 +42,7 @@ from services.workflow.wiring import Core
 from tests.console import AskedByUsers, Grants
 from tests.lifespan import running
 
+GONE = 90
 AUTHOR = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
@@ -59,6 +63,11 @@ class PlayedDevice:
         self._rpc.offer("update_entities", UpdateEntities, self._update)
         self._rpc.offer("call_service", CallServices, self._call)
         self._rpc.offer("resolve_entities", ResolveEntities, self._resolve)
+        self.alarms: list[ChangeAlarm] = []
+        self.groups: dict[int, int] = {}
+        """Groups of the devices 5 to 9, which there are."""
+        self._rpc.offer("describe_devices", DescribeDevices, self._describe)
+        self._rpc.offer("change_alarm", ChangeAlarm, self._change_alarm)
         self.services: dict[int, PutFlowService] = {}
         self._rpc.offer("put_flow_service", PutFlowService, self._put_service)
         self._rpc.offer("remove_flow_service", RemoveFlowService, self._remove_service)
@@ -108,6 +117,19 @@ class PlayedDevice:
         self.services.pop(wanted.flow_id, None)
         return Settled()
 
+    async def _describe(self, wanted: DescribeDevices) -> DescribedDevices:
+        found = [
+            DescribedDevice(one, f"device {one}", "direct", 0, group=self.groups.get(one))
+            for one in wanted.ids or []
+            if one in range(5, 10)
+        ]
+        return DescribedDevices(found, 0)
+
+    async def _change_alarm(self, wanted: ChangeAlarm) -> ChangedAlarm:
+        if not wanted.dry_run:
+            self.alarms.append(wanted)
+        return ChangedAlarm(7, changed=True)
+
     async def _resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
         return ResolvedEntities([self.known[key] for key in wanted.keys if key in self.known])
 
@@ -143,6 +165,13 @@ def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings
     )
 
 
+async def _access(wanted: UserRef) -> Access:
+    """User 1 may do everything, those from 90 on are gone."""
+    if wanted.user_id >= GONE:
+        raise Unauthenticated("the user is gone")
+    return Access(1, frozenset({Function.DEVICE_VIEW}), super_admin=wanted.user_id == 1)
+
+
 async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
     return DescribedUsers({str(one): f"Nick {one}" for one in wanted.ids})
 
@@ -164,6 +193,7 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     await device.start()
     people = RpcServer(others, "auth")
     people.offer("describe_users", DescribeUsers, _describe_users)
+    people.offer("get_access", UserRef, _access)
     limits: dict[str, Limits] = {}
 
     async def limits_of(wanted: GetLimits) -> TenantLimits:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -26,11 +27,14 @@ NOTES = 16
 log = logging.getLogger(__name__)
 
 
+LifeOf = Callable[[Thing], Awaitable[float | None]]
+"""Seconds that a device counts as ONLINE after its last word; None: as long as others."""
+
+
 class _Spoke(NamedTuple):
-    at: float
+    moment: float
     """By the monotonic clock."""
-    until: datetime
-    """It counts as ONLINE so long."""
+    at: datetime
 
 
 class HttpPresence:
@@ -40,11 +44,13 @@ class HttpPresence:
     device: each note is tried until it is written, or would say nothing any more.
     """
 
-    def __init__(self, store: PresenceStore, life: float) -> None:
+    def __init__(self, store: PresenceStore, life: float, life_of: LifeOf) -> None:
+        """`life`: seconds that devices without one of their own count as ONLINE."""
         self._store = store
-        self._life = timedelta(seconds=life)
-        self._pause = min(LONGEST_PAUSE, life / 4)
-        self._noted: Recent[int, float] = Recent(KEPT)
+        self._life = life
+        self._life_of = life_of
+        self._quiet: Recent[int, float] = Recent(KEPT)
+        """Until when (monotonic) a device need not be noted again."""
         self._spoke: dict[int, _Spoke] = {}
         """The last time of those whose note is not written yet."""
         self._noting = Beside()
@@ -53,10 +59,9 @@ class HttpPresence:
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
         moment = time.monotonic()
-        noted = self._noted.get(thing.id)
-        if noted is None or noted + self._pause <= moment:
-            self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC) + self._life)
-            note = self._noting.begin(thing.id, partial(self._note, thing.id))
+        if (self._quiet.get(thing.id) or 0.0) <= moment:
+            self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC))
+            note = self._noting.begin(thing.id, partial(self._note, thing))
             if note is not None:
                 await asyncio.wait([note], timeout=PATIENCE)
 
@@ -64,16 +69,18 @@ class HttpPresence:
         """Leave what is not noted yet to the next reports."""
         await self._noting.stop()
 
-    async def _note(self, device_id: int) -> None:
-        while (spoke := self._spoke[device_id]).until > datetime.now(UTC):
+    async def _note(self, thing: Thing) -> None:
+        life = self._life
+        while (spoke := self._spoke[thing.id]).at + timedelta(seconds=life) > datetime.now(UTC):
             try:
+                life = await self._life_of(thing) or self._life
                 async with self._slots:
-                    await self._store.heard(device_id, spoke.until)
+                    await self._store.heard(thing.id, spoke.at, timedelta(seconds=life))
             except StoreError as error:
-                log.warning("device %d was heard, noting it waits: %r", device_id, error)
+                log.warning("device %d was heard, noting it waits: %r", thing.id, error)
                 await asyncio.sleep(AGAIN)
             else:
-                self._noted.put(device_id, spoke.at)
-                if self._spoke[device_id] is spoke:
+                self._quiet.put(thing.id, spoke.moment + min(LONGEST_PAUSE, life / 4))
+                if self._spoke[thing.id] is spoke:
                     break
-        del self._spoke[device_id]
+        del self._spoke[thing.id]

@@ -7,7 +7,7 @@ transaction, so none of them is ever behind the others. A device's record that h
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -104,13 +104,13 @@ class PresenceStore:
         await self._outbox.relay(written)
         return number
 
-    async def heard(self, device_id: int, until: datetime) -> None:
-        """Note a report over HTTP: ONLINE until then. Raises when the record stays locked."""
-        if await self._devices.heard(device_id, until) in (None, "ONLINE"):
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+        """Note a report over HTTP: ONLINE for so long. Raises when the record stays locked."""
+        if await self._devices.heard(device_id, at, life) in (None, "ONLINE"):
             return
 
         async def work(session: Session) -> list[dict[str, Any]]:
-            await self._devices.heard_until(device_id, until, session)
+            await self._devices.heard_again(device_id, at, life, session)
             devices = await self._devices.present_with_id(device_id, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return await self._settle(devices, connected, session)

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.hops import hops_of
 from libs.common.bus.wire import acknowledge, hand_back
-from libs.common.changes import SUBJECTS, read_change
+from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_change
 from libs.common.telemetry.tracing import batch, trace_of
 from services.workflow.engine.runner import Engine, Start, admitted
 from services.workflow.triggers.listeners.following import FollowedIndex
@@ -51,7 +51,8 @@ class Listening:
 
     def _starts(self, message: Msg) -> list[Start]:
         try:
-            change = read_change(message.data)
+            about_alarm = message.subject.split(".")[2] == "alarm"
+            change = (read_alarm if about_alarm else read_change)(message.data)
         except msgspec.DecodeError as error:
             log.warning("%s is not readable: %s", message.subject, error)
             return []
@@ -87,6 +88,6 @@ def listen(bus: Bus, followed: FollowedIndex, engine: Engine) -> BatchConsumer:
         handle=Listening(bus, followed, engine).take,
         batch=BATCH,
         ack_wait=ACK_WAIT,
-        subjects=SUBJECTS,
+        subjects=(*SUBJECTS, ALARMS),
         from_now=True,
     )

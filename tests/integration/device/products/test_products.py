@@ -207,3 +207,15 @@ async def test_a_product_may_keep_history_for_fewer_days(platform: Platform) -> 
     body = {"name": "Sensor", "tsl": tsl(), "historyDays": 0}
     refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
     assert "historyDays" in refusal["errMsg"]
+
+
+async def test_a_product_may_say_when_silence_is_offline(platform: Platform) -> None:
+    """In minutes, up to two days; given up by a PUT without them."""
+    put = await platform.mine.put_product("TH-1", tsl(), deviceOfflineTimeout=30)
+    assert put["deviceOfflineTimeout"] == 30
+    assert (await platform.mine.done("GET", "/products/TH-1"))["deviceOfflineTimeout"] == 30
+    for wrong in (0, 2881):
+        body = {"name": "Sensor", "tsl": tsl(), "deviceOfflineTimeout": wrong}
+        refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
+        assert "deviceOfflineTimeout" in refusal["errMsg"]
+    assert "deviceOfflineTimeout" not in await platform.mine.put_product("TH-1", tsl())

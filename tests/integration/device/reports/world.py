@@ -19,6 +19,10 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.tsl import parse_document
+from services.device.alarms.following import FollowedRules
+from services.device.alarms.pointing import Pointing
+from services.device.alarms.rules_store import RuleStore
+from services.device.alarms.store import AlarmStore
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
@@ -121,6 +125,9 @@ class World:
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
         things = ThingDirectory(self.database, devices, Tsls(self.database))
         store = ReportStore(self.mongo, partitions, ledger)
+        rules = RuleStore(self.database, known)
+        alarms = AlarmStore(self.mongo, self.outbox, devices)
+        pointing = Pointing(FollowedRules(rules, alarms))
         replies = ReplyHandler(
             mongo=self.mongo,
             devices=devices,
@@ -128,6 +135,7 @@ class World:
             outbox=self.outbox,
             latest=self.latest,
             reports=store,
+            point=pointing.at_values,
         )
         ingest = Ingest(
             bus=bus or self.bus,
@@ -137,6 +145,7 @@ class World:
             facts=Facts(devices, self.latest),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
+            point=pointing.at_batch,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             retention_ms=RETENTION_MS,

@@ -36,6 +36,7 @@ from libs.common.integrations import IntegrationHost
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
+from services.device.alarms import following
 from services.device.app import build_app
 from services.device.ingest_main import DURABLE, build_ingest
 from services.device.members.shape_store import ShapeStore
@@ -361,6 +362,7 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     await management.start()
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
+    period, following.PERIOD = following.PERIOD, 0.0
     store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
     ingest = build_ingest(base, store, ShapeStore(base.mongo.database))
     consumer = BatchConsumer(
@@ -378,7 +380,7 @@ async def running(servers: Servers) -> AsyncIterator[World]:
         ):
             yield World(http, base, grants, HeaderSigner(private), announced, outside, keys)
     finally:
-        known.FRESH = fresh
+        known.FRESH, following.PERIOD = fresh, period
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)
         await management.stop()

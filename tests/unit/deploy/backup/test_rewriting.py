@@ -56,6 +56,18 @@ def test_ids_in_fields_and_lists_are_raised_by_what_their_sequence_is() -> None:
     assert changed("device.devices", nobodys, moving()) == {"_id": 1_000_502, "application": None}
 
 
+def test_alarms_move_with_their_rules_and_states() -> None:
+    """Keys are made anew of what is in them; users are named by text."""
+    state = {"_id": f"9.2.{THING}", "rule": 9, "generation": 2, "device": THING, "alarm": 5}
+    key = f"9.2.{THING + 500}"
+    assert changed("device.alarm_states", state, moving())["_id"] == key
+    alarm = {"_id": 5, "state": f"9.2.{THING}", "rule": 9, "device": THING}
+    named = alarm | {"claimedBy": "1000001", "clearedBy": "RULE"}
+    moved = {"_id": 5, "state": key, "rule": 9, "device": THING + 500}
+    after = moved | {"claimedBy": "1000008", "clearedBy": "RULE"}
+    assert changed("device.alarms", named, moving()) == after
+
+
 def test_groups_and_tags_move_with_what_has_them() -> None:
     """A device names its group, a grant too; an entity that has tags is named by its id."""
     on_the_way = moving()
@@ -183,3 +195,16 @@ def test_what_is_granted_and_what_was_done_names_the_new_ids() -> None:
     assert (found["actor"]["id"], found["object"]["id"]) == ("1000007", "1000007")
     operator = {"_id": "y", "actor": {"kind": "user", "id": "0"}}
     assert changed("auth.audit", operator, moving())["actor"]["id"] == "0"
+
+
+def test_notifications_of_alarms_go_with_their_user_and_secrets() -> None:
+    """Ids are raised, and secrets sealed with the key of the target."""
+    context = "acme.alarm-webhook.https://one.example"
+    hook = {"url": "https://one.example/x", "secret": Seal(BEFORE).seal("s3cret", context)}
+    settings = {"device_ids": [THING], "webhook": hook}
+    document = {"_id": 1_000_001, "tenant": "acme", "login": "a@b.io", "settings": settings}
+    moved = changed("workflow.alarm_notifications", document, moving())
+    assert moved["_id"] == 1_000_008
+    assert moved["settings"]["device_ids"] == [THING + 500]
+    sealed = moved["settings"]["webhook"]["secret"]
+    assert Seal(AFTER).open(sealed, context) == "s3cret"

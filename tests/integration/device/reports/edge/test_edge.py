@@ -31,8 +31,10 @@ from services.device.commands.polling import CommandPolls
 from services.device.reports.edge.routes import ROUTER
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from tests.integration.device.commands.test_replies import command, issue, state
+from tests.integration.device.reports.test_retention import products
 from tests.integration.device.reports.world import DURABLE, World, until
 
 LIMITS = Limits(each_messages=200)
@@ -79,7 +81,8 @@ class Device:
 async def device(world: World) -> AsyncIterator[Device]:
     sn = await world.add(7)
     things = world.first.things
-    presence = HttpPresence(PresenceStore(world.mongo, world.outbox, world.first.devices), 60)
+    states = PresenceStore(world.mongo, world.outbox, world.first.devices)
+    presence = HttpPresence(states, 60, Silence(products(world)).life_of)
     polls = CommandPolls(world.bus, things, world.commands, presence)
     await polls.start()
     private, public = make_keys()

@@ -16,9 +16,11 @@ from services.device.reports.presence import connections
 from services.device.reports.presence import watch as watches
 from services.device.reports.presence.connections import Page, User
 from services.device.reports.presence.http import HttpPresence
+from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
 from services.device.things import Thing
+from tests.integration.device.reports.test_retention import products
 from tests.integration.device.reports.world import World, until
 from tests.unit.device.reports.presence.test_connections import change
 
@@ -64,7 +66,8 @@ async def test_who_is_heard_is_online_although_the_note_waits_for_no_majority(
     numbers = range(1, 201)
     for number in numbers:
         await world.add(number)
-    await asyncio.gather(*(store.heard(number, soon(60)) for number in numbers))
+    minute = timedelta(minutes=1)
+    await asyncio.gather(*(store.heard(number, soon(0), minute) for number in numbers))
     assert set((await states(world)).values()) == {"ONLINE"}
 
 
@@ -137,7 +140,7 @@ async def test_a_device_that_was_never_there_stays_disconnected(world: World, st
 async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
-    await store.heard(1, soon(60))
+    await store.heard(1, soon(0), timedelta(seconds=60))
     await store.change(users("SN1"), ())
     await store.change((), users("SN1"))
     assert await store.sweep_http() == 0
@@ -158,12 +161,12 @@ async def test_who_is_connected_is_looked_at_once_after_the_last_report(
 ):
     """It stays ONLINE, and costs the next sweeps nothing until it speaks HTTP again."""
     await world.add(1)
-    await store.heard(1, soon(60))
+    await store.heard(1, soon(0), timedelta(seconds=60))
     await store.change(users("SN1"), ())
     await silence(world)
     assert [await store.sweep_http(), await store.sweep_http()] == [1, 0]
     assert await states(world) == {1: "ONLINE"}
-    await store.heard(1, soon(60))
+    await store.heard(1, soon(0), timedelta(seconds=60))
     await store.change((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
 
@@ -188,6 +191,10 @@ async def things(world: World, *ids: int) -> list[Thing]:
     return list(found.values())
 
 
+async def usual(_: Thing) -> None:
+    """No product has a limit of its own."""
+
+
 class Notes:
     """Stands for the store of states: remembers which devices were heard."""
 
@@ -199,7 +206,7 @@ class Notes:
         self.refused: set[int] = set()
         self.faults: list[Exception] = []
 
-    async def heard(self, device_id: int, until: datetime) -> None:
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
         while device_id in self.locked:
             self.waiting.add(device_id)
             await asyncio.sleep(0.01)
@@ -209,7 +216,7 @@ class Notes:
         if self.faults:
             raise self.faults.pop()
         self.heard_of.append(device_id)
-        self.until = until
+        self.until = at + life
 
 
 async def noted(notes: Notes, ids: list[int]) -> bool:
@@ -229,10 +236,36 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     """One write for a burst of reports."""
     (thing,) = await things(world, 1)
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     for _ in range(5):
         await presence.heard(thing)
     assert notes.heard_of == [1]
+
+
+async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
+    world: World, store: PresenceStore
+):
+    """In minutes; a limit that has become shorter counts from the next word on."""
+    key = {"tenant": "default", "model": "m"}
+    (thing,) = await things(world, 1)
+    for minutes, seconds in ((None, 60.0), (1000, 60_000.0), (2, 120.0)):
+        fields = {"deviceOfflineTimeout": minutes}
+        await world.database["products"].update_one({"_id": key}, {"$set": fields}, upsert=True)
+        presence = HttpPresence(store, 60, Silence(products(world)).life_of)
+        before = datetime.now(UTC).replace(microsecond=0)
+        await presence.heard(thing)
+
+        async def noted(seconds: float = seconds, before: datetime = before) -> bool:
+            record = await world.database["devices"].find_one({"_id": 1})
+            rest = record["httpUntil"].replace(tzinfo=UTC) - before - timedelta(seconds=seconds)
+            return timedelta(0) <= rest < timedelta(seconds=30)
+
+        await until(noted)
+    record = await world.database["devices"].find_one({"_id": 1})
+    await store.heard(1, before - timedelta(seconds=30), timedelta(seconds=60))
+    assert (await world.database["devices"].find_one({"_id": 1}))["httpUntil"] == record[
+        "httpUntil"
+    ]
 
 
 async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
@@ -240,7 +273,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
     monkeypatch.setattr("services.device.reports.presence.http.PATIENCE", 0.01)
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
     for one in (locked, free):
@@ -252,7 +285,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
 
 async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: Notes):
     """The report was taken, so the device is ONLINE in the end."""
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 3
     await presence.heard(thing)
@@ -261,7 +294,7 @@ async def test_a_note_is_tried_until_the_database_is_back(world: World, notes: N
 
 async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: World, notes: Notes):
     """A fault of ours costs one note."""
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     (thing,) = await things(world, 1)
     notes.faults.append(KeyError("sn"))
     for _ in range(3):
@@ -271,7 +304,7 @@ async def test_a_note_that_fails_by_itself_is_made_at_the_next_report(world: Wor
 
 async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes: Notes):
     """The device was heard long ago when the database is back."""
-    presence = HttpPresence(notes, 0.05)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 0.05, usual)  # type: ignore[arg-type]
     (thing,) = await things(world, 1)
     notes.faults += [StoreUnavailable("away")] * 10_000
     await presence.heard(thing)
@@ -286,7 +319,7 @@ async def test_a_note_that_says_nothing_any_more_is_given_up(world: World, notes
 
 async def test_a_note_that_waits_tells_of_the_last_report(world: World, notes: Notes):
     """The device spoke again while its record was locked, and counts as ONLINE from then."""
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     (thing,) = await things(world, 1)
     notes.locked.add(thing.id)
     first = asyncio.ensure_future(presence.heard(thing))
@@ -304,7 +337,7 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
 ):
     """A note that fails leaves its place to the next."""
     monkeypatch.setattr("services.device.reports.presence.http.PATIENCE", 0.01)
-    presence = HttpPresence(notes, 60)  # type: ignore[arg-type]
+    presence = HttpPresence(notes, 60, usual)  # type: ignore[arg-type]
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}
     for one in several:
@@ -324,9 +357,9 @@ async def test_a_locked_record_is_waited_for_no_longer_than_it_must(
         with monkeypatch.context() as patch:
             patch.setattr("services.device.things.store.LOCKED_MS", 50)
             with pytest.raises(StoreError):
-                await store.heard(1, soon(60))
+                await store.heard(1, soon(0), timedelta(seconds=60))
         await session.abort_transaction()
-    await store.heard(1, soon(60))
+    await store.heard(1, soon(0), timedelta(seconds=60))
     assert await states(world) == {1: "ONLINE"}
 
 
@@ -483,7 +516,7 @@ async def test_http_devices_fall_silent_while_others_come_and_go(
     """A steady stream of connections does not keep the sweep from its work."""
     watch, _ = watching
     await world.add(1)
-    await store.heard(1, soon(0.1))
+    await store.heard(1, soon(0), timedelta(seconds=0.1))
 
     async def offline() -> bool:
         watch.take(change("SN9", 1))

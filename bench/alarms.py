@@ -1,0 +1,113 @@
+"""Ingest while 10,000 alarm rules judge what it says, against ingest alone.
+
+One `device-ingest` and one `device` process; ten rules of each of half the devices,
+which none of the reports is beyond. Rounds alternate: in one the rules are disabled and `device` is
+stopped, in the other ingest judges by them; the median of the ratios counts.
+"""
+
+import asyncio
+import signal
+import subprocess
+import time
+from typing import Any
+
+from pymongo import MongoClient, WriteConcern
+
+from bench.ingest import DEVICES, FIRST_ID, REPORTS, ROUNDS, TENANT, drained, fill, prepare
+from bench.stack import Stack, ready, stack
+from bench.table import Row, middle
+from libs.common.bus import Bus
+from libs.common.clock import now_ms
+from services.device.alarms.following import OVERLAP
+from services.device.alarms.model import Rule, ValueCondition, written
+
+RULES = 10_000
+BAR = 0.90
+
+
+def add_rules(database: Any) -> None:
+    """Write the rules."""
+    now = now_ms()
+    names = ("temperature", "humidity", "battery")
+    rules = (
+        Rule(
+            id=number + 1,
+            tenant=TENANT,
+            name=f"rule {number}",
+            severity="MAJOR",
+            device=FIRST_ID + number % (DEVICES // 2),
+            condition=ValueCondition(
+                property=names[number % 3], comparison="GT", threshold=1000 + number
+            ),
+            created_at=now,
+            updated_at=now,
+            changed=now,
+        )
+        for number in range(RULES)
+    )
+    database.alarm_rules.insert_many(written(rule) for rule in rules)
+
+
+async def enable(database: Any, *, enabled: bool) -> None:
+    """Let the rules decide or not, and wait until no process asks for that change any more."""
+    now = now_ms()
+    change = {"$set": {"enabled": enabled, "updatedAt": now, "changed": now}}
+    await asyncio.to_thread(database.alarm_rules.update_many, {}, change)
+    await asyncio.sleep(OVERLAP / 1000 + 1)
+
+
+async def one_round(bus: Bus, ingest: subprocess.Popen[bytes]) -> float:
+    """Reports per second of a round."""
+    ingest.send_signal(signal.SIGSTOP)
+    await fill(bus, now_ms())
+    started = time.perf_counter()
+    ingest.send_signal(signal.SIGCONT)
+    await drained(bus)
+    return REPORTS / (time.perf_counter() - started)
+
+
+async def measure(servers: Stack) -> Row:
+    """Run the rounds."""
+    client: MongoClient[dict[str, Any]] = MongoClient(servers.mongo_url)
+    database = client.get_database("bench", write_concern=WriteConcern("majority", j=True))
+    ingest, port = servers.start("services.device.ingest_main")
+    await ready(port)
+    prepare(database)
+    add_rules(database)
+    judging, port = servers.start("services.device")
+    await ready(port)
+    bus = await Bus.connect(servers.nats_url, name="bench")
+    alone, together = [], []
+    for number in range(ROUNDS + 1):
+        judging.send_signal(signal.SIGSTOP)
+        await enable(database, enabled=False)
+        without = await one_round(bus, ingest)
+        judging.send_signal(signal.SIGCONT)
+        await enable(database, enabled=True)
+        rate = await one_round(bus, ingest)
+        if number:
+            alone.append(without)
+            together.append(rate)
+    if database.alarms.count_documents({}):
+        raise RuntimeError("rules that nothing is beyond have raised alarms")
+    await bus.drain()
+    client.close()
+    ratio = middle([one / other for one, other in zip(together, alone, strict=True)])
+    return Row(
+        f"ingest with {RULES:,} alarm rules: reports/s, one process of each",
+        f"{middle(together):,.0f}",
+        f"{middle(alone):,.0f} alone",
+        ratio,
+        f">= {BAR:.2f}",
+        ratio >= BAR,
+    )
+
+
+async def run() -> list[Row]:
+    """The row of alarms."""
+    async with stack() as servers:
+        return [await measure(servers)]
+
+
+if __name__ == "__main__":
+    print(asyncio.run(run()))

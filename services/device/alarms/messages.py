@@ -1,0 +1,63 @@
+"""What alarms say on the bus, and what is read of what others say."""
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.bus.fitting import fitted
+from libs.common.bus.hops import hops_header
+from libs.common.bus.subjects import alarm_event, look_event
+from libs.common.clock import now_ms
+from libs.common.contracts.events import AlarmChange, AlarmChanged, DeviceProfile
+from services.device.alarms.model import Alarm
+
+
+class Pointer(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What a device has just said may change the states of some rules for it."""
+
+    tenant: str
+    device_id: int
+    values: dict[int, Any]
+    """By the id of the rule: what it looks at. None for a silence, which is over."""
+    ts: int
+    """ms: when it was measured."""
+    sequence: int
+    """Of it in `UPLINK`."""
+
+
+read_pointer = msgspec.json.Decoder(Pointer).decode
+
+
+def pointing(pointer: Pointer, key: str, headers: dict[str, str]) -> Outgoing:
+    """`event.{tenant}.look.{deviceId}`, which the service says to itself; `key` is the uplink's."""
+    subject = look_event(pointer.tenant, pointer.device_id)
+    return Outgoing(subject, msgspec.json.encode(pointer), f"l-{key}", headers)
+
+
+def alarm_changed(
+    alarm: Alarm, change: AlarmChange, profile: DeviceProfile, hops: int = 0
+) -> OutboxEntry:
+    """`event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""
+    event = AlarmChanged(
+        event_id=uuid4().hex,
+        created_at=now_ms(),
+        tenant=alarm.tenant,
+        device=profile,
+        change=change,
+        alarm_id=alarm.id,
+        rule_id=alarm.rule,
+        flow_id=alarm.flow,
+        severity=alarm.severity,
+        content=alarm.content,
+        value=alarm.value,
+        raised_at=alarm.raised_at,
+        cleared_at=alarm.cleared_at,
+        cleared_by=alarm.cleared_by,
+        claimed_at=alarm.claimed_at,
+        claimed_by=alarm.claimed_by,
+        note=alarm.note,
+    )
+    subject = alarm_event(alarm.tenant, alarm.device, change)
+    return OutboxEntry(subject, fitted(event), headers=hops_header(hops))

@@ -1,0 +1,78 @@
+"""What ingest does for alarms: it points at the rules whose states a report may change.
+
+It judges by rules and states in memory, in microseconds; nearly all reports change nothing. What
+is pointed at is decided elsewhere, by history and in a transaction (`evaluating`), so that ingest
+may be wrong: too many pointers cost a look, and one too few is made good by the second look that
+each change has.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from libs.common.bus import OutboxEntry, Outgoing
+from libs.common.telemetry.tracing import trace_header
+from services.device.alarms.deciding import LONGEST_VALUE
+from services.device.alarms.following import FollowedRules
+from services.device.alarms.index import Compiled, RuleIndex
+from services.device.alarms.messages import Pointer, pointing
+from services.device.reports.batch import Batch
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
+
+DOUBT = 5.0
+"""Seconds for which any value of a device is pointed at after one was: its state is changing."""
+
+
+class Pointing:
+    """Judges what is stored, and says what has to be looked at."""
+
+    def __init__(self, followed: FollowedRules) -> None:
+        self._followed = followed
+
+    async def at_batch(self, batch: Batch) -> list[Outgoing]:
+        """What a stored batch points at; raise `StoreError` when the rules cannot be known."""
+        index = await self._followed.index()
+        return list(_of_batch(index, batch)) if batch.reports or batch.events else []
+
+    async def at_values(
+        self, uplink: Uplink, thing: Thing, properties: dict[str, Any]
+    ) -> list[OutboxEntry]:
+        """The same of values that a device had when the uplink came."""
+        index = await self._followed.index()
+        found = index.reported(_subject(thing), properties)
+        messages = _pointer(index, uplink, thing, uplink.received, found)
+        return [OutboxEntry(one.subject, one.payload, headers=one.headers) for one in messages]
+
+
+def _of_batch(index: RuleIndex, batch: Batch) -> Iterator[Outgoing]:
+    for report in batch.reports:
+        thing = report.thing
+        if thing.device and index.has(thing.tenant):
+            found = index.reported(_subject(thing), report.properties)
+            yield from _pointer(index, report.uplink, thing, report.ts, found)
+    for event in batch.events:
+        thing = event.thing
+        if thing.device and index.has(thing.tenant):
+            found = index.occurred(_subject(thing), event.event_id)
+            yield from _pointer(index, event.uplink, thing, event.ts, found)
+
+
+def _subject(thing: Thing) -> tuple[str, int, str]:
+    return thing.tenant, thing.id, thing.model
+
+
+def _pointer(
+    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, found: Iterable[tuple[Compiled, Any]]
+) -> Iterator[Outgoing]:
+    values = {one.rule.id: _bounded(value) for one, value in found}
+    if values:
+        for rule_id in values:
+            index.doubt(rule_id, thing.id, time.monotonic() + DOUBT)
+        pointer = Pointer(thing.tenant, thing.id, values, ts, uplink.sequence)
+        yield pointing(pointer, uplink.key, trace_header(uplink.trace))
+
+
+def _bounded(value: Any) -> Any:
+    """A text longer than any that a rule compares with is as unequal when it is cut."""
+    return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

@@ -1,0 +1,219 @@
+"""Alarms on behalf of users: those of the devices that they see."""
+
+from collections.abc import AsyncIterator
+from datetime import tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from libs.common.clock import from_ms
+from libs.common.errors import InvalidInput, NotFound
+from libs.common.http.console import Page, ids_of
+from libs.common.identity import Principal
+from libs.common.identity.grants import GrantReader, Grants
+from libs.common.spreadsheet import csv_lines, safe_cell
+from libs.common.store.mongo import Document, containing
+from services.device.alarms.model import Alarm
+from services.device.alarms.schemas import (
+    MOST_AT_ONCE,
+    AlarmNumbers,
+    ClaimAlarms,
+    ClearAlarms,
+    SearchAlarms,
+    ShownAlarm,
+)
+from services.device.alarms.store import AlarmStore
+from services.device.things.model import Location
+from services.device.things.store import DeviceStore
+
+COLUMNS = {
+    "id": "_id",
+    "alarm_time": "raisedAt",
+    "alarm_content": "content",
+    "device_name": "deviceName",
+    "cleared_time": "clearedAt",
+    "claimed_time": "claimedAt",
+}
+"""What alarms may be sorted by."""
+NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
+MOST_EXPORTED = 100_000
+"""Alarms of one file, the newest ones."""
+HEAD = (
+    "Alarm Time",
+    "Severity",
+    "Content",
+    "Device Name",
+    "Value",
+    "Cleared Time",
+    "Claimed Time",
+    "Claimed By",
+    "Note",
+)
+
+
+class Alarms:
+    """Shows, claims and clears alarms."""
+
+    def __init__(
+        self,
+        store: AlarmStore,
+        devices: DeviceStore,
+        grants: GrantReader,
+    ) -> None:
+        self._store = store
+        self._devices = devices
+        self._grants = grants
+
+    async def search(self, principal: Principal, wanted: SearchAlarms) -> Page[ShownAlarm]:
+        """A page of the alarms that the user sees, the newest first unless sorted otherwise."""
+        order = wanted.order(COLUMNS, NEWEST_FIRST)
+        query = await self._query(principal, wanted)
+        skip = (wanted.number - 1) * wanted.size
+        found, total = await self._store.search(query, order, skip, wanted.size)
+        places = await self._places(principal.tenant, found)
+        rows = [_shown(alarm, places.get(alarm.device)) for alarm in found]
+        return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
+
+    async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
+        """How many alarms a search would find."""
+        found = await self._store.count(await self._query(principal, wanted))
+        numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
+        for severity, is_open, claimed, number in found:
+            numbers.total += number
+            numbers.unclaimed += 0 if claimed else number
+            if is_open:
+                numbers.open += number
+                counted: Any = numbers.open_by_severity
+                counted[severity] = counted.get(severity, 0) + number
+        return numbers
+
+    async def claim(self, principal: Principal, body: ClaimAlarms) -> None:
+        """Claim alarms for the user; those that are claimed or not seen are passed over.
+
+        Raises `NotFound` for a device that the user does not see, `InvalidInput`.
+        """
+        if (body.device_id is None) == (body.alarm_ids is None):
+            raise InvalidInput("must be a device, or some alarms", field="device_id")
+        grants = await self._grants.of(principal)
+        query: Document = {"tenant": principal.tenant, "claimedAt": None}
+        if body.device_id is not None:
+            device_id = int(body.device_id)
+            found = await self._devices.listed(principal.tenant, [device_id])
+            if not any(grants.device(one.id, one.integration, one.group) for one in found):
+                raise NotFound(f"device {device_id} not found", field="device_id")
+            query["device"] = device_id
+        else:
+            query["_id"] = {"$in": ids_of(body.alarm_ids or [])}
+            query.update(await self._seen(principal.tenant, grants))
+        while ids := await self._store.ids(query, MOST_AT_ONCE):
+            await self._store.claim(ids, principal.subject, principal.name, body.note)
+            query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
+
+    async def clear(self, principal: Principal, body: ClearAlarms) -> None:
+        """Clear alarms by hand; those that are over or not seen are passed over."""
+        query: Document = {
+            "tenant": principal.tenant,
+            "_id": {"$in": ids_of(body.alarm_ids)},
+            **await self._seen(principal.tenant, await self._grants.of(principal)),
+        }
+        ids = await self._store.ids(query, MOST_AT_ONCE)
+        await self._store.clear(ids, principal.subject, body.note)
+
+    async def export(
+        self, principal: Principal, wanted: SearchAlarms, timezone: str
+    ) -> AsyncIterator[bytes]:
+        """The lines of a file; raise `InvalidInput` before the first one."""
+        try:
+            zone = ZoneInfo(timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise InvalidInput(f"{timezone} is no time zone", field="timezone") from error
+        return self._lines(await self._query(principal, wanted), zone)
+
+    async def _lines(self, query: Document, zone: tzinfo) -> AsyncIterator[bytes]:
+        yield csv_lines([HEAD])
+        async for alarm in self._store.walk(query, MOST_EXPORTED):
+            yield csv_lines([_row(alarm, zone)])
+
+    async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
+        """The alarms that meet a filter, of the devices that the user sees."""
+        seen = await self._seen(principal.tenant, await self._grants.of(principal))
+        query: Document = {"tenant": principal.tenant, **seen}
+        conditions: list[Document] = []
+        if wanted.keyword:
+            part = containing(wanted.keyword)
+            conditions.append({"$or": [{"content": part}, {"deviceName": part}]})
+        if wanted.device_ids:
+            conditions.append({"device": {"$in": ids_of(wanted.device_ids)}})
+        if wanted.alarm_status and len(set(wanted.alarm_status)) == 1:
+            unclaimed = wanted.alarm_status[0]
+            conditions.append({"claimedAt": None if unclaimed else {"$ne": None}})
+        if conditions:
+            query["$and"] = conditions
+        bounds = {"$gte": wanted.start_timestamp, "$lte": wanted.end_timestamp}
+        if given := {name: ms for name, ms in bounds.items() if ms is not None}:
+            query["raisedAt"] = given
+        if wanted.open is not None:
+            query["open"] = wanted.open
+        if wanted.severity:
+            query["severity"] = {"$in": wanted.severity}
+        if wanted.rule_id is not None:
+            query["rule"] = int(wanted.rule_id)
+        return query
+
+    async def _seen(self, tenant: str, grants: Grants) -> Document:
+        """The condition that grants put on alarms; a group's devices are those of now."""
+        if grants.everything:
+            return {}
+        granted = grants.resources
+        inside = await self._devices.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
+        devices = {"device": {"$in": [*granted.devices, *inside]}}
+        return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
+
+    async def _places(self, tenant: str, alarms: list[Alarm]) -> dict[int, Location]:
+        found = await self._devices.find_all(tenant, list({alarm.device for alarm in alarms}))
+        return {one.id: one.location for one in found if one.location is not None}
+
+
+def _shown(alarm: Alarm, place: Location | None) -> ShownAlarm:
+    return ShownAlarm(
+        id=str(alarm.id),
+        alarm_status=alarm.claimed_at is None,
+        alarm_time=alarm.raised_at,
+        alarm_content=alarm.content,
+        device_id=str(alarm.device),
+        device_name=alarm.device_name,
+        latitude=place.latitude if place else None,
+        longitude=place.longitude if place else None,
+        address=place.address if place else None,
+        severity=alarm.severity,
+        rule_id=None if alarm.rule is None else str(alarm.rule),
+        flow_id=None if alarm.flow is None else str(alarm.flow),
+        open=alarm.open,
+        value=alarm.value,
+        cleared_time=alarm.cleared_at,
+        cleared_by=alarm.cleared_by,
+        claimed_time=alarm.claimed_at,
+        claimed_by=alarm.claimed_by,
+        claimed_name=alarm.claimed_name,
+        note=alarm.note,
+    )
+
+
+def _row(alarm: Alarm, zone: tzinfo) -> list[str]:
+    def time(ms: int | None) -> str:
+        return "" if ms is None else f"{from_ms(ms).astimezone(zone):%Y/%m/%d %H:%M:%S}"
+
+    value = alarm.value
+    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return [
+        time(alarm.raised_at),
+        alarm.severity,
+        safe_cell(alarm.content),
+        safe_cell(alarm.device_name),
+        "" if value is None else safe_cell(shown) if isinstance(value, str) else shown,
+        time(alarm.cleared_at),
+        time(alarm.claimed_at),
+        safe_cell(alarm.claimed_name or ""),
+        safe_cell(alarm.note or ""),
+    ]

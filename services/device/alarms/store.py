@@ -1,0 +1,402 @@
+"""Alarms and the states that raise them, in MongoDB: `alarms` and `alarm_states`.
+
+A state, what it raises or clears, and the events that tell of it are one transaction, so each
+happens once, whoever decides it and however often.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from pymongo import ReturnDocument, UpdateOne
+
+from libs.common.bus import Outbox, OutboxEntry
+from libs.common.clock import now_ms
+from libs.common.contracts.alarms import ChangeAlarm, ChangedAlarm
+from libs.common.contracts.events import AlarmChange, DeviceProfile
+from libs.common.errors import NotFound
+from libs.common.store.ids import IdAllocator
+from libs.common.store.mongo import Document, Mongo, Session
+from services.device.alarms.deciding import SETTLING, Change
+from services.device.alarms.errors import too_many_alarms
+from services.device.alarms.messages import alarm_changed
+from services.device.alarms.model import (
+    Alarm,
+    EventCondition,
+    Rule,
+    State,
+    read,
+    state_key,
+    written,
+)
+from services.device.things.model import PresentDevice, profile_of
+from services.device.things.store import DeviceStore
+
+Decision = Callable[[State], tuple[State, list[Change]]]
+Order = list[tuple[str, int]]
+BY_RULE, BY_FLOW = "RULE", "FLOW"
+"""Who clears an alarm that is over, if not people."""
+MOST_OF_FLOWS = 100
+"""Open alarms of a device that flows have raised."""
+CHUNK = 200
+"""Alarms that people change in one transaction."""
+
+
+class AlarmStore:
+    """Reads and writes alarms and states."""
+
+    def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
+        self._mongo = mongo
+        self._outbox = outbox
+        self._devices = devices
+        self._states = mongo.database["alarm_states"]
+        self._alarms = mongo.database["alarms"]
+        self._steps = mongo.database["alarm_steps"]
+        self._ids = IdAllocator(mongo.database, "alarms")
+
+    # States.
+
+    async def settle(self, rule: Rule, device_id: int, decide: Decision) -> State | None:
+        """Carry the state of a rule for a device on; None when it is not about it any more."""
+
+        async def work(session: Session) -> tuple[State | None, list[Document]]:
+            key = state_key(rule.id, rule.generation, device_id)
+            found = await self._states.find_one({"_id": key}, session=session)
+            state = _fresh(key, rule, device_id) if found is None else read(found, State)
+            present = await self._devices.present_with_id(device_id, session)
+            if not present or not rule.applies(present[0].tenant, device_id, present[0].model):
+                return None, await self._end(state, present, session, gone=not present)
+            after, changes = decide(state)
+            if after == state:
+                return state, []
+            after.revision, after.changed = after.revision + 1, now_ms()
+            entries = await self._apply(rule, after, changes, present[0], session)
+            await self._states.replace_one(
+                {"_id": key}, written(after), upsert=True, session=session
+            )
+            return after, await self._outbox.add(entries, session)
+
+        after, entries = await self._mongo.transaction(work)
+        await self._outbox.relay(entries)
+        return after
+
+    async def end(self, state: State, *, gone: bool = True) -> None:
+        """A state is over, and so is the alarm that it has raised.
+
+        With its rule it is `gone`; without the device it stays, NORMAL, so that processes hear it.
+        """
+
+        async def work(session: Session) -> list[Document]:
+            present = await self._devices.present_with_id(state.device, session)
+            found = await self._states.find_one({"_id": state.id}, session=session)
+            if found is None:
+                return []
+            return await self._end(read(found, State), present, session, gone=gone)
+
+        await self._outbox.relay(await self._mongo.transaction(work))
+
+    async def end_of_device(self, device_id: int) -> None:
+        """A device is gone, and its alarms with it."""
+        await self._states.delete_many({"device": device_id})
+        await self._alarms.delete_many({"device": device_id})
+
+    async def not_normal(self) -> list[State]:
+        """The states of all tenants that are not NORMAL."""
+        found = self._states.find({"status": {"$ne": "NORMAL"}})
+        return [read(one, State) async for one in found]
+
+    async def changed(self, since: int) -> list[State]:
+        """The states that have been written since (ms)."""
+        found = self._states.find({"changed": {"$gte": since}})
+        return [read(one, State) async for one in found]
+
+    async def due(self, now: int, limit: int) -> list[State]:
+        """States that have to be looked at by now (ms), those that wait longest first."""
+        found = self._states.find({"due": {"$lte": now}}, sort=[("due", 1)], limit=limit)
+        return [read(one, State) async for one in found]
+
+    async def of_devices(self, ids: Iterable[int]) -> list[State]:
+        """The states of all rules for devices."""
+        found = self._states.find({"device": {"$in": list(ids)}})
+        return [read(one, State) async for one in found]
+
+    async def outdated(self, rule: Rule, limit: int) -> list[State]:
+        """States of a rule as it was before, all of them when it decides nothing any more."""
+        query: Document = {"rule": rule.id}
+        if rule.alive:
+            query["generation"] = {"$lt": rule.generation}
+        return [read(one, State) async for one in self._states.find(query, limit=limit)]
+
+    async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
+        """Begin to watch devices for silence; those that are watched stay as they are."""
+        fresh = [
+            _fresh(state_key(rule.id, rule.generation, device), rule, device) for device in devices
+        ]
+        for state in fresh:
+            state.since, state.due = now, now
+        if fresh:
+            await self._states.bulk_write(
+                [
+                    UpdateOne({"_id": one.id}, {"$setOnInsert": written(one)}, upsert=True)
+                    for one in fresh
+                ],
+                ordered=False,
+            )
+
+    async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
+        """Look at states later (ms) that have not changed."""
+        await self._states.bulk_write(
+            [
+                UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
+                for state, due in dues
+            ],
+            ordered=False,
+        )
+
+    # Alarms, for users.
+
+    async def search(
+        self, query: Document, order: Order, skip: int, limit: int
+    ) -> tuple[list[Alarm], int]:
+        """A page of alarms, and how many match in all."""
+        page = self._alarms.find(query, sort=order, skip=skip, limit=limit)
+        found, total = await asyncio.gather(page.to_list(None), self._alarms.count_documents(query))
+        return [read(one, Alarm) for one in found], total
+
+    async def walk(self, query: Document, limit: int) -> AsyncIterator[Alarm]:
+        """Alarms, the newest first."""
+        async for one in self._alarms.find(
+            query, sort=[("raisedAt", -1), ("_id", -1)], limit=limit
+        ):
+            yield read(one, Alarm)
+
+    async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
+        """How many there are of each severity, open or not, claimed or not."""
+        of = {
+            "severity": "$severity",
+            "open": "$open",
+            "claimed": {"$gt": ["$claimedAt", None]},
+        }
+        stages = [{"$match": query}, {"$group": {"_id": of, "n": {"$sum": 1}}}]
+        return [
+            (one["_id"]["severity"], one["_id"]["open"], one["_id"]["claimed"], one["n"])
+            async for one in await self._alarms.aggregate(stages)
+        ]
+
+    async def ids(self, query: Document, limit: int) -> list[int]:
+        """Ids of alarms, the oldest first."""
+        found = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
+        return [one["_id"] async for one in found]
+
+    async def claim(self, ids: Sequence[int], user: str, name: str, note: str | None) -> int:
+        """Claim alarms for a user, but those that are claimed already; return how many."""
+        changes = {"claimedAt": now_ms(), "claimedBy": user, "claimedName": name}
+        if note:
+            changes["note"] = note
+        return await self._change(ids, {"claimedAt": None}, changes, "claimed")
+
+    async def clear(self, ids: Sequence[int], user: str, note: str | None) -> int:
+        """Clear open alarms by hand; return how many.
+
+        The rule raises the next one once it was over; that of an event at the next event.
+        """
+        now = now_ms()
+        changes: Document = _cleared(now, user)
+        if note:
+            changes["note"] = note
+        return await self._change(ids, {"open": True}, changes, "cleared")
+
+    # Alarms of flows.
+
+    async def change_by_flow(self, wanted: ChangeAlarm, device_id: int) -> ChangedAlarm:
+        """Raise or clear what a flow calls an alarm of a device; each step once.
+
+        Raises `NotFound` when the device is gone, `InvalidInput` when it has too many.
+        """
+        step = {"_id": f"{wanted.tenant}.{wanted.step}"}
+
+        async def work(session: Session) -> tuple[ChangedAlarm, list[Document]]:
+            done = await self._steps.find_one(step, session=session)
+            if done is not None:
+                return ChangedAlarm(done["alarm"], done["changed"]), []
+            present = await self._devices.present_with_id(device_id, session)
+            if not present:
+                raise NotFound("the device is gone", field="entity")
+            change = self._raise_keyed if wanted.raised else self._clear_keyed
+            answer, entries = await change(wanted, present[0], session)
+            note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
+            await self._steps.insert_one(step | note, session=session)
+            return answer, await self._outbox.add(entries, session)
+
+        answer, entries = await self._mongo.transaction(work)
+        await self._outbox.relay(entries)
+        return answer
+
+    async def _raise_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        mine = {"tenant": wanted.tenant, "device": device.id, "open": True}
+        found = await self._alarms.find_one(mine | {"key": wanted.key}, session=session)
+        if found is not None:
+            return ChangedAlarm(found["_id"]), []
+        keyed = mine | {"key": {"$exists": True}}
+        most = MOST_OF_FLOWS
+        if await self._alarms.count_documents(keyed, limit=most, session=session) >= most:
+            raise too_many_alarms(most)
+        alarm = Alarm(
+            id=await self._ids.take(),
+            tenant=wanted.tenant,
+            flow=wanted.flow_id,
+            key=wanted.key,
+            device=device.id,
+            device_name=device.name,
+            integration=device.integration,
+            severity=wanted.severity,
+            content=wanted.content,
+            raised_at=now_ms(),
+        )
+        await self._alarms.insert_one(written(alarm), session=session)
+        entry = alarm_changed(alarm, "raised", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
+    async def _clear_keyed(
+        self, wanted: ChangeAlarm, device: PresentDevice, session: Session
+    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+        found = await self._alarms.find_one_and_update(
+            {"tenant": wanted.tenant, "device": device.id, "open": True, "key": wanted.key},
+            {"$set": _cleared(now_ms(), BY_FLOW)},
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        if found is None:
+            return ChangedAlarm(), []
+        alarm = read(found, Alarm)
+        entry = alarm_changed(alarm, "cleared", profile_of(device), wanted.hops)
+        return ChangedAlarm(alarm.id, changed=True), [entry]
+
+    async def _change(
+        self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
+    ) -> int:
+        changed = 0
+        for first in range(0, len(ids), CHUNK):
+            query = {"_id": {"$in": list(ids[first : first + CHUNK])}, **condition}
+
+            async def work(session: Session, query: Document = query) -> list[Document]:
+                found = await self._alarms.find(query, session=session).to_list(None)
+                alarms = [read(one | changes, Alarm) for one in found]
+                some = {"_id": {"$in": [one.id for one in alarms]}}
+                await self._alarms.update_many(some, {"$set": changes}, session=session)
+                if what == "cleared":
+                    await self._let_go(alarms, session)
+                profiles = await self._profiles({one.device for one in alarms}, session)
+                entries = [
+                    alarm_changed(one, what, profiles[one.device])
+                    for one in alarms
+                    if one.device in profiles
+                ]
+                return await self._outbox.add(entries, session)
+
+            entries = await self._mongo.transaction(work)
+            changed += len(entries)
+            await self._outbox.relay(entries)
+        return changed
+
+    async def _let_go(self, alarms: Sequence[Alarm], session: Session) -> None:
+        """States of alarms that people have cleared: of events NORMAL, else RAISED without one."""
+        mine = {"_id": {"$in": [alarm.state for alarm in alarms if alarm.state is not None]}}
+        open_now = {"alarm": {"$in": [alarm.id for alarm in alarms]}}
+        now = now_ms()
+        change: Document = {"$unset": {"alarm": ""}, "$inc": {"revision": 1}}
+        normal = {"status": "NORMAL", "at": now, "sequence": 0, "changed": now}
+        normal["due"] = now + SETTLING
+        momentary = mine | open_now | {"momentary": True}
+        await self._states.update_many(momentary, change | {"$set": normal}, session=session)
+        others = change | {"$set": {"changed": now}}
+        await self._states.update_many(mine | open_now, others, session=session)
+
+    async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
+        found = [await self._devices.present_with_id(one, session) for one in ids]
+        return {one.id: profile_of(one) for some in found for one in some}
+
+    async def _apply(
+        self,
+        rule: Rule,
+        state: State,
+        changes: Sequence[Change],
+        device: PresentDevice,
+        session: Session,
+    ) -> list[OutboxEntry]:
+        """Write the alarms of `changes`; return what is said of them."""
+        entries: list[OutboxEntry] = []
+        for change in changes:
+            if change.raised:
+                alarm = await self._raise(rule, state, change, device, session)
+                entries.append(alarm_changed(alarm, "raised", profile_of(device)))
+            elif state.alarm is not None:
+                entries += await self._clear(state, change.at, [device], session)
+        return entries
+
+    async def _raise(
+        self, rule: Rule, state: State, change: Change, device: PresentDevice, session: Session
+    ) -> Alarm:
+        alarm = Alarm(
+            id=await self._ids.take(),
+            tenant=rule.tenant,
+            rule=rule.id,
+            state=state.id,
+            device=device.id,
+            device_name=device.name,
+            integration=device.integration,
+            severity=rule.severity,
+            content=rule.name,
+            value=change.value,
+            raised_at=change.at,
+        )
+        await self._alarms.insert_one(written(alarm), session=session)
+        state.alarm = alarm.id
+        return alarm
+
+    async def _clear(
+        self, state: State, at: int, present: Sequence[PresentDevice], session: Session
+    ) -> list[OutboxEntry]:
+        found = await self._alarms.find_one_and_update(
+            {"_id": state.alarm, "open": True},
+            {"$set": _cleared(at, BY_RULE)},
+            return_document=ReturnDocument.AFTER,
+            session=session,
+        )
+        state.alarm = None
+        if found is None:
+            return []
+        alarm = read(found, Alarm)
+        return [alarm_changed(alarm, "cleared", profile_of(device)) for device in present]
+
+    async def _end(
+        self, state: State, present: Sequence[PresentDevice], session: Session, *, gone: bool
+    ) -> list[Document]:
+        entries: list[OutboxEntry] = []
+        if state.alarm is not None:
+            entries = await self._clear(state, now_ms(), present, session)
+        if gone:
+            await self._states.delete_one({"_id": state.id}, session=session)
+        else:
+            state.status, state.due = "NORMAL", None
+            state.revision, state.changed = state.revision + 1, now_ms()
+            key = {"_id": state.id}
+            await self._states.replace_one(key, written(state), upsert=True, session=session)
+        return await self._outbox.add(entries, session)
+
+
+def _cleared(at: int, by: str) -> Document:
+    return {"open": False, "clearedAt": at, "clearedBy": by, "endedAt": datetime.now(UTC)}
+
+
+def _fresh(key: str, rule: Rule, device_id: int) -> State:
+    return State(
+        id=key,
+        tenant=rule.tenant,
+        rule=rule.id,
+        generation=rule.generation,
+        device=device_id,
+        momentary=isinstance(rule.condition, EventCondition),
+    )

@@ -1,0 +1,108 @@
+"""`alarm`: raises or clears an alarm of a device."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from libs.common.contracts.alarms import (
+    LONGEST_CONTENT,
+    LONGEST_KEY,
+    ChangeAlarm,
+    Severity,
+)
+from services.workflow.entities import ANY, Entities
+from services.workflow.nodes.base import (
+    Fault,
+    Group,
+    NodeContext,
+    Parameters,
+    Step,
+    Supposed,
+    parameter,
+)
+from services.workflow.nodes.event_listener import LONGEST_KEY as LONGEST_ENTITY
+
+_REFERENCE = "#{"
+
+
+class AlarmParameters(Parameters):
+    """Which alarm, and what becomes of it."""
+
+    entity: Annotated[
+        str,
+        parameter(
+            "Device",
+            "Key of an entity of the device that the alarm is about",
+            min_length=1,
+            max_length=LONGEST_ENTITY,
+        ),
+    ]
+    key: Annotated[
+        str,
+        parameter(
+            "Key",
+            "What flows call the alarm: a device has one open alarm of a key",
+            min_length=1,
+            max_length=LONGEST_KEY,
+        ),
+    ]
+    action: Annotated[Literal["RAISE", "CLEAR"], parameter("Action")] = "RAISE"
+    severity: Annotated[Severity, parameter("Severity")] = "MAJOR"
+    content: Annotated[
+        str, parameter("Content", "What people read", max_length=LONGEST_CONTENT)
+    ] = ""
+
+    def faults(self) -> Iterable[Fault]:
+        """An alarm that says nothing."""
+        if self.action == "RAISE" and not self.content.strip():
+            yield Fault("content", "has nothing to say; write what is wrong")
+
+    def entity_keys(self) -> Iterable[str]:
+        """The entity; any may be meant by a reference, so that who sees all may use one."""
+        yield ANY if _REFERENCE in self.entity else self.entity
+
+
+class AlarmNode(Step[AlarmParameters]):
+    """Raises an alarm unless it is open, or clears it when it is; once for a run.
+
+    Puts out `alarmId` of the alarm that is open or was cleared, if there is one, and `changed`.
+    """
+
+    name = "alarm"
+    title = "Alarm"
+    description = "Raises or clears an alarm of a device"
+    group = Group.ACTION
+    parameters = AlarmParameters
+    testable = False
+    repeatable = True
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    async def run(
+        self, context: NodeContext, parameters: AlarmParameters, body: Any
+    ) -> dict[str, Any] | Supposed:
+        """Change it; a dry run judges what is known, and supposes that it would change."""
+        fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
+        supposed = Supposed({"alarmId": "0", "changed": True})
+        if context.guessed(fields):
+            return supposed
+        raising = parameters.action == "RAISE"
+        answer = await self._entities.change_alarm(
+            ChangeAlarm(
+                tenant=context.tenant,
+                flow_id=context.flow_id,
+                step=f"{context.run_id}.{context.node_id}",
+                entity=context.text(parameters.entity),
+                key=context.text(parameters.key)[:LONGEST_KEY],
+                raised=raising,
+                severity=parameters.severity,
+                content=context.text(parameters.content)[:LONGEST_CONTENT],
+                hops=context.hops + 1,
+                dry_run=context.dry_run,
+            ),
+            context.seconds_left,
+        )
+        if context.dry_run:
+            return supposed
+        output = {"alarmId": answer.alarm_id and str(answer.alarm_id), "changed": answer.changed}
+        return {name: value for name, value in output.items() if value is not None}

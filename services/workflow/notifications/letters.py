@@ -1,0 +1,104 @@
+"""Writes what users are told, and hands it over."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import from_ms
+from services.workflow.errors import NodeFailed
+from services.workflow.nodes.webhook import signed
+from services.workflow.notifications.model import Channel, Notifications, Subscriber, Told
+from services.workflow.outgoing.http import HttpRequest, OutgoingHttp
+from services.workflow.outgoing.mail import Letter, MailServer, OutgoingMail
+
+SECONDS = 30.0
+"""That one message may take."""
+MOST_LISTED = 100
+"""Alarms that a message lists; of more it says how many."""
+SENDER = "Thingway"
+_OK = range(200, 300)
+
+
+class Post:
+    """Sends mails and webhooks."""
+
+    def __init__(
+        self,
+        mail: OutgoingMail,
+        mail_server: Callable[[str], Awaitable[MailServer | None]],
+        http: OutgoingHttp,
+    ) -> None:
+        """`mail_server` tells that of a tenant."""
+        self._mail = mail
+        self._mail_server = mail_server
+        self._http = http
+
+    async def send(
+        self,
+        subscriber: Subscriber,
+        settings: Notifications,
+        channel: Channel,
+        told: Sequence[Told],
+        missed: int,
+    ) -> None:
+        """Tell a user of alarms, `missed` more without a word; raise `NodeFailed`."""
+        listed, more = told[-MOST_LISTED:], max(len(told) - MOST_LISTED, 0) + missed
+        if channel == "MAIL":
+            server = await self._mail_server(subscriber.tenant)
+            if server is None:
+                raise NodeFailed("the tenant has no mail server: its credential SMTP is not set")
+            letter = Letter(
+                sender=server.username,
+                sender_name=SENDER,
+                recipients=[subscriber.login],
+                subject=subject_of(listed, more),
+                content=content_of(settings, listed, more),
+            )
+            await self._mail.send(server, letter, SECONDS)
+        elif channel == "WEBHOOK" and settings.webhook is not None:
+            body = msgspec.json.encode(
+                {"tenant": subscriber.tenant, "alarms": listed, "more": more}
+            )
+            headers = {"Content-Type": "application/json"}
+            if settings.webhook.secret:
+                headers |= signed(settings.webhook.secret, body)
+            wanted = HttpRequest(
+                method="POST", url=settings.webhook.url, headers=headers, body=body
+            )
+            answer = await self._http.send(wanted, SECONDS)
+            if answer.status not in _OK:
+                raise NodeFailed(f"the webhook was answered with {answer.status}")
+
+
+def subject_of(listed: Sequence[Told], more: int) -> str:
+    """The subject of a mail."""
+    if len(listed) == 1 and not more:
+        (one,) = listed
+        text = f"{one.severity} {one.change}: {one.content} ({one.device_name})"
+    else:
+        text = f"{len(listed) + more} changes of alarms"
+    return " ".join(text.split())[:200]
+
+
+def content_of(settings: Notifications, listed: Sequence[Told], more: int) -> str:
+    """A mail as HTML; times are those of the user's zone."""
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, one))}</tr>"
+        for one in listed
+    )
+    rest = f"<p>{more} more are not listed.</p>" if more else ""
+    return f"<table>{rows}</table>{rest}"
+
+
+def _cells(settings: Notifications, one: Told) -> list[str]:
+    at = one.cleared_at if one.change == "cleared" and one.cleared_at else one.raised_at
+    shown = f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}"
+    return [shown, one.severity, one.change, one.content, one.device_name, _text(one.value)]
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return msgspec.json.encode(value).decode()

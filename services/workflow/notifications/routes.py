@@ -1,0 +1,48 @@
+"""`/alarm-notifications`: what the caller is told of alarms, and how."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
+from libs.common.http import HttpRequest, principal_of
+from libs.common.http.console import Answer, answer, get, put
+from libs.common.http.guards import holders
+from services.workflow.notifications.model import Notifications, ShownNotifications
+from services.workflow.notifications.sending import READERS
+from services.workflow.notifications.service import NotificationSettings
+
+
+@get("/", guards=[holders(*READERS)], summary="Show notifications of alarms")
+async def get_alarm_notifications(
+    request: HttpRequest, notifications: NamedDependency[NotificationSettings]
+) -> Answer[ShownNotifications]:
+    """What the caller is told; secrets that are set are hidden."""
+    return answer(request, await notifications.get(principal_of(request)))
+
+
+@put(
+    "/",
+    guards=[holders(*READERS)],
+    summary="Set notifications of alarms",
+    example={
+        "severities": ["CRITICAL"],
+        "quiet_hours": {"begin": "22:00", "end": "06:30"},
+        "time_zone": "Europe/Berlin",
+        "webhook": {"url": "https://example.org/alarms", "secret": "…"},
+    },
+)
+async def put_alarm_notifications(
+    request: HttpRequest,
+    notifications: NamedDependency[NotificationSettings],
+    data: JSONBody[Notifications],
+) -> Answer[None]:
+    """Set all of what the caller is told; a hidden secret stays as it is."""
+    await notifications.put(principal_of(request), data)
+    return answer(request)
+
+
+ROUTER = Router(
+    "/alarm-notifications",
+    route_handlers=[get_alarm_notifications, put_alarm_notifications],
+    tags=["Alarms"],
+)

@@ -1,0 +1,38 @@
+"""The device service as a whole."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.integration.device.values.world import World, property_of, running
+from tests.servers import Servers
+
+OVEN = {
+    "version": "v1.0",
+    "properties": [
+        property_of("heat", "DOUBLE", "R"),
+        property_of("door", "STRUCT"),
+        property_of("door.open", "BOOL"),
+    ],
+    "events": [
+        {"id": "smoke", "name": "smoke", "outputs": []},
+        {"id": "clear", "name": "clear", "outputs": []},
+    ],
+    "services": [],
+}
+
+
+@pytest_asyncio.fixture(scope="module")
+async def started(servers: Servers) -> AsyncIterator[World]:
+    """The service, started once for the tests of a module."""
+    async with running(servers) as found:
+        await found.put_product("OVEN", OVEN)
+        yield found
+
+
+@pytest_asyncio.fixture
+async def world(started: World) -> World:
+    """The service; each test names its things for itself."""
+    for user_id in (7, 8, 9):
+        started.grants.take(user_id)
+    return started

@@ -1,0 +1,390 @@
+"""Alarms of a running service: raised, cleared, claimed, found."""
+
+import asyncio
+import csv
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from libs.common.bus import EVENTS, Outgoing
+from libs.common.bus.subjects import up
+from libs.common.clock import now_ms
+from libs.common.contracts.access import ResourceType
+from libs.common.identity.functions import Function
+from services.device.alarms.evaluating import DURABLE
+from tests.console import User
+from tests.integration.device.values.world import World
+
+HOT = {
+    "type": "VALUE",
+    "property": "heat",
+    "comparison": "GT",
+    "threshold": 200,
+    "hysteresis": 10,
+}
+
+
+async def report(world: World, sn: str, *values: Any, ts: int | None = None) -> int:
+    """Reports of the property `heat`, one ms after the other; the time of the first."""
+    first = now_ms() if ts is None else ts
+    bodies = [
+        {"ts": first + at, "properties": value if isinstance(value, dict) else {"heat": value}}
+        for at, value in enumerate(values)
+    ]
+    await say(world, sn, "report", bodies)
+    return first
+
+
+async def say(world: World, sn: str, channel: str, bodies: list[Any]) -> None:
+    await world.base.bus.publish(
+        [Outgoing(up(sn, channel), msgspec.json.encode(body)) for body in bodies]
+    )
+
+
+async def add_rule(user: User, name: str, condition: dict[str, Any], **more: Any) -> str:
+    body = {"name": name, "severity": "MAJOR", "condition": condition, **more}
+    return str((await user.done("POST", "/alarm-rules", body))["id"])
+
+
+async def found(user: User, **asked: Any) -> list[dict[str, Any]]:
+    """The alarms of a search, the oldest first."""
+    body = {"page_size": 1000, "page_number": 1, "sorts": [{"property": "id"}], **asked}
+    page = await user.done("POST", "/alarms/search", body)
+    rows: list[dict[str, Any]] = page["content"]
+    assert page["total"] == len(rows)
+    return rows
+
+
+async def until(user: User, count: int, **asked: Any) -> list[dict[str, Any]]:
+    """The alarms of a search once there are so many."""
+    async with asyncio.timeout(20):
+        while len(rows := await found(user, **asked)) != count:
+            await asyncio.sleep(0.05)
+    return rows
+
+
+async def settled(world: World) -> None:
+    """Return when every report is stored, and every event is judged."""
+    async with asyncio.timeout(20):
+        while (await world.base.bus.js.stream_info("UPLINK")).state.messages:
+            await asyncio.sleep(0.02)
+        while True:
+            info = await world.base.bus.js.consumer_info(EVENTS, DURABLE)
+            if not (info.num_pending or info.num_ack_pending):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def said(world: World, device: int) -> list[dict[str, Any]]:
+    """What the bus was told of the alarms of a device."""
+    await settled(world)
+    info = await world.base.bus.js.stream_info(EVENTS)
+    bodies = []
+    for sequence in range(info.state.first_seq, info.state.last_seq + 1):
+        message = await world.base.bus.js.get_msg(EVENTS, sequence)
+        if str(message.subject).startswith(f"event.default.alarm.{device}."):
+            bodies.append(msgspec.json.decode(message.data or b""))
+    return bodies
+
+
+async def test_an_alarm_is_raised_once_and_clears_itself(world: World):
+    """Of each device of the product; each change is said once."""
+    admin, device = world.admin(), await world.add_direct("A1", "OVEN")
+    other = await world.add_direct("A1-b", "OVEN")
+    rule = await add_rule(admin, "A1 hot", HOT, product="OVEN")
+    first = await report(world, "A1", 100, 210, 250, 195, 201)
+    (alarm,) = await until(admin, 1, keyword="a1 HOT")
+    assert alarm == {
+        "id": alarm["id"],
+        "alarm_status": True,
+        "alarm_time": first + 1,
+        "alarm_content": "A1 hot",
+        "device_id": str(device),
+        "device_name": "device A1",
+        "severity": "MAJOR",
+        "rule_id": rule,
+        "open": True,
+        "value": 210.0,
+    }
+    await report(world, "A1", 190, ts=first + 10)
+    await until(admin, 1, rule_id=rule, open=False)
+    await report(world, "A1-b", 300)
+    (second,) = await until(admin, 1, rule_id=rule, open=True)
+    assert second["device_id"] == str(other)
+    (cleared,) = await found(admin, device_ids=[str(device)])
+    assert (cleared["cleared_time"], cleared["cleared_by"]) == (first + 10, "RULE")
+    events = await said(world, device)
+    assert [(one["change"], one["alarmId"]) for one in events] == [
+        ("raised", int(alarm["id"])),
+        ("cleared", int(alarm["id"])),
+    ]
+    assert events[0]["device"]["sn"] == "A1"
+    await admin.done("DELETE", f"/alarm-rules/{rule}")
+    await until(admin, 0, rule_id=rule, open=True)
+
+
+async def test_late_and_repeated_pointers_change_nothing(world: World):
+    """Each transition stands once, however the pointers of ingest come."""
+    admin, device = world.admin(), await world.add_direct("A2", "OVEN")
+    await add_rule(admin, "A2 hot", HOT, device_id=device)
+    await report(world, "A2", *([300, 100] * 20))
+    rows = await until(admin, 20, keyword="A2 hot", open=False)
+    await settled(world)
+    info = await world.base.bus.js.stream_info(EVENTS)
+    again = []
+    for sequence in range(info.state.last_seq, info.state.first_seq - 1, -1):
+        message = await world.base.bus.js.get_msg(EVENTS, sequence)
+        if str(message.subject) == f"event.default.look.{device}":
+            again.append(Outgoing(str(message.subject), message.data or b""))
+    assert again
+    await world.base.bus.publish(again)
+    await settled(world)
+    assert await found(admin, keyword="A2 hot") == rows
+    times = [(row["alarm_time"], row["cleared_time"]) for row in rows]
+    assert times == [(rows[0]["alarm_time"] + at, rows[0]["alarm_time"] + at + 1)
+                     for at in range(0, 40, 2)]  # fmt: skip
+
+
+async def test_devices_that_keep_no_history_have_alarms(world: World):
+    """What is not stored is judged by the event alone."""
+    admin, device = world.admin(), await world.add_direct("A3", "OVEN")
+    await world.database["devices"].update_one({"_id": device}, {"$set": {"dataStorage": False}})
+    world.base.things.forget(device)
+    await add_rule(admin, "A3 open", {
+        "type": "VALUE", "property": "door.open", "comparison": "EQ", "threshold": True,
+    }, device_id=device)  # fmt: skip
+    await report(world, "A3", {"door": {"open": True}}, {"door": {"open": False}})
+    await until(admin, 1, keyword="A3 open", open=False)
+
+
+async def test_a_value_has_to_last(world: World):
+    """It raises without another report, at the time at which it had lasted."""
+    admin, device = world.admin(), await world.add_direct("A4", "OVEN")
+    await add_rule(admin, "A4 long", {**HOT, "seconds": 5}, device_id=device)
+    first = await report(world, "A4", 300, ts=now_ms() - 4000)
+    (alarm,) = await until(admin, 1, keyword="A4 long")
+    assert (alarm["alarm_time"], alarm["value"]) == (first + 5000, 300.0)
+
+
+async def test_silence_and_its_end(world: World):
+    """Of a device that has reported and of one that never has; the next report ends it."""
+    admin, device = world.admin(), await world.add_direct("A5", "OVEN")
+    first = await report(world, "A5", 1, ts=now_ms() - 60_000)
+    await settled(world)
+    rule = await add_rule(admin, "A5 silent", {"type": "SILENCE", "seconds": 30}, device_id=device)
+    (alarm,) = await until(admin, 1, keyword="A5 silent")
+    assert alarm["alarm_time"] > first + 30_000
+    await report(world, "A5", 1)
+    await until(admin, 1, keyword="A5 silent", open=False)
+    state = await world.database["alarm_states"].find_one({"rule": int(rule)})
+    assert state["status"] == "NORMAL"
+    never = await world.add_direct("A5-b", "OVEN")
+    await add_rule(admin, "A5 never", {"type": "SILENCE", "seconds": 10}, device_id=never)
+    await until(admin, 1, keyword="A5 never")
+
+
+async def test_a_silence_is_watched_of_devices_that_come_later(world: World):
+    """Who joins a product is watched by its rules."""
+    admin = world.admin()
+    await world.put_product("KILN", {"version": "v1.0", "properties": []})
+    rule = await add_rule(admin, "A6", {"type": "SILENCE", "seconds": 1000}, product="KILN")
+    device = await world.add_direct("A6", "KILN")
+    async with asyncio.timeout(20):
+        while not await world.database["alarm_states"].find_one(
+            {"rule": int(rule), "device": device, "due": {"$gt": now_ms()}}
+        ):
+            await asyncio.sleep(0.05)
+
+
+async def test_events_of_the_tsl(world: World):
+    """One raises, another ends; cleared by hand, the next event raises again."""
+    admin, device = world.admin(), await world.add_direct("A7", "OVEN")
+    smoke = {"type": "EVENT", "event": "smoke", "ended_by": "clear"}
+    await add_rule(admin, "A7 smoke", smoke, device_id=device)
+    ts = now_ms()
+    await say(world, "A7", "event", [
+        {"ts": ts + at, "eventId": event, "outputs": {}}
+        for at, event in enumerate(("smoke", "smoke", "clear", "smoke"))
+    ])  # fmt: skip
+    first, second = await until(admin, 2, keyword="A7 smoke")
+    assert (first["open"], second["open"], second["value"]) == (False, True, "smoke")
+    body = {"alarm_ids": [second["id"]], "note": "toast"}
+    await admin.done("POST", "/alarms/clear", body)
+    (_, second) = await found(admin, keyword="A7 smoke")
+    assert (second["open"], second["cleared_by"], second["note"]) == (False, "1", "toast")
+    await say(world, "A7", "event", [{"ts": now_ms() + 50, "eventId": "smoke", "outputs": {}}])
+    await until(admin, 3, keyword="A7 smoke")
+
+
+async def test_cleared_by_hand_it_stays_so_until_it_was_over(world: World):
+    """The rule raises the next alarm only after the value was back."""
+    admin, device = world.admin(), await world.add_direct("A8", "OVEN")
+    await add_rule(admin, "A8 hot", HOT, device_id=device)
+    first = await report(world, "A8", 300)
+    (alarm,) = await until(admin, 1, keyword="A8 hot")
+    await admin.done("POST", "/alarms/clear", {"alarm_ids": [alarm["id"]]})
+    await report(world, "A8", 310, ts=first + 10)
+    await settled(world)
+    assert [row["open"] for row in await found(admin, keyword="A8 hot")] == [False]
+    await report(world, "A8", 100, 300, ts=first + 20)
+    await until(admin, 1, keyword="A8 hot", open=True)
+    assert [one["change"] for one in await said(world, device)] == ["raised", "cleared", "raised"]
+
+
+async def test_alarms_are_claimed(world: World):
+    """All of a device, with who, when and a note; those that are claimed stay as they are."""
+    admin, device = world.admin(), await world.add_direct("A9", "OVEN")
+    await add_rule(admin, "A9 hot", HOT, device_id=device)
+    await report(world, "A9", 300, 100, 300)
+    first, second = await until(admin, 2, keyword="A9 hot")
+    await admin.done("POST", "/alarms/claim", {"alarm_ids": [first["id"]], "note": "mine"})
+    world.grants.give(7, ResourceType.DEVICE, device)
+    await world.user(7).done("POST", "/alarms/claim", {"device_id": str(device)})
+    first, second = await found(admin, device_ids=[device], alarm_status=[False])
+    assert (first["claimed_by"], first["note"]) == ("1", "mine")
+    assert (second["claimed_by"], "note" in second) == ("7", False)
+    assert await found(admin, device_ids=[device], alarm_status=[True]) == []
+    numbers = await admin.done("POST", "/alarms/count", {"device_ids": [str(device)]})
+    assert numbers == {"total": 2, "open": 1, "unclaimed": 0, "open_by_severity": {"MAJOR": 1}}
+    assert [one["change"] for one in await said(world, device)][-2:] == ["claimed", "claimed"]
+
+
+async def test_a_user_sees_alarms_of_granted_devices(world: World):
+    """Of devices, integrations and groups; nothing else is shown, claimed, cleared or counted."""
+    admin = world.admin()
+    mine, grouped = await world.add_direct("A10", "OVEN"), await world.add_direct("A10-b", "OVEN")
+    hidden = await world.add_direct("A10-c", "OVEN")
+    rule = await add_rule(admin, "A10 hot", HOT, product="OVEN")
+    for sn in ("A10", "A10-b", "A10-c"):
+        await report(world, sn, 300)
+    rows = await until(admin, 3, keyword="A10 hot")
+    group = (await admin.done("POST", "/device-group", {"name": "A10"}))["id"]
+    moving = {"group_id": group, "device_id_list": [str(grouped)]}
+    await admin.done("POST", "/device/move-to-group", moving)
+    world.grants.give(7, ResourceType.DEVICE, mine)
+    world.grants.give(7, ResourceType.DEVICE_GROUP, group)
+    user = world.user(7)
+    assert {row["device_id"] for row in await found(user)} == {str(mine), str(grouped)}
+    assert (await user.done("POST", "/alarms/count", {}))["total"] == 2
+    ids = {"alarm_ids": [row["id"] for row in rows]}
+    await user.done("POST", "/alarms/claim", ids)
+    await user.done("POST", "/alarms/clear", ids)
+    left = await found(admin, keyword="A10 hot", open=True)
+    assert [(row["device_id"], row["alarm_status"]) for row in left] == [(str(hidden), True)]
+    claim = {"device_id": str(hidden)}
+    await user.refused(404, "POST", "/alarms/claim", claim, field="device_id")
+    assert await found(world.user(8)) == []
+    body = {"name": "x", "severity": "INFO", "condition": HOT}
+    await user.refused(403, "POST", "/alarm-rules", {**body, "product": "OVEN"}, field="product")
+    hid = {**body, "device_id": str(hidden)}
+    await user.refused(404, "POST", "/alarm-rules", hid, field="device_id")
+    await user.refused(404, "GET", f"/alarm-rules/{rule}")
+    own = await add_rule(user, "A10 own", HOT, device_id=mine)
+    page = await user.done("POST", "/alarm-rules/search", {})
+    assert [one["id"] for one in page["content"]] == [own]
+    await admin.done("DELETE", f"/alarm-rules/{rule}")
+
+
+async def test_another_tenant_sees_nothing(world: World):
+    """Neither alarms nor rules; and its rules are about its own devices."""
+    admin, device = world.admin(), await world.add_direct("A11", "OVEN")
+    rule = await add_rule(admin, "A11 hot", HOT, device_id=device)
+    await report(world, "A11", 300)
+    (alarm,) = await until(admin, 1, keyword="A11 hot")
+    other = world.admin("other")
+    assert await found(other) == []
+    assert (await other.done("POST", "/alarm-rules/search", {}))["total"] == 0
+    for method in ("GET", "DELETE"):
+        await other.refused(404, method, f"/alarm-rules/{rule}")
+    await other.done("POST", "/alarms/clear", {"alarm_ids": [alarm["id"]]})
+    assert await found(admin, keyword="A11 hot") == [alarm]
+    body = {"name": "x", "severity": "INFO", "condition": HOT, "device_id": str(device)}
+    await other.refused(404, "POST", "/alarm-rules", body, field="device_id")
+
+
+async def test_a_rule_that_decides_otherwise_ends_what_it_has_raised(world: World):
+    """Another threshold and being disabled do; another name does not."""
+    admin, device = world.admin(), await world.add_direct("A12", "OVEN")
+    rule = await add_rule(admin, "A12 hot", HOT, device_id=device)
+    await report(world, "A12", 300)
+    await until(admin, 1, rule_id=rule, open=True)
+    body = {"name": "A12", "severity": "INFO", "condition": HOT, "device_id": device}
+    await admin.done("PUT", f"/alarm-rules/{rule}", body)
+    shown = await admin.done("GET", f"/alarm-rules/{rule}")
+    assert (shown["name"], shown["severity"], shown["enabled"]) == ("A12", "INFO", True)
+    hotter = {**body, "condition": {**HOT, "threshold": 250}}
+    assert len(await found(admin, rule_id=rule, open=True)) == 1
+    await admin.done("PUT", f"/alarm-rules/{rule}", hotter)
+    await until(admin, 0, rule_id=rule, open=True)
+    await report(world, "A12", 300)
+    await until(admin, 1, rule_id=rule, open=True)
+    await admin.done("PUT", f"/alarm-rules/{rule}", {**hotter, "enabled": False})
+    await until(admin, 0, rule_id=rule, open=True)
+    assert await world.database["alarm_states"].count_documents({"rule": int(rule)}) == 0
+
+
+async def test_a_device_that_goes_takes_its_alarms_along(world: World):
+    """And its rules."""
+    admin, device = world.admin(), await world.add_direct("A13", "OVEN")
+    await add_rule(admin, "A13 hot", HOT, device_id=device)
+    await report(world, "A13", 300)
+    await until(admin, 1, keyword="A13 hot")
+    await admin.done("POST", "/device/batch-delete", {"device_id_list": [str(device)]})
+    await until(admin, 0, keyword="A13 hot")
+    async with asyncio.timeout(20):
+        while await world.database["alarm_rules"].find_one({"device": device, "ending": False}):
+            await asyncio.sleep(0.05)
+    assert await world.database["alarm_states"].find_one({"device": device}) is None
+
+
+async def test_alarms_are_exported(world: World):
+    """As CSV in the zone that is asked for; what spreadsheets would run is a text."""
+    admin, device = world.admin(), await world.add_direct("A14", "OVEN")
+    await add_rule(admin, "=1+1", HOT, device_id=device)
+    await report(world, "A14", 300, ts=now_ms() - now_ms() % 1000 - 5000)
+    (alarm,) = await until(admin, 1, keyword="=1+1")
+    path = f"/alarms/export?device_ids={device}&alarm_status=true"
+    answer = await admin.ask("GET", f"{path}&timezone=Asia/Tokyo")
+    head, row = list(csv.reader(io.StringIO(answer.text)))
+    assert len(head) == len(row)
+    assert row[1:5] == ["MAJOR", "'=1+1", "device A14", "300.0"]
+    (other,) = list(csv.reader(io.StringIO((await admin.ask("GET", path)).text)))[1:]
+    assert other[0] != row[0]
+    assert answer.headers["content-type"].startswith("text/csv")
+    await admin.refused(400, "GET", f"{path}&timezone=Nowhere", field="timezone")
+    assert alarm["open"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "field"),
+    [
+        ({**HOT, "comparison": "EQ"}, "condition.hysteresis"),
+        ({**HOT, "threshold": "a"}, "condition.comparison"),
+        ({"type": "EVENT", "event": "a", "ended_by": "a"}, "condition.ended_by"),
+        ({"type": "SILENCE", "seconds": 1}, "condition.seconds"),
+        ({**HOT, "property": "$where"}, "condition.property"),
+        ({"type": "OTHER"}, ""),
+    ],
+)
+async def test_a_rule_that_cannot_be_is_refused(world: World, condition: Any, field: str):
+    """The field at fault is named."""
+    body = {"name": "x", "severity": "INFO", "condition": condition, "product": "OVEN"}
+    await world.admin().refused(400, "POST", "/alarm-rules", body, field=field)
+
+
+async def test_operations_need_their_function(world: World):
+    """One that reads lets readers of devices and dashboards in; others need `device.edit`."""
+    readers = {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW}
+    for path, holders in (
+        ("/alarms/search", readers),
+        ("/alarms/count", readers),
+        ("/alarm-rules/search", readers),
+        ("/alarms/claim", {Function.DEVICE_EDIT}),
+        ("/alarms/clear", {Function.DEVICE_EDIT}),
+        ("/alarm-rules", {Function.DEVICE_EDIT}),
+    ):
+        for function in Function:
+            answer = await world.user(7, function).ask("POST", path, {})
+            assert (answer.status_code != 403) == (function in holders), (path, function)

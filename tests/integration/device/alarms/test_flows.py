@@ -1,0 +1,88 @@
+"""Alarms that flows raise and clear, as `workflow` asks for them."""
+
+import msgspec
+import pytest
+
+from libs.common.contracts.alarms import CHANGE, ChangeAlarm, ChangedAlarm
+from libs.common.errors import InvalidInput, NotFound
+from services.device.alarms import store
+from tests.integration.device.alarms.test_alarms import found, said
+from tests.integration.device.values.world import World
+
+
+def asking(sn: str, step: str, **more: object) -> ChangeAlarm:
+    return ChangeAlarm(**{
+        "tenant": "default", "flow_id": 9, "step": step, "entity": f"direct.device.{sn}.heat",
+        "key": "fire", "raised": True, "severity": "CRITICAL", "content": f"{sn} burns", **more,
+    })  # fmt: skip
+
+
+async def change(world: World, wanted: ChangeAlarm) -> ChangedAlarm:
+    answer: ChangedAlarm = await world.rpc(CHANGE, wanted, ChangedAlarm)
+    return answer
+
+
+async def test_a_flow_raises_and_clears_an_alarm_once(world: World):
+    """What is open is not raised again, and a step that is done again changes nothing."""
+    admin, device = world.admin(), await world.add_direct("F1", "OVEN")
+    raised = await change(world, asking("F1", "1.a"))
+    assert raised.changed
+    assert await change(world, asking("F1", "2.a")) == ChangedAlarm(raised.alarm_id)
+    (alarm,) = await found(admin, device_ids=[str(device)])
+    assert (alarm["alarm_content"], alarm["severity"], alarm["flow_id"], alarm["open"]) == (
+        "F1 burns", "CRITICAL", "9", True,
+    )  # fmt: skip
+    assert "rule_id" not in alarm
+    over = asking("F1", "3.a", raised=False)
+    assert await change(world, over) == ChangedAlarm(raised.alarm_id, changed=True)
+    again = await change(world, asking("F1", "4.a"))
+    assert again.changed
+    assert await change(world, over) == ChangedAlarm(raised.alarm_id, changed=True)
+    assert await change(world, asking("F1", "1.a")) == raised
+    events = await said(world, device)
+    assert [(one["change"], one["alarmId"]) for one in events] == [
+        ("raised", raised.alarm_id),
+        ("cleared", raised.alarm_id),
+        ("raised", again.alarm_id),
+    ]
+    assert events[1]["clearedBy"] == "FLOW"
+
+
+async def test_people_claim_and_clear_alarms_of_flows(world: World):
+    """Cleared by hand, the next step of a flow raises the next one."""
+    admin, device = world.admin(), await world.add_direct("F2", "OVEN")
+    raised = await change(world, asking("F2", "10.a"))
+    ids = {"alarm_ids": [str(raised.alarm_id)]}
+    await admin.done("POST", "/alarms/claim", ids)
+    await admin.done("POST", "/alarms/clear", ids)
+    (alarm,) = await found(admin, device_ids=[str(device)])
+    assert (alarm["open"], alarm["claimed_by"], alarm["cleared_by"]) == (False, "1", "1")
+    assert (await change(world, asking("F2", "11.a"))).changed
+
+
+async def test_what_a_flow_asks_wrongly_is_refused(world: World):
+    """An entity that is not there or of another tenant, one of no device, a key that is none."""
+    await world.add_direct("F3", "OVEN")
+    for wanted, error in (
+        (asking("F3", "20.a", entity="direct.device.nobody.heat"), NotFound),
+        (asking("F3", "20.a", tenant="other"), NotFound),
+        (asking("F3", "20.a", key=""), InvalidInput),
+        (asking("F3", "20.a", content="x" * 256), InvalidInput),
+    ):
+        with pytest.raises(error):
+            await change(world, wanted)
+    judged = asking("F3", "20.a", dry_run=True)
+    assert await change(world, judged) == ChangedAlarm()
+    assert (await change(world, msgspec.structs.replace(judged, dry_run=False))).changed
+
+
+async def test_a_device_has_so_many_alarms_of_flows(world: World, monkeypatch: pytest.MonkeyPatch):
+    """One more is refused while they are open."""
+    monkeypatch.setattr(store, "MOST_OF_FLOWS", 2)
+    await world.add_direct("F4", "OVEN")
+    for number in range(2):
+        await change(world, asking("F4", f"30.{number}", key=f"k{number}"))
+    with pytest.raises(InvalidInput):
+        await change(world, asking("F4", "30.2", key="k2"))
+    await change(world, asking("F4", "31.0", key="k0", raised=False))
+    assert (await change(world, asking("F4", "31.2", key="k2"))).changed

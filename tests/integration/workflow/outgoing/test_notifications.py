@@ -1,0 +1,198 @@
+"""Users are told of alarms: by whom they want, what they see, when they want, and not lost."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from email import message_from_bytes, policy
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from libs.common.bus import Outgoing
+from libs.common.bus.subjects import alarm_event
+from libs.common.clock import now_ms
+from libs.common.contracts.access import ResourceType
+from libs.common.contracts.events import AlarmChanged, DeviceProfile
+from libs.common.identity.functions import Function
+from services.workflow.notifications import store, timing
+from tests.integration.workflow.conftest import GONE, Workflow
+from tests.integration.workflow.outgoing.conftest import Post, Web
+
+PATH = "/alarm-notifications"
+READER = Function.DEVICE_VIEW
+
+
+def event(device: int = 5, **more: Any) -> Outgoing:
+    """What `device` says of an alarm."""
+    body = AlarmChanged(**{
+        "event_id": uuid4().hex, "created_at": now_ms(), "tenant": "default", "change": "raised",
+        "alarm_id": 1, "rule_id": 1, "severity": "MAJOR", "content": "too <hot>", "value": 31.5,
+        "raised_at": 1_700_000_000_000,
+        "device": DeviceProfile(
+            device_id=device, sn="SN", name="oven", model="OVEN", thing_key="direct.device.SN"
+        ),
+        **more,
+    })  # fmt: skip
+    return Outgoing(alarm_event("default", device, body.change), msgspec.json.encode(body))
+
+
+async def told(website: Web, count: int = 1) -> list[dict[str, Any]]:
+    """The next bodies of the webhook."""
+    async with asyncio.timeout(30):
+        return [json.loads(await website.heard.get()) for _ in range(count)]
+
+
+async def waiting(workflow: Workflow, count: int, **query: Any) -> list[dict[str, Any]]:
+    """Notices, once there are so many."""
+    notices = workflow.core.mongo.database["alarm_notices"]
+    async with asyncio.timeout(30):
+        while len(found := await notices.find(query).to_list(None)) != count:
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def test_a_webhook_is_told_once_with_a_signature(workflow: Workflow, website: Web):
+    """Of the severities and changes that the user wants; a copy of an event says nothing new."""
+    hook = {"url": f"{website.url}/status/200", "secret": "s3cret"}
+    await workflow.admin().done("PUT", PATH, {"webhook": hook, "severities": ["MAJOR"]})
+    again = event()
+    await workflow.bus.publish([event(severity="INFO"), event(change="claimed"), again, again])
+    (body,) = await told(website)
+    (alarm,) = body["alarms"]
+    assert (alarm["content"], alarm["deviceName"], body["more"]) == ("too <hot>", "oven", 0)
+    headers = website.headers[0]
+    signed = (headers["TIMESTAMP"] + headers["NONCE"]).encode() + website.bodies[0]
+    code = hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+    assert headers["SIGNATURE"] == code
+    await waiting(workflow, 0)
+    assert website.heard.empty()
+
+
+@pytest.mark.parametrize("encryption", ["NONE"], indirect=True)
+async def test_a_mail_is_sent(workflow: Workflow, post: Post):
+    """To the address that the user logs in with, by the tenant's mail server; as HTML."""
+    admin = workflow.admin()
+    smtp = await admin.done("GET", "/credentials/default/SMTP")
+    server = {"host": "localhost", "port": str(post.port), "encryption": "NONE"}
+    body = {
+        "access_secret": "right password",
+        "additional_data": server | {"username": "a@b.io"},
+    }
+    await admin.done("PUT", f"/credentials/{smtp['id']}", body)
+    await admin.done("PUT", PATH, {"mail": True, "time_zone": "Asia/Tokyo"})
+    await workflow.bus.publish([event()])
+    async with asyncio.timeout(30):
+        while not post.letters:
+            await asyncio.sleep(0.05)
+    (envelope,) = post.letters
+    message = message_from_bytes(envelope.content, policy=policy.default)
+    assert envelope.rcpt_tos == ["user1@example.com"]
+    assert message["Subject"] == "MAJOR raised: too <hot> (oven)"
+    assert "too &lt;hot&gt;" in message.get_content()
+    assert "2023-11-15 07:13:20 JST" in message.get_content()
+
+
+async def test_a_user_is_told_of_devices_seen_when_it_is_told(workflow: Workflow, website: Web):
+    """By device and by the group of now; one who is gone is told nothing."""
+    hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
+    await workflow.user(7, READER).done("PUT", PATH, hook)
+    await workflow.user(GONE, READER).done("PUT", PATH, hook)
+    await workflow.bus.publish([event(one, content=f"of {one}") for one in (5, 6, 7, 4)])
+    await waiting(workflow, 8)
+    workflow.grants.give(7, ResourceType.DEVICE, 5)
+    workflow.grants.give(7, ResourceType.DEVICE_GROUP, 3)
+    workflow.device.groups[6] = 3
+    await workflow.core.mongo.database["alarm_notices"].update_many({}, {"$set": {"due": 1}})
+    (body,) = await told(website)
+    assert [one["content"] for one in body["alarms"]] == ["of 5", "of 6"]
+    await waiting(workflow, 0)
+    assert website.heard.empty()
+
+
+async def test_what_fails_is_told_later_and_together(
+    workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
+):
+    """With pauses; what comes meanwhile waits, too, and what was given up is counted."""
+    monkeypatch.setattr(timing, "MOST_ATTEMPTS", 2)
+    monkeypatch.setattr(timing, "FIRST_PAUSE", 0.01)
+    failing = {"webhook": {"url": f"{website.url}/status/500"}}
+    await workflow.admin().done("PUT", PATH, failing)
+    await workflow.bus.publish([event()])
+    await told(website, 2)
+    await waiting(workflow, 0)
+    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    assert (await subscribers.find_one({}))["trouble"]["WEBHOOK"]["missed"] == 1
+    well = {"settings.webhook.url": f"{website.url}/status/200"}
+    await subscribers.update_one({}, {"$set": well})
+    await workflow.bus.publish([event()])
+    (body,) = await told(website)
+    assert (len(body["alarms"]), body["more"]) == (1, 1)
+    await waiting(workflow, 0)
+    assert (await subscribers.find_one({}))["trouble"]["WEBHOOK"]["missed"] == 0
+
+
+async def test_no_more_wait_than_may(
+    workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
+):
+    """The others are counted."""
+    monkeypatch.setattr(store, "MOST_WAITING", 2)
+    hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
+    await workflow.admin().done("PUT", PATH, hook)
+    await workflow.bus.publish([event() for _ in range(5)])
+    subscribers = workflow.core.mongo.database["alarm_notifications"]
+    async with asyncio.timeout(30):
+        while not await subscribers.find_one({"trouble.WEBHOOK.missed": 3}):
+            await asyncio.sleep(0.05)
+    await workflow.core.mongo.database["alarm_notices"].update_many({}, {"$set": {"due": 1}})
+    (body,) = await told(website)
+    assert (len(body["alarms"]), body["more"]) == (2, 3)
+
+
+async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
+    """A hidden one stays, but is not sent elsewhere."""
+    user = workflow.user(7, READER)
+    hook = {"url": "https://one.example/x", "secret": "s3cret"}
+    await user.done("PUT", PATH, {"webhook": hook, "device_ids": ["5"]})
+    stored = await workflow.core.mongo.database["alarm_notifications"].find_one({"_id": 7})
+    assert "s3cret" not in str(stored)
+    shown = await user.done("GET", PATH)
+    assert (shown["webhook"]["secret"], shown["device_ids"]) == ("******", ["5"])
+    shown["webhook"]["url"] = "https://one.example/y"
+    await user.done("PUT", PATH, shown)
+    found = await workflow.core.notices.find("default", 7)
+    assert found is not None
+    opened = workflow.core.notifications.opened(found)
+    assert opened.webhook is not None
+    assert opened.webhook.secret == "s3cret"
+    shown["webhook"]["url"] = "https://two.example/x"
+    await user.refused(400, "PUT", PATH, shown, field="webhook.secret")
+    assert "webhook" not in await workflow.user(8, READER).done("GET", PATH)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"time_zone": "Nowhere"}, "time_zone"),
+        ({"quiet_hours": {"begin": "22:00", "end": "22:00"}}, "quiet_hours.end"),
+        ({"quiet_hours": {"begin": "24:00", "end": "6:00"}}, "quiet_hours.begin"),
+        ({"webhook": {"url": "ftp://x"}}, "webhook.url"),
+        ({"mail": "me@example.com"}, "mail"),
+        ({"digest_minutes": 1441}, "digest_minutes"),
+        ({"severities": ["LOUD"]}, "severities[0]"),
+    ],
+)
+async def test_what_cannot_be_is_refused(workflow: Workflow, body: dict[str, Any], field: str):
+    """The field at fault is named."""
+    await workflow.admin().refused(400, "PUT", PATH, body, field=field)
+
+
+async def test_who_reads_alarms_may_be_told_of_them(workflow: Workflow):
+    """Devices or dashboards; no other function will do."""
+    readers = {Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW}
+    for function in Function:
+        for method, body in (("GET", None), ("PUT", {})):
+            answer = await workflow.user(7, function).ask(method, PATH, body)
+            assert (answer.status_code != 403) == (function in readers), (method, function)

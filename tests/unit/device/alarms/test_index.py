@@ -1,0 +1,75 @@
+"""What ingest knows of rules and states: which values may change something."""
+
+from typing import Any
+
+from services.device.alarms.index import RuleIndex
+from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
+
+HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
+ABOUT = ("t", 5, "p")
+
+
+def rule(number: int = 1, condition: Condition = HOT, **more: Any) -> Rule:
+    fields = {"product": "p", **more}
+    return Rule(
+        id=number, tenant="t", name="r", severity="MAJOR", condition=condition,
+        created_at=0, updated_at=0, changed=0, **fields,
+    )  # fmt: skip
+
+
+def state(status: Any, generation: int = 1) -> State:
+    key = f"1.{generation}.5"
+    return State(id=key, tenant="t", rule=1, generation=generation, device=5, status=status)
+
+
+def index(*rules: Rule) -> RuleIndex:
+    found = RuleIndex()
+    for one in rules:
+        found.put(one)
+    return found
+
+
+def matter(known: RuleIndex, value: Any) -> list[int]:
+    return [one.rule.id for one, _ in known.reported(ABOUT, {"t": value})]
+
+
+def test_a_value_matters_when_it_may_change_the_state():
+    """Beyond the threshold in NORMAL, back again in RAISED."""
+    known = index(rule(), rule(2, device=6, product=None), rule(3, enabled=False))
+    assert [matter(known, value) for value in (20, 31, "x")] == [[], [1], []]
+    known.know(state("RAISED"))
+    assert [matter(known, value) for value in (20, 29, 31)] == [[1], [], []]
+    known.know(state("NORMAL"))
+    assert [matter(known, value) for value in (20, 31)] == [[], [1]]
+
+
+def test_any_value_matters_while_a_state_is_in_doubt():
+    """What was pointed at is changing."""
+    known = index(rule())
+    known.doubt(1, 5, until=10.0)
+    assert [matter(known, value) for value in (20, 31)] == [[1], [1]]
+    known.forget_doubts(9.0)
+    assert matter(known, 20) == [1]
+    known.forget_doubts(10.0)
+    assert matter(known, 20) == []
+
+
+def test_a_state_of_an_older_generation_says_nothing():
+    """Neither of a rule that has changed, nor over the state of the newer one."""
+    known = index(rule(generation=2))
+    known.know(state("RAISED"))
+    assert matter(known, 31) == [1]
+    known.know(state("RAISED", generation=2))
+    known.know(state("NORMAL"))
+    assert [matter(known, value) for value in (20, 31)] == [[1], []]
+
+
+def test_events_are_found_by_name_and_rules_go():
+    """Of the rules of the device or its product."""
+    smoke = EventCondition(event="smoke", ended_by="clear")
+    known = index(rule(), rule(2, smoke))
+    assert [one.rule.id for one, _ in known.occurred(ABOUT, "smoke")] == [2]
+    assert list(known.occurred(ABOUT, "clear")) == []
+    known.remove(2)
+    known.put(rule(1, enabled=False))
+    assert (list(known.occurred(ABOUT, "smoke")), known.has("t")) == ([], False)
