@@ -17,6 +17,7 @@ from libs.common.telemetry import Telemetry
 from services.auth.accounts import Accounts
 from services.auth.app import build_app
 from services.auth.grants.access import AccessSnapshots
+from services.auth.tenants.seed import MENUS
 from tests.integration.auth.conftest import Auth
 from tests.integration.auth.rights import access_of, create_role, grants_of, store_user
 from tests.lifespan import running
@@ -119,7 +120,7 @@ async def test_replicas_that_start_together_make_one_default_tenant(auth, server
     async with contextlib.AsyncExitStack() as stack:
         await asyncio.gather(*(stack.enter_async_context(another(auth, servers)) for _ in range(3)))
 
-    for name, count in (("tenants", 1), ("roles", 1), ("menus", 30)):
+    for name, count in (("tenants", 1), ("roles", 1), ("menus", len(MENUS))):
         assert await auth.mongo.database[name].count_documents({}) == count
 
 
