@@ -43,7 +43,7 @@ Jobs = NamedDependency[Imports]
     "/template",
     guards=[ADDERS],
     summary="Get a sheet to fill with devices",
-    media_type=MEDIA["xlsx"],
+    media_type=MEDIA,
 )
 async def make_device_sheet(
     request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
@@ -66,7 +66,7 @@ async def parse_device_sheet(
     "/fill-error",
     guards=[ADDERS],
     summary="Get the rows of a sheet that failed",
-    media_type=MEDIA["xlsx"],
+    media_type=MEDIA,
 )
 async def fill_device_errors(
     request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
@@ -136,7 +136,7 @@ async def list_import_faults(
     "/import/{import_id:str}/errors",
     guards=[ADDERS],
     summary="Get rows with faults",
-    media_type=MEDIA["xlsx"],
+    media_type=MEDIA,
 )
 async def get_import_errors(
     request: HttpRequest,
@@ -169,7 +169,7 @@ async def get_import_keys(
     "/export",
     guards=[holders(Function.DEVICE_VIEW)],
     summary="Export devices",
-    media_type=MEDIA["xlsx"],
+    media_type=MEDIA,
 )
 async def export_devices(
     request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
@@ -180,7 +180,7 @@ async def export_devices(
 
 def _file(content: bytes, name: str, form: Format) -> Response[bytes]:
     headers: dict[str, Any] = {"Content-Disposition": f"attachment; filename={name}.{form}"}
-    return Response(content, media_type=MEDIA[form], headers=headers)
+    return Response(content, media_type=MEDIA, headers=headers)
 
 
 ROUTER = Router(

@@ -12,10 +12,8 @@ from services.device.imports.columns import Column
 from services.device.imports.reading import COLUMNS, DEVICES, OPTIONS
 
 Format = Literal["xlsx", "csv"]
-MEDIA = {
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-    "csv": "text/csv",
-}
+MEDIA = "application/octet-stream"
+"""Of sheets: generators of clients know no other type of files."""
 LAST_ROW = 10_000
 """The last row that has drop-downs and bounds."""
 WIDTH = 24

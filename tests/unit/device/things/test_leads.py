@@ -1,7 +1,7 @@
 """What finds a page of a console's search: the filter that the fewest meet, or the order."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -11,8 +11,21 @@ EVERYBODY = 50_000
 
 
 class _Cursor:
+    """An answer of these rows."""
+
+    def __init__(self, *rows: Any) -> None:
+        self._rows = iter(rows)
+
     async def to_list(self, _: None) -> list[Any]:
-        return []
+        return list(self._rows)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        for row in self._rows:
+            return row
+        raise StopAsyncIteration
 
 
 class _Devices:
@@ -32,8 +45,13 @@ class _Devices:
         number = known[0] if known else EVERYBODY
         return min(number, limit) if limit else number
 
-    def find(self, *_: Any, hint: str | None = None, **__: Any) -> _Cursor:
+    async def aggregate(self, _: Any, *, hint: str) -> _Cursor:
         self.hints.append(hint)
+        return _Cursor({"ids": [], "total": self.numbers["all"]})
+
+    def find(self, *_: Any, hint: str | None = None, **__: Any) -> _Cursor:
+        if hint is not None:
+            self.hints.append(hint)
         return _Cursor()
 
 
@@ -56,14 +74,14 @@ def query(*leads: str, skip: int = 0) -> Query:
         ({"group": 100, "model": 9_000}, 90, "by_group"),
         ({"group": 9_000, "model": 100}, 90, "by_model"),
         ({"group": 9_000, "model": 9_500}, 50, "by_group"),
-        ({"group": 9_000, "model": 9_500}, 5_000, "by_order"),
+        ({"group": 9_000, "model": 9_500}, 5_000, "by_group"),
         ({"group": 20_000, "model": 30_000}, 15_000, "by_order"),
     ],
 )
 async def test_the_fewest_lead_unless_the_order_is_shorter(
     numbers: dict[str, int], total: int, led: str
 ) -> None:
-    """A walk in order passes over as many as do not match: that is compared."""
+    """A few are looked at as a whole; of many, those that a walk in order passes over count."""
     devices = _Devices(all=total, **numbers)
     _, found = await DevicePages(devices).find(query("group", "model"))  # type: ignore[arg-type]
     assert found == total
@@ -73,7 +91,7 @@ async def test_the_fewest_lead_unless_the_order_is_shorter(
 
 async def test_a_page_behind_the_last_is_not_looked_for() -> None:
     """The total says that it is empty."""
-    devices = _Devices(all=20, group=100)
+    devices = _Devices(all=20, group=20_000)
     found = await DevicePages(devices).find(query("group", skip=20))  # type: ignore[arg-type]
     assert found == ([], 20)
     assert devices.hints == []
