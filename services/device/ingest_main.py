@@ -56,7 +56,7 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
         things=base.things,
         store=store,
         latest=base.latest,
-        facts=Facts(base.devices, base.latest),
+        facts=Facts(base.devices, base.latest, base.products),
         shapes=ShapeKeeper(shapes, base.devices, base.limits),
         close=replies.handle,
         point=pointing.at_batch,

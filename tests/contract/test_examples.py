@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 
 from tests.contract.client import Api
-from tests.contract.console import Console
+from tests.contract.console import Console, new_name
 
 pytestmark = pytest.mark.xdist_group("contract")
 
 JSON = "application/json"
 FIRST = ("putProduct", "addDevice")
 """Operations that make what the others are about."""
-
-SECRET = "…"
-"""What examples have instead of secrets: these are not sent."""
 
 
 def examples(document: dict[str, Any]) -> dict[str, tuple[str, str, Any]]:
@@ -31,7 +28,15 @@ def examples(document: dict[str, Any]) -> dict[str, tuple[str, str, Any]]:
 async def test_examples_work(api: Api, admin: Console) -> None:
     """Each of them is sent once, to the device that the example of adding one has made."""
     document = (await api.http.get("/openapi.json")).json()
-    ids: dict[str, Any] = {"model": "ROOF-1", "sn": "ROOF0001"}
+    made = await admin.done("POST", "/dashboard", {"name": new_name()})
+    mail = await admin.done("GET", "/credentials/default/SMTP")
+    dashboard = {"dashboard_id": made["dashboard_id"], "canvas_id": made["main_canvas_id"]}
+    ids: dict[str, Any] = {
+        "model": "ROOF-1",
+        "sn": "ROOF0001",
+        **dashboard,
+        "credential_id": mail["id"],
+    }
     called = []
     for name, (method, path, body) in examples(document).items():
         if path.startswith("/workflow/hooks"):
@@ -46,6 +51,8 @@ async def test_examples_work(api: Api, admin: Console) -> None:
             answer = await caller.ask(method, url, body)
         assert answer.is_success, (name, answer.text)
         called.append(name)
+        if name == "createAlarmRule":
+            ids["rule_id"] = answer.json()["data"]["id"]
         if name == "addDevice":
             ids["device_id"] = answer.json()["data"]["deviceId"]
             ids["key"] = (await api.done("POST", f"/devices/{ids['device_id']}/credentials"))["key"]

@@ -42,7 +42,7 @@ EDITORS = holders(Function.DEVICE_EDIT)
 RULE = {
     "name": "Too hot",
     "severity": "MAJOR",
-    "product": "PLC01",
+    "product": "ROOF-1",
     "condition": {
         "type": "VALUE",
         "property": "temperature",

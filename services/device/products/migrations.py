@@ -30,7 +30,15 @@ async def _index_rps(database: Database) -> None:
     await database["rps"].create_index(keys, name="application")
 
 
+async def _index_places(database: Database) -> None:
+    named = {"locationProperty": {"$type": "string"}}
+    await database["products"].create_index(
+        "locationProperty", name="place", partialFilterExpression=named
+    )
+
+
 MIGRATIONS = [
     Migration(100, "indexes of products and TSLs", _make_indexes),
     Migration(300, "indexes of RPS records", _index_rps),
+    Migration(910, "products that say where devices are", _index_places),
 ]

@@ -27,6 +27,9 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
     """Minutes of silence after which a device that has no connection is OFFLINE; by default
     as the platform has it."""
+    location_property: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
+    """A STRUCT of the TSL with the numbers `latitude` and `longitude`: where its devices say that
+    they are."""
 
 
 class Product(msgspec.Struct, rename="camel", kw_only=True):
@@ -40,6 +43,7 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     versions: list[str]
     history_days: int | msgspec.UnsetType = msgspec.UNSET
     device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
+    location_property: str | msgspec.UnsetType = msgspec.UNSET
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 

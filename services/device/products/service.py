@@ -24,6 +24,10 @@ LARGEST_DOCUMENT = 4 * 1024 * 1024
 """Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
 
 
+NUMBERS = ("INT", "LONG", "FLOAT", "DOUBLE")
+"""Data types that degrees may have."""
+
+
 class ProductService:
     """Products of a tenant; any of its applications may manage them."""
 
@@ -49,11 +53,13 @@ class ProductService:
         prefixes = _prefixes(body.sn_prefixes, faults)
         document = _document(body.tsl, faults)
         tsl = _stored(document, faults) if document else None
+        if document is not None and body.location_property is not None:
+            faults += _not_a_place(document, body.location_property)
         if faults or document is None or tsl is None:
             raise InvalidInput.of_faults(faults)
         who = (principal.tenant, model, body.name, prefixes, body.device_type)
-        limits = (body.history_days, body.device_offline_timeout)
-        return await self._store.put(Wanted(*who, tsl, *limits, marks_of(document)))
+        more = (body.history_days, body.device_offline_timeout, body.location_property)
+        return await self._store.put(Wanted(*who, tsl, *more, marks_of(document)))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""
@@ -164,3 +170,15 @@ def _stored(document: TslDocument, faults: list[Fault]) -> StoredTsl:
     if len(content) > LARGEST_DOCUMENT:
         faults.append(Fault("tsl", f"must be at most {LARGEST_DOCUMENT} bytes"))
     return StoredTsl(document.version, content, hashlib.sha256(content).hexdigest())
+
+
+def _not_a_place(document: TslDocument, name: str) -> list[Fault]:
+    """What keeps a property from being a place."""
+    kinds = {spec.id: spec.data_spec.data_type for spec in document.properties if spec.data_spec}
+    if kinds.get(name) != "STRUCT":
+        return [Fault("locationProperty", "is no STRUCT property of the TSL")]
+    return [
+        Fault("locationProperty", f"has no number {member}")
+        for member in ("latitude", "longitude")
+        if kinds.get(f"{name}.{member}") not in NUMBERS
+    ]

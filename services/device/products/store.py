@@ -1,5 +1,6 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
-currentVersion, versions, historyDays?, deviceOfflineTimeout?, createdAt, updatedAt}`.
+currentVersion, versions, historyDays?, deviceOfflineTimeout?, locationProperty?, createdAt,
+updatedAt}`.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Wanted:
     tsl: StoredTsl
     history_days: int | None
     offline_timeout: int | None
+    location_property: str | None
     marks: list[str]
     """What its members are numbered by (`services.device.members.registry`)."""
 
@@ -123,6 +125,7 @@ class ProductStore:
             "currentVersion": version,
             "historyDays": wanted.history_days,
             "deviceOfflineTimeout": wanted.offline_timeout,
+            "locationProperty": wanted.location_property,
         }
         same = all((known or {}).get(name) == one for name, one in fields.items())
         if known and same and not replaced:
@@ -182,6 +185,15 @@ class ProductStore:
         )
         return (found or {}).get("deviceOfflineTimeout")
 
+    async def location_properties(self) -> dict[tuple[str, str], str]:
+        """Where devices say that they are, by tenant and model of the products that name it."""
+        query = {"locationProperty": {"$type": "string"}}
+        found = self._products.find(query, {"locationProperty": 1})
+        return {
+            (row["_id"]["tenant"], row["_id"]["model"]): row["locationProperty"]
+            async for row in found
+        }
+
     async def all_history_days(self, tenant: str) -> dict[str, int]:
         """The same of all products of a tenant that have some of their own."""
         query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
@@ -199,6 +211,7 @@ def _product(document: dict[str, Any]) -> Product:
         versions=document["versions"],
         history_days=document.get("historyDays") or msgspec.UNSET,
         device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
+        location_property=document.get("locationProperty") or msgspec.UNSET,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
     )

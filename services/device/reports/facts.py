@@ -9,19 +9,24 @@ most ten seconds old, and the exact value stands with the latest values.
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from libs.common.recent import Recent
+from services.device.products.store import ProductStore
 from services.device.reports.batch import GoodReport
 from services.device.things import Thing
 from services.device.things.latest import LatestValues
-from services.device.things.model import FACTS
+from services.device.things.model import FACTS, Location
 from services.device.things.store import DeviceStore
 
 FRESH = 10.0
 """Seconds between two writes of one device's `lastUpdateTime`."""
 KEPT = 50_000
 """Devices whose last write of it is remembered; one that is forgotten is written once more."""
+LIFE = 5.0
+"""Seconds after which it is read anew which products name a property for the place."""
 LARGEST_LEVEL = 2**31
 """A battery level beyond it is nonsense, and MongoDB could not store all of it."""
 
@@ -29,20 +34,26 @@ LARGEST_LEVEL = 2**31
 class Facts:
     """Keeps device records in step with what devices report."""
 
-    def __init__(self, devices: DeviceStore, latest: LatestValues) -> None:
+    def __init__(self, devices: DeviceStore, latest: LatestValues, products: ProductStore) -> None:
         self._devices = devices
         self._latest = latest
+        self._products = products
+        self._places: dict[tuple[str, str], str] = {}
+        self._read = -LIFE
         self._written: Recent[int, float] = Recent(KEPT)
 
     async def note(self, reports: Iterable[GoodReport]) -> None:
         """Write changed facts of the devices of a batch, whose latest values are written."""
         now = time.monotonic()
+        if self._read + LIFE <= now:
+            self._places, self._read = await self._products.location_properties(), now
         changed: dict[int, Thing] = {}
         newest: dict[int, int] = {}
         for report in reports:
-            thing = report.thing
-            shown = _facts(report.properties) if FACTS.keys() & report.properties.keys() else {}
-            if shown.items() - thing.facts.items():
+            thing, properties = report.thing, report.properties
+            place = self._places.get((thing.tenant, thing.model)) if self._places else None
+            known = FACTS.keys() & properties.keys() or place in properties
+            if known and _facts(properties, place).items() - thing.facts.items():
                 changed[thing.id] = thing
             if (self._written.get(thing.id) or 0.0) + FRESH < now:
                 newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
@@ -58,19 +69,36 @@ class Facts:
             return
         written: dict[int, dict[str, Any]] = {}
         facts: list[tuple[int, str, Any, int]] = []
-        for thing_id, latest in (await self._latest.some(things, FACTS)).items():
-            shown = _facts({key: value for key, (value, _) in latest.items()})
+        places = {
+            thing_id: place
+            for thing_id, thing in things.items()
+            if (place := self._places.get((thing.tenant, thing.model)))
+        }
+        keys = {*FACTS, *places.values()}
+        for thing_id, latest in (await self._latest.some(things, keys)).items():
+            place = places.get(thing_id)
+            shown = _facts({key: value for key, (value, _) in latest.items()}, place)
             written[thing_id] = shown
-            times = {FACTS[key]: ts for key, (_, ts) in latest.items()}
-            facts += [(thing_id, name, value, times[name]) for name, value in shown.items()]
+            times = {FACTS[key]: ts for key, (_, ts) in latest.items() if key in FACTS}
+            if place in latest:
+                times["location"] = latest[place][1]
+            facts += [
+                (thing_id, name, msgspec.to_builtins(value), times[name])
+                for name, value in shown.items()
+            ]
         await self._devices.note_facts(facts)
         for key, shown in written.items():
             things[key].facts.update(shown)
 
 
-def _facts(properties: dict[str, Any]) -> dict[str, Any]:
-    """The facts in a report, as the record shows them; what does not fit there is left out."""
+def _facts(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
+    """The facts in a report, as the record shows them; what does not fit there is left out.
+
+    `place` is the property that says where the device is.
+    """
     shown: dict[str, Any] = {}
+    if place is not None and (location := _location(properties.get(place))) is not None:
+        shown["location"] = location
     for key, name in FACTS.items():
         value = properties.get(key)
         if name == "electricity":
@@ -81,3 +109,20 @@ def _facts(properties: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, str):
             shown[name] = value
     return shown
+
+
+def _location(value: Any) -> Location | None:
+    """A place in a report; one beyond the poles is none."""
+    try:
+        return msgspec.convert(value, _Place).location
+    except msgspec.ValidationError:
+        return None
+
+
+class _Place(msgspec.Struct):
+    latitude: Annotated[float, msgspec.Meta(ge=-90, le=90)]
+    longitude: Annotated[float, msgspec.Meta(ge=-180, le=180)]
+
+    @property
+    def location(self) -> Location:
+        return Location(self.latitude, self.longitude)

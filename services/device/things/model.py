@@ -42,7 +42,7 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
     application_name: str = ""
 
 
-class Location(msgspec.Struct, omit_defaults=True):
+class Location(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place on Earth (WGS 84), in degrees."""
 
     latitude: float
@@ -255,6 +255,7 @@ def facts_of(device: Device) -> dict[str, Any]:
         "imei": device.imei,
         "mac": device.mac,
         "wlanMac": device.wlan_mac,
+        "location": device.location,
     }
 
 

@@ -34,7 +34,7 @@ async def get_canvas(
     "/canvas/{canvas_id:str}",
     guards=[holders(Function.DASHBOARD_EDIT, Function.DEVICE_EDIT)],
     summary="Save a canvas",
-    example={"name": "Roofs", "widgets": [{"data": {"type": "text"}}]},
+    example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
     request: HttpRequest,

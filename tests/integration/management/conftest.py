@@ -1,13 +1,14 @@
 """The management service in this process, on real servers; `auth` is played on the bus."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import msgspec
+import pytest
 import pytest_asyncio
 from httpx import ASGITransport, AsyncClient
 from litestar import Litestar
@@ -50,6 +51,12 @@ class Management(AskedByUsers):
     async def tell(self, subject: str, event: Any) -> None:
         """Say an event, as another service would."""
         await self.bus.publish([Outgoing(subject, msgspec.json.encode(event), uuid4().hex)])
+
+
+@pytest.fixture
+def database(emptied: Callable[[str], str]) -> str:
+    """Name of an empty database with the service's indexes."""
+    return emptied("management")
 
 
 @pytest_asyncio.fixture

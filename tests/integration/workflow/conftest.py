@@ -1,10 +1,11 @@
 """The workflow service in this process, on real servers; `auth` and `device` are played."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from httpx import ASGITransport, AsyncClient
 from opentelemetry.sdk.metrics import MeterProvider
@@ -174,6 +175,12 @@ async def _access(wanted: UserRef) -> Access:
 
 async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:
     return DescribedUsers({str(one): f"Nick {one}" for one in wanted.ids})
+
+
+@pytest.fixture
+def database(emptied: Callable[[str], str]) -> str:
+    """Name of an empty database with the service's indexes."""
+    return emptied("workflow")
 
 
 @pytest_asyncio.fixture

@@ -219,3 +219,20 @@ async def test_a_product_may_say_when_silence_is_offline(platform: Platform) -> 
         refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
         assert "deviceOfflineTimeout" in refusal["errMsg"]
     assert "deviceOfflineTimeout" not in await platform.mine.put_product("TH-1", tsl())
+
+
+async def test_a_product_may_name_the_property_that_is_the_place(platform: Platform) -> None:
+    """A STRUCT with two numbers; anything else is refused."""
+    kinds = {"gps": "STRUCT", "gps.latitude": "DOUBLE", "gps.longitude": "FLOAT", "n": "INT"}
+    document = tsl()
+    document["properties"] += [
+        {"id": key, "name": key, "accessMode": "R", "dataSpec": {"dataType": kind}}
+        for key, kind in kinds.items()
+    ]
+    put = await platform.mine.put_product("TH-1", document, locationProperty="gps")
+    assert put["locationProperty"] == "gps"
+    for wrong in ("n", "nowhere", ""):
+        body = {"name": "Sensor", "tsl": document, "locationProperty": wrong}
+        refusal = await platform.mine.refused(400, "PUT", "/products/TH-1", body)
+        assert "locationProperty" in refusal["errMsg"]
+    assert "locationProperty" not in await platform.mine.put_product("TH-1", document)

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
+from libs.common.identity import Kind, Principal
+from services.device.products.schemas import PutProduct
+from services.device.products.service import ProductService
 from services.device.reports.history.partitions import KEY
 from services.device.reports.ledger import Totals
+from services.device.things.tsls import Tsls
 from tests.integration.device.reports.world import DURABLE, World
 
 
@@ -217,6 +221,33 @@ async def test_the_record_shows_the_facts_of_the_newest_report(world: World):
     await world.deal(3)
     device = await world.database["devices"].find_one({"_id": 7})
     assert device["electricity"] == 67
+
+
+async def test_the_place_follows_the_property_that_the_product_names(world: World):
+    """The newest one that is a place; without both degrees within bounds there is none."""
+    kinds = {"gps": "STRUCT", "gps.latitude": "DOUBLE", "gps.longitude": "DOUBLE"}
+    properties = [
+        {"id": key, "name": key, "accessMode": "R", "dataSpec": {"dataType": kind}}
+        for key, kind in kinds.items()
+    ]
+    owner = Principal(Kind.APPLICATION, "default", "1")
+    product = PutProduct(name="t", tsl={"properties": properties}, location_property="gps")
+    facts = world.first.ingest._facts
+    await ProductService(facts._products, Tsls(world.database)).put(owner, "tracker", product)
+    facts._read = 0.0
+    sn, ts = await world.add(7, "tracker"), now_ms()
+    await world.say(sn, {"ts": ts, "properties": {"gps": {"latitude": 52.5, "longitude": 13.4}}})
+    await world.deal(1)
+    late = {"ts": ts - 60_000, "properties": {"gps": {"latitude": 1, "longitude": 2}}}
+    await world.say(sn, late)
+    await world.deal(1)
+    device = await world.database["devices"].find_one({"_id": 7})
+    assert device["location"] == {"latitude": 52.5, "longitude": 13.4}
+    beyond = {"ts": ts + 1, "properties": {"gps": {"latitude": 91, "longitude": 2}}}
+    await world.say(sn, beyond)
+    await world.deal(1)
+    device = await world.database["devices"].find_one({"_id": 7})
+    assert device["location"] == {"latitude": 52.5, "longitude": 13.4}
 
 
 async def test_a_stream_that_is_made_again_is_consumed_again(

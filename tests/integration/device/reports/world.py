@@ -28,6 +28,7 @@ from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
+from services.device.products.store import ProductStore
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
@@ -123,7 +124,8 @@ class World:
         known = KnownLimits(rpc, limits)
         partitions, ledger = Partitions(self.database), Ledger(self.mongo)
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
-        things = ThingDirectory(self.database, devices, Tsls(self.database))
+        tsls = Tsls(self.database)
+        things = ThingDirectory(self.database, devices, tsls)
         store = ReportStore(self.mongo, partitions, ledger)
         rules = RuleStore(self.database, known)
         alarms = AlarmStore(self.mongo, self.outbox, devices)
@@ -142,7 +144,7 @@ class World:
             things=things,
             store=store,
             latest=self.latest,
-            facts=Facts(devices, self.latest),
+            facts=Facts(devices, self.latest, ProductStore(self.mongo, devices, tsls, known)),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             point=pointing.at_batch,

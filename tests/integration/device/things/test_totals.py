@@ -1,6 +1,6 @@
 """Totals of searches: exact when small, lately counted when large."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,8 @@ MINE = {"tenant": "t"}
 
 
 @pytest_asyncio.fixture
-async def mongo(servers: Servers, database: str) -> AsyncIterator[Mongo]:
-    made = Mongo(servers.mongo_url, database)
+async def mongo(servers: Servers, emptied: Callable[[str], str]) -> AsyncIterator[Mongo]:
+    made = Mongo(servers.mongo_url, emptied("totals"))
     yield made
     await made.close()
 

@@ -1,0 +1,11 @@
+"""Fixtures of every test of `device`."""
+
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture
+def database(emptied: Callable[[str], str]) -> str:
+    """Name of an empty database with the service's indexes."""
+    return emptied("device")
