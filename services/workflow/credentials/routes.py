@@ -90,7 +90,11 @@ async def get_credentials(
 @post(
     guards=[WRITERS],
     summary="Create credentials",
-    example={"credentials_type": "HTTP", "access_key": "gate@default", "access_secret": "example-secret"},
+    example={
+        "credentials_type": "HTTP",
+        "access_key": "gate@default",
+        "access_secret": "example-secret",
+    },
 )
 async def create_credentials(
     request: HttpRequest, credentials: Credentials, data: JSONBody[CreateCredentials]
