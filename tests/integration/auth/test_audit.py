@@ -1,6 +1,7 @@
 """The audit log: what it has, how it is searched, how long it is kept."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,13 +20,17 @@ async def search(auth: Any, **wanted: Any) -> dict[str, Any]:
     return await auth.done("POST", SEARCH, wanted)
 
 
+BEGIN = int(time.time()) - 86_400
+"""When the log begins (s): recently, as MongoDB removes what is too old when it likes."""
+
+
 async def put(auth: Any, *entries: dict[str, Any], tenant: str = "t1") -> None:
     """Entries as the log has them; the first is the oldest."""
     await auth.mongo.database["audit"].insert_many(
         {
             "_id": f"{at:032x}",
             "tenant": tenant,
-            "at": datetime.fromtimestamp(1_700_000_000 + at, UTC),
+            "at": datetime.fromtimestamp(BEGIN + at, UTC),
             "actor": {"kind": "user", "id": "1", "name": "root@example.com"},
             "action": "updated",
             "object": {"type": "role", "id": str(at), "name": f"role {at}"},
@@ -112,10 +117,10 @@ async def test_a_change_that_fails_leaves_no_entry(auth):
         ({"actor_id": 2}, [1]),
         ({"address": "2001:db8::1"}, [2]),
         ({"request_id": "abc"}, [0]),
-        ({"start_timestamp": 1_700_000_001_000}, [3, 2, 1]),
-        ({"end_timestamp": 1_700_000_001_000}, [1, 0]),
-        ({"start_timestamp": 1_700_000_001_000, "end_timestamp": 1_700_000_001_000}, [1]),
-        ({"start_timestamp": 1_700_000_001_001, "end_timestamp": 1_700_000_002_999}, [2]),
+        ({"start_timestamp": BEGIN * 1000 + 1000}, [3, 2, 1]),
+        ({"end_timestamp": BEGIN * 1000 + 1000}, [1, 0]),
+        ({"start_timestamp": BEGIN * 1000 + 1000, "end_timestamp": BEGIN * 1000 + 1000}, [1]),
+        ({"start_timestamp": BEGIN * 1000 + 1001, "end_timestamp": BEGIN * 1000 + 2999}, [2]),
         ({"action": "deleted", "actor_id": "1"}, []),
         ({"sorts": [{"property": "created_at", "direction": "ASC"}]}, [0, 1, 2, 3]),
         ({"sorts": [{"property": "actorName", "direction": "asc"}]}, [1, 3, 2, 0]),
