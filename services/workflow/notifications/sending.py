@@ -92,9 +92,9 @@ class Sender:
             except (NodeFailed, SealBroken) as error:
                 await self._fail(subscriber, channel, notices, trouble, error)
                 return
-        await self._store.drop(notices)
         if told and trouble != Trouble():
             await self._store.note(user, channel, 0, 0, missed=-trouble.missed)
+        await self._store.drop(notices)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
         """The devices that a user sees now; none when the user is gone or may read no alarms."""
@@ -135,9 +135,10 @@ class Sender:
         log.info("user %d is not told of alarms by %s: %s", subscriber.id, channel, error)
         until = datetime.now(UTC) + timing.pause(attempts)
         if attempts >= timing.MOST_ATTEMPTS:
-            await self._store.drop(notices)
             attempts, given_up = 0, len(notices)
         await self._store.note(subscriber.id, channel, attempts, to_ms(until), missed=given_up)
+        if given_up:
+            await self._store.drop(notices)
         await self._store.postpone(subscriber.id, channel, until)
 
 
