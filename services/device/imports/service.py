@@ -109,15 +109,16 @@ class Imports:
         With a fault in any row nothing is added, unless `only_good`. Raises as `Sheets.read`, and
         `TooManyRequests` while as many of the tenant are under way as may be.
         """
-        if len(await self._store.running(principal.tenant)) >= MOST_RUNNING:
-            text = f"{MOST_RUNNING} imports are under way"
-            raise TooManyRequests(text, retry_after=10)
-        filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
-        rows = [row async for row in _checked(filled)]
-        await self._check_identifiers(principal.tenant, filled, rows)
-        refused = not only_good and any(row.outcome for row in rows)
-        keys = [column.key for column in filled.heads]
-        return await self._store.add(principal, integration, keys, rows, refused=refused)
+        async with self._sheets.turn(principal.tenant):
+            if len(await self._store.running(principal.tenant)) >= MOST_RUNNING:
+                text = f"{MOST_RUNNING} imports are under way"
+                raise TooManyRequests(text, retry_after=10)
+            filled = await self._sheets.read(principal, integration, data, MOST_IMPORTED)
+            rows = [row async for row in _checked(filled)]
+            await self._check_identifiers(principal.tenant, filled, rows)
+            refused = not only_good and any(row.outcome for row in rows)
+            keys = [column.key for column in filled.heads]
+            return await self._store.add(principal, integration, keys, rows, refused=refused)
 
     async def _check_identifiers(self, tenant: str, filled: Filled, rows: Sequence[Row]) -> None:
         """Fail rows of the same device, and of one that is not the integration's, in advance.
@@ -232,8 +233,13 @@ class Imports:
             await asyncio.gather(*working.values(), return_exceptions=True)
 
     async def _work(self, job: Import) -> None:
-        form, columns = await self._sheets.columns(job.principal, job.integration)
-        heads = columns.of(Sheet(job.columns, []))
+        try:
+            form, columns = await self._sheets.columns(job.principal, job.integration)
+            heads = columns.of(Sheet(job.columns, []))
+        except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
+            log.warning("import %d ends: %s", job.id, error)
+            await self._store.end(job.id, "CANCELLED")
+            return
         taken = await self._store.identifiers(job.id)
         places = asyncio.Semaphore(ABREAST)
 

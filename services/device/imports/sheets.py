@@ -33,6 +33,8 @@ MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
 """Rows."""
 MOST_BYTES = 5 * 1024 * 1024
 """Of a file."""
+EXPORTS = 2
+"""At a time in a process: each is in memory."""
 MOST_MODELS = 1000
 PAGE = 1000
 
@@ -61,7 +63,12 @@ class Sheets:
         self._products = products
         self._groups = groups
         self._devices = devices
+        self._exports = asyncio.Semaphore(EXPORTS)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, tenant: str) -> asyncio.Lock:
+        """What a tenant reads and exports one after the other, so that it waits for one place."""
+        return self._turns.setdefault(tenant, asyncio.Lock())
 
     async def columns(self, principal: Principal, integration: str) -> tuple[Form, Columns]:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
@@ -82,10 +89,8 @@ class Sheets:
         if len(data) > MOST_BYTES:
             raise TooLarge(f"a sheet has at most {MOST_BYTES} bytes", field="file")
         form, columns = await self.columns(principal, integration)
-        turn = self._turns.setdefault(principal.tenant, asyncio.Lock())
         try:
-            async with turn:  # so that no tenant has more than one of the places
-                sheet = await read_sheet(data)
+            sheet = await read_sheet(data)
         except Unreadable as error:
             raise structure_error("is no XLSX or CSV file that can be read") from error
         heads = columns.of(sheet)
@@ -106,7 +111,8 @@ class Sheets:
 
         Raises `InvalidInput` for cells of another type, told of the first; `data` has all.
         """
-        filled = await self.read(principal, integration, data, MOST_PARSED)
+        async with self.turn(principal.tenant):
+            filled = await self.read(principal, integration, data, MOST_PARSED)
         requests, wrong = [], []
         for at, cells in filled.sheet.rows:
             request, faults = filled.columns.request(filled.heads, cells)
@@ -120,13 +126,18 @@ class Sheets:
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
         """The rows of a sheet that have errors, with these in a column of their own."""
-        filled = await self.read(principal, integration, data, MOST_IMPORTED)
+        async with self.turn(principal.tenant):
+            filled = await self.read(principal, integration, data, MOST_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in filled.sheet.rows if at in texts]
         return await asyncio.to_thread(write, "xlsx", filled.heads, rows, ERROR)
 
     async def export(self, principal: Principal, wanted: ExportDevices) -> bytes:
         """The devices of an integration that a search finds, at most `MOST_EXPORTED`."""
+        async with self.turn(principal.tenant), self._exports:
+            return await self._export(principal, wanted)
+
+    async def _export(self, principal: Principal, wanted: ExportDevices) -> bytes:
         form, columns = await self.columns(principal, wanted.integration)
         keys = {key: name for name, key, _ in form.parameters.inputs()}
         rows: list[list[Any]] = []

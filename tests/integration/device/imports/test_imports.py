@@ -434,3 +434,26 @@ async def test_each_device_of_a_configuration_has_its_task(world: World):
     rows = (await admin.done("POST", f"{BATCH}/configure", body))["results"]
     assert [row["status"] for row in rows[:3]] == ["FAILED"] * 3
     assert rows[0]["error_code"] == "parameter_validation_failed"
+
+
+async def test_an_import_ends_whose_user_may_add_no_devices_any_more(world: World, lamps: Lamps):
+    """Instead of being tried again for ever."""
+    lamps.answers.clear()
+    user = world.user(7, Function.DEVICE_ADD)
+    world.grants.give(7, ResourceType.INTEGRATION, "lamps")
+    heads = ["Name", "add_lamp.serial"]
+    content = sheet(*([f"l{at}", f"I18-{at}"] for at in range(2)), heads=heads)
+    first = await user.done("POST", f"{BATCH}/import", **form(content, "lamps"))
+    await lamps.reached.wait()
+    content = sheet(["l", "I18-9"], heads=heads)
+    second = await user.done("POST", f"{BATCH}/import", **form(content, "lamps"))
+    known = {"_id": int(second["import_id"])}
+    await world.database["imports"].update_one(known, {"$set": {"userId": 99, "access": 0}})
+    lamps.answers.set()
+    states = {}
+    async with asyncio.timeout(60):
+        while "RUNNING" in states.values() or not states:
+            for begun in (first, second):
+                path = f"{BATCH}/import/{begun['import_id']}"
+                states[begun["import_id"]] = (await world.admin().done("GET", path))["state"]
+    assert list(states.values()) == ["DONE", "CANCELLED"]
