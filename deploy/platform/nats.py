@@ -43,6 +43,14 @@ RELAY = "relay"
 ROUTE = "route"
 """As whom servers of a cluster log in to each other."""
 
+MQTT_SUBSCRIPTIONS = 100
+"""Of one connection in `ACCOUNT`; one of QoS 1 is two, and makes a consumer; `auth` has 41.
+
+nats-server reads no such limit from the answer of an auth callout.
+"""
+OUTSIDE_SUBSCRIPTIONS = 1000
+"""Of one connection in `OUTSIDE`."""
+
 _STREAMS = tuple(STREAMS)
 _UP = ("thing.*.up.>", partitioned("*", "*", "*"))
 """What devices say; the server looks at the subject that it has mapped."""
@@ -350,6 +358,7 @@ authorization {{
 accounts {{
   {ACCOUNT} {{
     jetstream: enabled
+    limits {{ max_subscriptions: {MQTT_SUBSCRIPTIONS} }}
 {_mappings(config.partitions)}    users: [
 {"".join(users)}    ]
     exports: [
@@ -359,6 +368,7 @@ accounts {{
     ]
   }}
   {OUTSIDE} {{
+    limits {{ max_subscriptions: {OUTSIDE_SUBSCRIPTIONS} }}
     users: [
 {_user(RELAY, config.passwords[RELAY], _relay_permissions())}    ]
     exports: [

@@ -55,11 +55,14 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def nats(self, user: str, password: str, inbox: str = "") -> AsyncIterator[Client]:
-        """Connect; `client.refusals` collects what the server did not permit."""
+        """Connect; `client.refusals` collects what the server did not permit, and why it closed."""
         refusals: asyncio.Queue[str] = asyncio.Queue()
 
-        async def refused(error: Exception) -> None:
+        async def refused(error: Exception | None) -> None:
             refusals.put_nowait(str(error))
+
+        async def closed() -> None:
+            await refused(client.last_error)
 
         client = await nats.connect(
             self.url,
@@ -68,6 +71,7 @@ class Server:
             allow_reconnect=False,
             inbox_prefix=inbox or f"_INBOX.{user}",
             error_cb=refused,
+            closed_cb=closed,
         )
         client.refusals = refusals
         try:

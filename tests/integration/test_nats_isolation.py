@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 
-import aiomqtt
 import nats
 import nats.errors
 import nats.js.errors
 import pytest
 
+from deploy.platform.nats import MQTT_SUBSCRIPTIONS, OUTSIDE_SUBSCRIPTIONS
 from tests.integration.nats_door import (
     KEYS,
     WAIT,
@@ -162,15 +162,23 @@ async def test_an_mqtt_device_cannot_ask_for_internal_subjects(server):
     assert [code.value for code in codes] == [128, 128]
 
 
-async def test_a_connection_has_a_bounded_number_of_subscriptions(server):
-    """Each makes a consumer, with QoS 1."""
-    async with server.mqtt("D1", KEYS["D1"]) as device:
-        with contextlib.suppress(aiomqtt.MqttError):
-            for number in range(40):
-                await device.subscribe(f"thing/D1/down/{number}", qos=1, timeout=WAIT)
-    async with server.service("admin") as admin:
+async def test_an_mqtt_session_has_a_bounded_number_of_subscriptions(server):
+    """One of QoS 1 makes a consumer."""
+    async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
+        for number in range(MQTT_SUBSCRIPTIONS):
+            granted = await device.subscribe(f"thing/D1/down/{number}", qos=1, timeout=WAIT)
         (found,) = [
             one for one in await admin.jetstream().streams_info() if one.config.name == "$MQTT_msgs"
         ]
 
-    assert found.state.consumer_count <= 20
+    assert [code.value for code in granted] == [128]
+    assert 0 < found.state.consumer_count <= MQTT_SUBSCRIPTIONS // 2
+
+
+async def test_a_nats_connection_has_a_bounded_number_of_subscriptions(server):
+    async with server.application("app1") as client:
+        for number in range(OUTSIDE_SUBSCRIPTIONS + 1):
+            await client.subscribe(f"event.t1.{number}")
+        await client.flush()
+
+        assert "maximum subscriptions" in await asyncio.wait_for(client.refusals.get(), WAIT)

@@ -152,7 +152,7 @@ def user_jwt(
                 "pub": {"allow": permissions.publish},
                 "sub": {"allow": permissions.subscribe},
                 **({"resp": _ANSWER} if permissions.answers else {}),
-                "subs": permissions.subscriptions,
+                "subs": _UNLIMITED,
                 "type": "user",
                 "version": _VERSION,
             },

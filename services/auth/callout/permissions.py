@@ -21,12 +21,8 @@ from libs.common.contracts.integrations import (
 
 CHANNELS = ("report", "event", "reply")
 """What a device may say."""
-DEVICE_SUBSCRIPTIONS = 20
-"""Most subscriptions of one connection of a device."""
 MOST_CLIENTS = 64
 """Connections with one credential of a tenant."""
-OTHER_SUBSCRIPTIONS = 1000
-"""Most subscriptions of one connection of an application or an integration."""
 
 
 class InvalidIdentityError(ValueError):
@@ -38,8 +34,6 @@ class Permissions(msgspec.Struct, frozen=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    subscriptions: int
-    """How many it may have."""
     account: str = OUTSIDE
     """The account of nats-server that it is put into."""
     answers: bool = False
@@ -84,7 +78,6 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     return Permissions(
         publish=(*(up(sn, channel) for channel in CHANNELS), *(mapped if mqtt else ())),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
-        subscriptions=DEVICE_SUBSCRIPTIONS,
         account=ACCOUNT if mqtt else OUTSIDE,
     )
 
@@ -99,7 +92,6 @@ def client_permissions(access_key: str) -> Permissions:
     return Permissions(
         publish=(topics,),
         subscribe=(topics, "$MQTT.sub.>"),
-        subscriptions=DEVICE_SUBSCRIPTIONS,
         account=ACCOUNT,
     )
 
@@ -127,7 +119,6 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
             f"$JS.ACK.{consumer}.>",
         ),
         subscribe=(f"event.{tenant}.>", f"{inbox(application_user(client_id))}.>"),
-        subscriptions=OTHER_SUBSCRIPTIONS,
     )
 
 
@@ -145,6 +136,5 @@ def integration_permissions(integration: str) -> Permissions:
             *(tell_subject(integration, operation) for operation in OUTSIDE_MAY_TELL),
         ),
         subscribe=(f"rpc.integration.{integration}.>", f"{inbox(login_of(integration))}.>"),
-        subscriptions=OTHER_SUBSCRIPTIONS,
         answers=True,
     )

@@ -21,7 +21,6 @@ def test_a_device_speaks_and_hears_only_of_itself(mqtt, account, answers):
     assert device_permissions("6221", mqtt=mqtt) == Permissions(
         publish=own + mapped if mqtt else own,
         subscribe=("thing.6221.down", "thing.6221.down.>", answers),
-        subscriptions=20,
         account=account,
     )
 
@@ -37,7 +36,6 @@ def test_an_application_hears_its_tenant_and_drives_one_consumer():
             "$JS.ACK.EVENTS.app1.>",
         ),
         subscribe=("event.t1.>", "_INBOX.app.app1.>"),
-        subscriptions=1000,
         account="OUTSIDE",
     )
 
