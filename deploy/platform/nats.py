@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from deploy.platform.errors import Exit, LauncherError
-from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE
+from libs.common.bus.accounts import ACCOUNT, ACCOUNTS, OUTSIDE, OUTSIDE_SUBSCRIPTIONS
 from libs.common.bus.relayed import (
     DEAD_END,
     OUTSIDE_INBOXES,
@@ -43,13 +43,12 @@ RELAY = "relay"
 ROUTE = "route"
 """As whom servers of a cluster log in to each other."""
 
-MQTT_SUBSCRIPTIONS = 100
-"""Of one connection in `ACCOUNT`; one of QoS 1 is two, and makes a consumer; `auth` has 41.
+SERVICE_SUBSCRIPTIONS = 20_000
+"""Of one connection in `ACCOUNT`: a service has one for each call that waits.
 
-nats-server reads no such limit from the answer of an auth callout.
+nats-server reads no limit from the answer of an auth callout; presence closes an MQTT
+connection that has more than `MQTT_SUBSCRIPTIONS`.
 """
-OUTSIDE_SUBSCRIPTIONS = 1000
-"""Of one connection in `OUTSIDE`."""
 
 _STREAMS = tuple(STREAMS)
 _UP = ("thing.*.up.>", partitioned("*", "*", "*"))
@@ -358,7 +357,7 @@ authorization {{
 accounts {{
   {ACCOUNT} {{
     jetstream: enabled
-    limits {{ max_subscriptions: {MQTT_SUBSCRIPTIONS} }}
+    limits {{ max_subscriptions: {SERVICE_SUBSCRIPTIONS} }}
 {_mappings(config.partitions)}    users: [
 {"".join(users)}    ]
     exports: [

@@ -1,5 +1,6 @@
 """Whatever a login sends over MQTT, the others lose nothing and it hears nothing of theirs."""
 
+import aiomqtt
 import pytest
 from hypothesis import given
 
@@ -38,3 +39,14 @@ async def test_any_packet(oracle: Oracle, kind: str, said: list[Session]) -> Non
 async def test_any_packet_at_length(oracle: Oracle, kind: str, said: list[Session]) -> None:
     """The same for longer."""
     await attack(oracle, kind, said)
+
+
+async def test_endless_subscriptions_end_their_connection(oracle: Oracle) -> None:
+    """nats-server keeps each in memory."""
+    device = await oracle.town.mallory.add_device()
+    topics = [(f"thing/{device.sn}/down/{number}", 0) for number in range(101)]
+    async with device.mqtt() as mqtt:
+        await mqtt.client.subscribe(topics)
+        with pytest.raises(aiomqtt.MqttError):
+            await anext(mqtt.client.messages)
+    await oracle.judge()

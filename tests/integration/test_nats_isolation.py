@@ -8,7 +8,7 @@ import nats.errors
 import nats.js.errors
 import pytest
 
-from deploy.platform.nats import MQTT_SUBSCRIPTIONS, OUTSIDE_SUBSCRIPTIONS
+from libs.common.bus.accounts import OUTSIDE_SUBSCRIPTIONS
 from tests.integration.nats_door import (
     KEYS,
     WAIT,
@@ -160,19 +160,6 @@ async def test_an_mqtt_device_cannot_ask_for_internal_subjects(server):
         codes = await device.subscribe([("$MQTT/sub/#", 1), ("$MQTT/msgs/#", 0)], timeout=WAIT)
 
     assert [code.value for code in codes] == [128, 128]
-
-
-async def test_an_mqtt_session_has_a_bounded_number_of_subscriptions(server):
-    """One of QoS 1 makes a consumer."""
-    async with server.service("admin") as admin, server.mqtt("D1", KEYS["D1"]) as device:
-        for number in range(MQTT_SUBSCRIPTIONS):
-            granted = await device.subscribe(f"thing/D1/down/{number}", qos=1, timeout=WAIT)
-        (found,) = [
-            one for one in await admin.jetstream().streams_info() if one.config.name == "$MQTT_msgs"
-        ]
-
-    assert [code.value for code in granted] == [128]
-    assert 0 < found.state.consumer_count <= MQTT_SUBSCRIPTIONS // 2
 
 
 async def test_a_nats_connection_has_a_bounded_number_of_subscriptions(server):

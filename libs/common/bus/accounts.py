@@ -6,6 +6,10 @@ OUTSIDE = "OUTSIDE"
 """Every other connection from outside: devices, applications and integrations on plain NATS."""
 ACCOUNTS = (ACCOUNT, OUTSIDE)
 """Those that connections from outside are put into."""
+MQTT_SUBSCRIPTIONS = 100
+"""Of one MQTT connection; one of QoS 1 is two."""
+OUTSIDE_SUBSCRIPTIONS = 1000
+"""Of one connection in `OUTSIDE`."""
 
 APPLICATION_PREFIX = "app."
 

@@ -14,6 +14,7 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from libs.common.bus import Bus
+from libs.common.bus.accounts import ACCOUNT
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
 
@@ -34,6 +35,8 @@ class User(msgspec.Struct, frozen=True):
     connection: Connection
     name: str
     """In capitals: an SN, `APP.…` or `INTEGRATION.…`."""
+    subscriptions: int = 0
+    """Over MQTT, as a look has told; nats-server itself bounds the others."""
 
     @property
     def is_device(self) -> bool:
@@ -71,6 +74,8 @@ class Change(msgspec.Struct):
 
 class _Row(msgspec.Struct):
     cid: int
+    account: str = ""
+    subscriptions: int = 0
     authorized_user: str = ""
     issuer_key: str = ""
 
@@ -97,8 +102,10 @@ class Page(msgspec.Struct, frozen=True):
     """Of those rows that are from outside."""
 
 
-def _user(server: str, cid: int, name: str, issuer_key: str) -> User | None:
-    return User(Connection(server, cid), name.upper()) if issuer_key and name else None
+def _user(server: str, cid: int, name: str, issuer_key: str, subscriptions: int = 0) -> User | None:
+    if not (issuer_key and name):
+        return None
+    return User(Connection(server, cid), name.upper(), subscriptions)
 
 
 class SystemAccount:
@@ -201,7 +208,16 @@ def _only_of_us(**options: Any) -> dict[str, Any]:
 
 
 def _users(server: str, rows: Iterable[_Row]) -> list[User]:
-    found = (_user(server, row.cid, row.authorized_user, row.issuer_key) for row in rows)
+    found = (
+        _user(
+            server,
+            row.cid,
+            row.authorized_user,
+            row.issuer_key,
+            row.subscriptions if row.account == ACCOUNT else 0,
+        )
+        for row in rows
+    )
     return [user for user in found if user is not None]
 
 

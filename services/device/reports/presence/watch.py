@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import ACCOUNTS
+from libs.common.bus.accounts import ACCOUNTS, MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
 from libs.common.jobs import ended, happened
@@ -162,6 +162,7 @@ class PresenceWatch:
             stretch = await look.next()
             took = time.monotonic() - began
             await self._compare(server, stretch)
+            await self._close_greedy(stretch.users)
             if not (hurried or look.ended):
                 await happened(self._lost, took / LOAD)
 
@@ -179,6 +180,13 @@ class PresenceWatch:
             after = rows[-1].connection.cid if rows else after
             known &= shown
         await self._write([user for user in stretch.users if user.connection not in known], ())
+
+    async def _close_greedy(self, users: Iterable[User]) -> None:
+        """Close MQTT connections with too many subscriptions: nats-server keeps them in memory."""
+        for user in users:
+            if user.subscriptions > MQTT_SUBSCRIPTIONS:
+                log.warning("closed %s: %d subscriptions", user.name, user.subscriptions)
+                await self._account.close(user.connection)
 
     async def _end_servers(self, silent: set[str]) -> None:
         """End the connections of servers that have not answered for a while."""

@@ -5,8 +5,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
+from libs.common.bus.accounts import MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.jobs import ended
 from libs.common.store.migrations import migrate
@@ -383,6 +385,10 @@ class Account:
         self.asked.append(connection)
         return any(row.connection == connection for row in self.open[connection.server])
 
+    async def close(self, connection: Connection) -> None:
+        rows = self.open[connection.server]
+        rows[:] = [row for row in rows if row.connection != connection]
+
 
 @pytest.fixture
 async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -417,6 +423,20 @@ async def test_whoever_is_connected_is_found_without_an_event(world: World, watc
     await becomes(world, {1: "ONLINE", 2: "ONLINE"})
     account.open["A"] = users("SN1")
     await becomes(world, {1: "ONLINE", 2: "OFFLINE"})
+
+
+async def test_a_device_with_too_many_subscriptions_is_disconnected(world: World, watching: Any):
+    """And nobody else is."""
+    _, account = watching
+    first, second = users("SN1", "SN2")
+    account.open["A"] = [
+        msgspec.structs.replace(first, subscriptions=MQTT_SUBSCRIPTIONS + 1),
+        msgspec.structs.replace(second, subscriptions=MQTT_SUBSCRIPTIONS),
+    ]
+    for number in (1, 2):
+        await world.add(number)
+    await becomes(world, {1: "OFFLINE", 2: "ONLINE"})
+    assert [user.name for user in account.open["A"]] == ["SN2"]
 
 
 async def test_nobody_is_offline_because_a_page_lacks_it(world: World, watching: Any):
