@@ -6,13 +6,11 @@ from typing import Any
 
 import msgspec
 
-from libs.common.things import flattened, member_key
+from libs.common.things import ALARM, flattened, member_key
 
 SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and of other things, and events of devices."""
 ALARMS = "event.*.alarm.*.*"
-ALARM = "@alarm"
-"""What flows listen to below the key of a device: `direct.device.SN1.@alarm`."""
 
 
 @dataclass(frozen=True, slots=True)
