@@ -7,8 +7,8 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
-from libs.common.identity.connections import Closer
 from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
@@ -43,7 +43,7 @@ async def main() -> None:
         stack.push_async_callback(inside.drain)
         stack.push_async_callback(outside.drain)
         rpc = RpcClient(inside)
-        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Closer(rpc))
+        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Floods(rpc))
         relay = Relay(outside, quota)
         checks = {"nats": inside.check, "nats-outside": outside.check}
         await serve(create_app(_service(settings, relay, checks, telemetry)), settings)

@@ -3,8 +3,8 @@
 import time
 
 from libs.common.bus.relayed import ACKS, REPORTS
-from libs.common.identity.connections import Closer
 from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter, Meter
 from libs.common.limits.metrics import count_limited
 from services.gateway.relay.rules import RefusedError, Speaker
@@ -14,19 +14,23 @@ QUESTIONS = 200
 ACKNOWLEDGEMENTS = 20_000
 """Per second, of an application."""
 FLOOD = 5.0
-"""Seconds' worth beyond its limit for which a speaker is told of each refusal; then its connections
-are closed, and what still comes is dropped: an answer to each would cost more than it does."""
+"""Seconds' worth beyond its limit for which a speaker is told of each refusal; then it is shut out,
+and what still comes is dropped: an answer to each would cost more than it does."""
 
 
 class RelayQuota:
     """Counts what each speaker says, in this process."""
 
-    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, closer: Closer) -> None:
+    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, floods: Floods) -> None:
         self._messages = messages
         self._others = Meter()
         self._refused = Meter()
         self._tenants = tenants
-        self._closer = closer
+        self._floods = floods
+
+    def drops(self, speaker: Speaker) -> bool:
+        """Tell whether a speaker is shut out."""
+        return self._floods.shuts_out(speaker.user)
 
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""
@@ -46,7 +50,7 @@ class RelayQuota:
             limit, reason = "eachMessages", f"more than {rate} requests per second"
         count_limited(limit, tenant)
         if self._refused.lacking(speaker.user, 1, QUESTIONS, now, FLOOD):
-            self._closer.close(speaker.user)
+            self._floods.end(speaker.user)
             raise RefusedError(reason, 429, answered=False)
         self._refused.take(speaker.user, 1)
         raise RefusedError(reason, 429)

@@ -21,6 +21,7 @@ from libs.common.telemetry.tracing import door, trace_header, trace_of
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import (
     RefusedError,
+    Speaker,
     checked_body,
     checked_reply,
     kept_headers,
@@ -72,14 +73,16 @@ class Relay:
                 await subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _take(self, pattern: str, message: Msg) -> None:
-        if pattern not in TRACED:
-            await self._pass_on(pattern, message)
-            return
-        with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
-            await self._pass_on(pattern, message)
-
-    async def _pass_on(self, pattern: str, message: Msg) -> None:
         speaker = speaker_of(pattern, message.subject)
+        if self._quota.drops(speaker):
+            _refused.add(1, {"subject": pattern, "code": 429})
+        elif pattern in TRACED:
+            with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
+                await self._pass_on(pattern, speaker, message)
+        else:
+            await self._pass_on(pattern, speaker, message)
+
+    async def _pass_on(self, pattern: str, speaker: Speaker, message: Msg) -> None:
         try:
             reply = checked_reply(speaker, message.reply)
         except RefusedError as refused:  # nobody can be told
