@@ -16,7 +16,7 @@ class Unlimited(RelayQuota):
     def __init__(self) -> None:
         pass
 
-    def drops(self, speaker: Speaker) -> bool:
+    def drops(self, subject: bytes) -> bool:
         return False
 
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:

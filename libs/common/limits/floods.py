@@ -26,6 +26,10 @@ class Floods:
         self._since: Recent[str, float] = Recent(KEPT)
         self._asking = Beside()
 
+    def __len__(self) -> int:
+        """How many users are remembered; none while nobody has sent too much."""
+        return len(self._since)
+
     def shuts_out(self, user: str) -> bool:
         """Tell whether a user was shut out a moment ago: what still comes was on its way."""
         since = self._since.get(user)

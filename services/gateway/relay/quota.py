@@ -2,12 +2,14 @@
 
 import time
 
+from opentelemetry import metrics
+
 from libs.common.bus.relayed import ACKS, REPORTS
 from libs.common.identity.tenants import TenantsOfUsers
 from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter, Meter
 from libs.common.limits.metrics import count_limited
-from services.gateway.relay.rules import RefusedError, Speaker
+from services.gateway.relay.rules import RefusedError, Speaker, speaker_of
 
 QUESTIONS = 200
 """Per second, of an application or an integration: requests for events count as one each."""
@@ -27,10 +29,18 @@ class RelayQuota:
         self._refused = Meter()
         self._tenants = tenants
         self._floods = floods
+        self._dropped = 0
+        metrics.get_meter("thingway").create_observable_counter(
+            "thingway_relay_dropped",
+            [lambda _: [metrics.Observation(self._dropped)]],
+            description="Messages on plain NATS of who was shut out",
+        )
 
-    def drops(self, speaker: Speaker) -> bool:
-        """Tell whether a speaker is shut out."""
-        return self._floods.shuts_out(speaker.user)
+    def drops(self, subject: bytes) -> bool:
+        """Tell whether who speaks on a subject is shut out; `gateway-bus` drops what it says."""
+        drops = bool(self._floods) and self._floods.shuts_out(speaker_of(subject.decode()).user)
+        self._dropped += drops
+        return drops
 
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""

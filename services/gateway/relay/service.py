@@ -73,34 +73,24 @@ class Relay:
                 await subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _take(self, pattern: str, message: Msg) -> None:
-        speaker = speaker_of(pattern, message.subject)
-        if self._quota.drops(speaker):
-            _refused.add(1, {"subject": pattern, "code": 429})
-        elif pattern in TRACED:
-            with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
-                await self._pass_on(pattern, speaker, message)
-        else:
-            await self._pass_on(pattern, speaker, message)
-
-    async def _pass_on(self, pattern: str, speaker: Speaker, message: Msg) -> None:
+        speaker, reply = speaker_of(message.subject), ""
         try:
             reply = checked_reply(speaker, message.reply)
-        except RefusedError as refused:  # nobody can be told
-            _refused.add(1, {"subject": pattern, "code": refused.code})
-            return
-        try:
             self._quota.take(pattern, speaker, len(message.data))
-            frame = publish_frame(
-                relayed(message.subject),
-                checked_body(pattern, message.subject, message.data),
-                kept_headers(speaker, message.headers) | trace_header(),
-                reply,
-            )
+            if pattern not in TRACED:
+                await self._pass_on(pattern, speaker, message)
+                return
+            with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
+                await self._pass_on(pattern, speaker, message)
         except RefusedError as refused:
             _refused.add(1, {"subject": pattern, "code": refused.code})
-            frame = _refusal(pattern, reply, refused) if refused.answered else b""
-        if frame:
-            await self._write(frame)
+            if reply and refused.answered:
+                await self._write(_refusal(pattern, reply, refused))
+
+    async def _pass_on(self, pattern: str, speaker: Speaker, message: Msg) -> None:
+        body = checked_body(pattern, message.subject, message.data)
+        headers = kept_headers(speaker, message.headers) | trace_header()
+        await self._write(publish_frame(relayed(message.subject), body, headers, message.reply))
 
     async def _write(self, frame: bytes) -> None:
         """Write to the connection; what is lost with it was not acknowledged."""
@@ -111,9 +101,7 @@ class Relay:
 
 
 def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
-    """The answer that a JetStream client understands; nothing where none is wanted."""
-    if not reply:
-        return b""
+    """The answer that a JetStream client understands."""
     kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",
