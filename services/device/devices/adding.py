@@ -21,9 +21,6 @@ from services.device.groups.store import GroupStore
 from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
 from services.device.things.model import Device
 
-_CONSOLE_CODES = {"device_already_exists": "duplicated_device_eui"}
-"""What consoles have a text for."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
@@ -125,8 +122,7 @@ class DeviceAdder:
             for name, value in wanted.params.items():
                 if value == wanted.new.identifier:
                     text = error.message.removeprefix(f"{FIELD}: ")
-                    code = _CONSOLE_CODES.get(error.code, error.code)
-                    raise Conflict(text, field=parameters.key(name), code=code) from error
+                    raise Conflict(text, field=parameters.key(name), code=error.code) from error
             raise
 
     async def _ask(self, form: Form, wanted: AddDevice) -> NewDevice:
