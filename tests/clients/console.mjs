@@ -2,7 +2,7 @@
 import packed from "@sparticuz/chromium";
 import { chromium } from "playwright-core";
 
-const { baseUrl, email, password, device, screenshots } = JSON.parse(process.argv[2]);
+const { baseUrl, email, first, password, device, screenshots } = JSON.parse(process.argv[2]);
 const browser = await chromium.launch({
   executablePath: await packed.executablePath(),
   args: packed.args.filter((word) => word !== "--disable-web-security"),
@@ -15,9 +15,20 @@ try {
   page.on("pageerror", (error) => problems.push(String(error)));
   const shot = (name) => screenshots && page.screenshot({ path: `${screenshots}/${name}.png` });
 
-  await page.goto(baseUrl);
+  const link = `${baseUrl}/#/welcome?${new URLSearchParams({ email, password: first })}`;
+  await page.goto(link);
+  await page.getByLabel("New password").fill(password);
+  await shot("welcome");
+  await page.getByRole("button", { name: "Begin" }).click();
+  await page.getByRole("heading", { name: "What is alive" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.goto("about:blank");
+  await page.goto(link);
+  const used = await page.getByRole("alert").textContent();
+
+  await page.getByRole("link", { name: "Sign in" }).click();
   await page.getByLabel("E-mail address").fill(email);
-  await page.getByLabel("Password").fill("not it");
+  await page.getByLabel("Password").fill("Not it 1");
   await page.getByRole("button", { name: "Sign in" }).click();
   const refusal = await page.getByRole("alert").textContent();
   problems.length = 0; // the browser tells of every 401
@@ -31,27 +42,27 @@ try {
   await page.getByRole("searchbox").fill(device.name);
   await page.waitForFunction((name) => location.hash.includes(encodeURIComponent(name).replaceAll("%20", "+")), device.name);
   await page.reload(); // the session and the search stay
-  const link = page.getByRole("link", { name: device.name });
-  await link.waitFor();
+  const row = page.getByRole("link", { name: device.name });
+  await row.waitFor();
   await shot("devices");
-  await link.click();
+  await row.click();
   const card = page.locator(`[data-key$=".${device.property}"] strong`);
   await page.getByText("Live", { exact: true }).waitFor();
   await page.waitForFunction((it) => it.textContent !== "–", await card.elementHandle());
-  const first = await card.textContent();
+  const before = await card.textContent();
   await page.waitForFunction(
     ([it, before]) => it.textContent !== before,
-    [await card.elementHandle(), first],
+    [await card.elementHandle(), before],
   );
   await page.locator(".uplot").waitFor();
   await shot("device");
-  const second = await card.textContent();
+  const after = await card.textContent();
 
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Password").waitFor();
   await page.reload();
   await page.getByLabel("Password").waitFor();
-  console.log(JSON.stringify({ refusal, first, second, problems }));
+  console.log(JSON.stringify({ used, refusal, before, after, problems }));
 } finally {
   await browser.close();
 }

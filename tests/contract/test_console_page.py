@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.client import Api
 from tests.contract.conftest import Thing
+from tests.contract.console import PASSWORD, Console, new_email
 from tests.contract.node import node
 from tests.e2e.platform import Platform
 
@@ -21,23 +22,33 @@ async def report_on(api: Api, thing: Thing) -> None:
         await api.report(thing.sn, thing.key, {"properties": {"temperature": 20 + number % 10}})
 
 
-async def test_somebody_signs_in_and_sees_a_device_live(
-    platform: Platform, api: Api, thing: Thing
+async def test_somebody_begins_with_the_link_and_sees_a_device_live(
+    platform: Platform, admin: Console, api: Api, thing: Thing
 ) -> None:
-    """What it is refused is told; the session outlives a reload and not a sign-out."""
-    name = (await api.done("GET", f"/devices/{thing.id}"))["name"]
+    """The link works once; a refusal is told; the session outlives a reload and not a sign-out."""
+    email = new_email()
+    await admin.done(
+        "POST", "/user/roles/1/associate-user", {"user_ids": [await admin.add_user(email)]}
+    )
     given = {
         "baseUrl": platform.base_url,
-        "email": platform.ready.user.email,
-        "password": platform.ready.user.password,
-        "device": {"name": name, "property": "temperature"},
+        "email": email,
+        "first": PASSWORD,
+        "password": f"{PASSWORD}2",
+        "device": {
+            "name": (await api.done("GET", f"/devices/{thing.id}"))["name"],
+            "property": "temperature",
+        },
     }
     reporting = asyncio.ensure_future(report_on(api, thing))
     try:
-        found: dict[str, Any] = json.loads(
-            await asyncio.to_thread(node, "console.mjs", json.dumps(given))
-        )
+        text = await asyncio.to_thread(node, "console.mjs", json.dumps(given))
     finally:
         reporting.cancel()
-    assert found.pop("first") != found.pop("second")
-    assert found == {"refusal": "The address or the password is wrong.", "problems": []}
+    found: dict[str, Any] = json.loads(text)
+    assert found.pop("before") != found.pop("after")
+    assert found == {
+        "used": "This link has been used: a password was chosen.",
+        "refusal": "The address or the password is wrong.",
+        "problems": [],
+    }
