@@ -95,7 +95,7 @@ $(CONSOLE): console/node_modules/.installed console/openapi.json console/index.h
 	@$(NPM) run --prefix console --silent build
 	@touch $@
 
-$(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(RUN)
+$(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(NODE)
 	@echo "installing what tests and checks need"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e clients/python

@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.contract.client import Api
@@ -14,6 +16,16 @@ from tests.contract.node import node
 from tests.e2e.platform import Platform
 
 pytestmark = pytest.mark.xdist_group("contract")
+
+
+DOCUMENT = Path(__file__).parents[2] / "console/openapi.json"
+
+
+async def test_it_is_generated_from_the_document_that_is_served(platform: Platform) -> None:
+    """`curl …/openapi/management.json | python -m json.tool --indent 1 --no-ensure-ascii`."""
+    async with httpx.AsyncClient(base_url=platform.base_url) as http:
+        answer = await http.get("/openapi/management.json")
+    assert json.loads(DOCUMENT.read_bytes()) == answer.json()
 
 
 async def report_on(api: Api, thing: Thing) -> None:
