@@ -70,6 +70,7 @@ from services.device.imports.console import ROUTER as IMPORT_ROUTES
 from services.device.imports.service import Imports
 from services.device.imports.sheets import Sheets
 from services.device.imports.store import ImportStore
+from services.device.imports.working import ImportWorker
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -198,15 +199,21 @@ def console(shared: Shared) -> dict[str, Any]:
         groups=groups,
     )
     sheets = Sheets(adder, shared.products, groups, users)
+    imported = ImportStore(base.mongo)
     imports = Imports(
-        store=ImportStore(base.mongo),
+        store=imported,
+        sheets=sheets,
+        devices=base.devices,
+        grants=grants,
+        keys=shared.credentials,
+    )
+    worker = ImportWorker(
+        store=imported,
         sheets=sheets,
         adder=adder,
         bringer=shared.bringer,
         devices=base.devices,
         groups=groups,
-        grants=grants,
-        keys=shared.credentials,
     )
     return {
         "user_devices": users,
@@ -214,6 +221,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "selections": Selections(shared.commands, base.devices, base.things, grants),
         "sheets": sheets,
         "imports": imports,
+        "import_worker": worker,
     }
 
 
@@ -360,7 +368,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "groups", groups.run).run(),
             Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
             listen(base.bus, alarm.evaluator).run(),
-            Leader(database, "imports", seen["imports"].run).run(),
+            Leader(database, "imports", seen["import_worker"].run).run(),
         ):
             yield
         await rpc.stop()
