@@ -29,6 +29,7 @@ from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.service import Alarms
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.sweeping import Sweep
+from services.device.alarms.unstored import UplinkReader
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
@@ -298,7 +299,8 @@ def alarming(base: Base) -> Alarming:
     rules = RuleStore(base.mongo.database, base.limits)
     alarms = AlarmStore(base.mongo, base.outbox, base.devices)
     history = History(base.mongo, base.settings.retention_days)
-    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest)
+    uplink = UplinkReader(base.bus, base.settings.uplink_partitions)
+    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest, uplink)
     sweep = Sweep(rules, alarms, evaluator, base.devices, base.latest)
     return Alarming(rules, alarms, evaluator, sweep)
 
