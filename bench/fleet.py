@@ -215,6 +215,7 @@ async def run() -> list[Row]:
     async with device_service() as running, _others(running.nats_url):
         database = running.mongo["bench"]
         await asyncio.to_thread(_fill, database["devices"], database["device_groups"])
+        await asyncio.to_thread(running.mongo.admin.command, "fsync")
         return [
             await _searches(running, "1", "by who sees all"),
             await _searches(running, USER, f"by who sees {GRANTED} groups"),
