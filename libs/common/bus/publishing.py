@@ -1,7 +1,7 @@
 """Publishing to JetStream: many messages in one write, each acknowledged by itself.
 
-nats-py asks for one acknowledgement at a time, in 58 µs of the client; a frame in a buffer and its
-acknowledgement in an inbox that all share take 9 (measured, nats-py 2.16).
+nats-py asks for one acknowledgement at a time, in 58 µs of the client and 17 of the server; of 64
+frames in one buffer, acknowledged in an inbox that all share, each takes 7 and 8 (nats-py 2.16).
 """
 
 import asyncio
