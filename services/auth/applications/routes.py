@@ -8,6 +8,7 @@ from libs.common.contracts.auth import ApplicationSecret
 from libs.common.http import HttpRequest
 from libs.common.http.console import Page, PathId, delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.applications.schemas import (
     AllowedAddresses,
@@ -98,14 +99,6 @@ def _secret(made: ApplicationSecret) -> ShownSecret:
 ROUTER = Router(
     "/application",
     guards=[super_admins],
-    route_handlers=[
-        create_application,
-        search_applications,
-        get_application,
-        update_application,
-        delete_application,
-        regenerate_application_secret,
-        set_allowed_addresses,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Applications"],
 )

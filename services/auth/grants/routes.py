@@ -11,6 +11,7 @@ from libs.common.contracts.names import DescribedDashboard
 from libs.common.http import HttpRequest
 from libs.common.http.console import Page, PathId, post
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.users import Person
 from services.auth.grants.listings import DeviceRow, Listings
@@ -170,16 +171,6 @@ def _maker(user_id: int | None, person: Person | None) -> dict[str, str | None]:
 ROUTER = Router(
     "/user/roles/{role_id:str}",
     guards=[super_admins],
-    route_handlers=[
-        list_role_resources,
-        add_role_resources,
-        remove_role_resources,
-        list_role_integrations,
-        list_other_integrations,
-        list_role_devices,
-        list_other_devices,
-        list_role_dashboards,
-        list_other_dashboards,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Roles"],
 )

@@ -6,6 +6,7 @@ from litestar.di import NamedDependency
 from libs.common.http import Requester
 from libs.common.http.console import NOT_KEPT, get
 from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
 from services.auth.live.schemas import BrokerInfo, LiveCredentials
 from services.auth.live.service import LivePasswords
 
@@ -29,6 +30,4 @@ async def get_broker_info(broker: NamedDependency[BrokerInfo]) -> BrokerInfo:
     return broker
 
 
-ROUTER = Router(
-    "/mqtt", route_handlers=[get_live_credentials, get_broker_info], tags=["Live updates"]
-)
+ROUTER = Router("/mqtt", route_handlers=operations_of(globals()), tags=["Live updates"])

@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import HttpRequest
 from libs.common.http.console import PathId, delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu
 from services.auth.menus.service import MenuService
@@ -44,8 +45,5 @@ async def delete_menu(request: HttpRequest, menus: Menus, menu_id: PathId) -> di
 
 
 ROUTER = Router(
-    "/user/menus",
-    guards=[super_admins],
-    route_handlers=[list_menus, create_menu, update_menu, delete_menu],
-    tags=["Menus"],
+    "/user/menus", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Menus"]
 )

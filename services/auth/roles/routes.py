@@ -10,6 +10,7 @@ from libs.common.clock import to_ms
 from libs.common.http import HttpRequest
 from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.roles import Role
 from services.auth.menus.schemas import ShownMenu
@@ -183,21 +184,5 @@ async def _members(
 
 
 ROUTER = Router(
-    "/user/roles",
-    guards=[super_admins],
-    route_handlers=[
-        create_role,
-        update_role,
-        delete_role,
-        search_roles,
-        search_roles_by_get,
-        list_role_menus,
-        set_role_menus,
-        list_role_members,
-        list_role_members_by_get,
-        list_other_users,
-        add_role_members,
-        remove_role_members,
-    ],
-    tags=["Roles"],
+    "/user/roles", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Roles"]
 )

@@ -10,6 +10,7 @@ from litestar.params import JSONBody
 from libs.common.http import HttpRequest, Requester
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import (
     address_of,
     caller_of,
@@ -70,7 +71,5 @@ async def change_own_password(
 
 
 ROUTER = Router(
-    "/user",
-    route_handlers=[register_user, get_tenant_status, get_current_user, change_own_password],
-    tags=["Authentication and current user"],
+    "/user", route_handlers=operations_of(globals()), tags=["Authentication and current user"]
 )

@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import HttpRequest, Requester
 from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins, users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of, principal_of, request_id_of
 from services.auth.menus.schemas import ShownMenu
 from services.auth.menus.tree import flat
@@ -108,19 +109,4 @@ async def ask_user_permission(
     )
 
 
-ROUTER = Router(
-    "/user",
-    guards=[users],
-    route_handlers=[
-        search_users,
-        create_user,
-        update_user,
-        set_user_password,
-        set_user_status,
-        delete_user,
-        delete_users,
-        list_user_menus,
-        ask_user_permission,
-    ],
-    tags=["Users"],
-)
+ROUTER = Router("/user", guards=[users], route_handlers=operations_of(globals()), tags=["Users"])

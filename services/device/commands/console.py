@@ -12,6 +12,7 @@ from libs.common.errors import ThingwayError
 from libs.common.http import Requester
 from libs.common.http.console import ids_of, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.commands.model import Command
 from services.device.commands.selections import Selections
@@ -63,4 +64,4 @@ def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
     )
 
 
-ROUTER = Router("/device-batch", route_handlers=[configure_each_device], tags=["Devices"])
+ROUTER = Router("/device-batch", route_handlers=operations_of(globals()), tags=["Devices"])

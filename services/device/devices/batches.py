@@ -9,6 +9,7 @@ from libs.common.errors import ThingwayError
 from libs.common.http import Requester
 from libs.common.http.console import ids_of, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.devices.schemas import (
     DeleteDevices,
@@ -80,8 +81,4 @@ def _result(device: int, error: ThingwayError | None) -> DeviceResult:
     )
 
 
-ROUTER = Router(
-    "/device-batch",
-    route_handlers=[move_each_device, tag_each_device, delete_each_device],
-    tags=["Devices"],
-)
+ROUTER = Router("/device-batch", route_handlers=operations_of(globals()), tags=["Devices"])

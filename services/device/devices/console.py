@@ -10,6 +10,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
@@ -172,20 +173,4 @@ async def clear_device_location(
     await user_devices.place(principal, device_id, None)
 
 
-ROUTER = Router(
-    "/device",
-    route_handlers=[
-        create_device,
-        find_devices,
-        delete_devices,
-        get_device_detail,
-        rename_device,
-        issue_device_credentials,
-        move_devices,
-        get_device_canvas,
-        get_device_location,
-        set_device_location,
-        clear_device_location,
-    ],
-    tags=["Devices"],
-)
+ROUTER = Router("/device", route_handlers=operations_of(globals()), tags=["Devices"])

@@ -13,6 +13,7 @@ from libs.common.clock import to_ms
 from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import MAX_ID, Page, PathId, get, ids_of, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
@@ -280,23 +281,4 @@ async def delete_entities(
     await custom_entities.delete(principal, data)
 
 
-ROUTER = Router(
-    "/entity",
-    route_handlers=[
-        search_entities,
-        search_entities_by_columns,
-        get_entity_statuses,
-        list_entity_children,
-        get_entity_meta,
-        get_entity_status,
-        search_entity_history,
-        aggregate_entity_history,
-        export_entity_history,
-        update_entity_properties,
-        call_entity_services,
-        create_entity,
-        update_entity,
-        delete_entities,
-    ],
-    tags=["Entities"],
-)
+ROUTER = Router("/entity", route_handlers=operations_of(globals()), tags=["Entities"])

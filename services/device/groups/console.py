@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import Page, PathId, delete, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.groups.schemas import (
     FindGroups,
@@ -68,14 +69,4 @@ async def delete_device_group(
     await groups.delete(principal, group_id)
 
 
-ROUTER = Router(
-    "/device-group",
-    route_handlers=[
-        find_device_groups,
-        count_device_groups,
-        create_device_group,
-        rename_device_group,
-        delete_device_group,
-    ],
-    tags=["Device groups"],
-)
+ROUTER = Router("/device-group", route_handlers=operations_of(globals()), tags=["Device groups"])

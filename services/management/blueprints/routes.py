@@ -9,6 +9,7 @@ from litestar.params import JSONBody
 from libs.common.errors import InvalidInput
 from libs.common.http.console import get, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 
 NONE_TAKEN = "blueprint_library_resources_fetch_failed"
@@ -51,7 +52,5 @@ async def set_blueprint_source(data: JSONBody[SetBlueprintSource]) -> None:
 
 
 ROUTER = Router(
-    "/blueprint-library-setting",
-    route_handlers=[get_blueprint_source, set_blueprint_source],
-    tags=["Settings"],
+    "/blueprint-library-setting", route_handlers=operations_of(globals()), tags=["Settings"]
 )

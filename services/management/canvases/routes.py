@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.management.canvases.schemas import (
     CanvasOfDashboard,
@@ -92,8 +93,4 @@ async def delete_canvases(
     await canvases.remove(principal, dashboard_id, data)
 
 
-ROUTER = Router(
-    "/",
-    route_handlers=[get_canvas, save_canvas, list_canvases, add_canvas, delete_canvases],
-    tags=["Dashboards"],
-)
+ROUTER = Router("/", route_handlers=operations_of(globals()), tags=["Dashboards"])

@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import PathId, delete, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.management.dashboards.covers import PRESETS, PresetCover
 from services.management.dashboards.schemas import (
@@ -128,19 +129,4 @@ async def end_home_dashboard(
     await dashboards.end_home(principal, dashboard_id)
 
 
-ROUTER = Router(
-    "/dashboard",
-    route_handlers=[
-        create_dashboard,
-        update_dashboard,
-        delete_dashboard,
-        delete_dashboards,
-        list_dashboards,
-        search_dashboards,
-        list_dashboard_covers,
-        get_main_canvas,
-        set_home_dashboard,
-        end_home_dashboard,
-    ],
-    tags=["Dashboards"],
-)
+ROUTER = Router("/dashboard", route_handlers=operations_of(globals()), tags=["Dashboards"])

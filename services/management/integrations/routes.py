@@ -7,6 +7,7 @@ from litestar.params import FromPath, JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import Page, get, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.management.integrations.schemas import (
     IntegrationDetail,
@@ -39,6 +40,4 @@ async def get_integration(
     return await integrations.get(principal, integration_id)
 
 
-ROUTER = Router(
-    "/integration", route_handlers=[search_integrations, get_integration], tags=["Integrations"]
-)
+ROUTER = Router("/integration", route_handlers=operations_of(globals()), tags=["Integrations"])

@@ -10,6 +10,7 @@ from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.http import HttpRequest, Requester
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
 from services.management.resources.schemas import AnnouncedUpload, AnnounceUpload
 from services.management.resources.service import ResourceService
 
@@ -67,6 +68,4 @@ async def get_file(
     return Response(found.content, media_type=found.type, headers=headers)
 
 
-ROUTER = Router(
-    "/resource", route_handlers=[announce_upload, upload_file, get_file], tags=["Resources"]
-)
+ROUTER = Router("/resource", route_handlers=operations_of(globals()), tags=["Resources"])

@@ -7,6 +7,7 @@ from litestar.params import FromPath
 from libs.common.errors import NotFound
 from libs.common.http.console import get
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.components.catalogue import (
     LANGUAGES,
@@ -41,7 +42,4 @@ async def list_languages() -> Languages:
     return Languages(**LANGUAGES)
 
 
-ROUTER = Router(
-    "/components",
-    route_handlers=[list_components, get_component, list_languages],
-)
+ROUTER = Router("/components", route_handlers=operations_of(globals()))

@@ -10,6 +10,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import Requester
 from libs.common.http.console import NOT_KEPT, Page, PageRequest, PathId, get, ids_of, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.credentials.schemas import (
     CreateCredentials,
@@ -119,13 +120,6 @@ def _kind(text: str) -> CredentialsType:
 ROUTER = Router(
     "/credentials",
     response_headers=NOT_KEPT,
-    route_handlers=[
-        get_default_credentials,
-        list_credentials,
-        get_credentials,
-        create_credentials,
-        update_credentials,
-        delete_credentials,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Credentials"],
 )

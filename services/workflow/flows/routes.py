@@ -9,6 +9,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http import Requester
 from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.flows.schemas import (
     DeleteFlows,
@@ -102,12 +103,4 @@ def _version(text: str | None) -> int | None:
     return int(text)
 
 
-ROUTES = (
-    search_flows,
-    update_flow,
-    delete_flows,
-    enable_flow,
-    disable_flow,
-    get_design,
-    save_design,
-)
+ROUTES = operations_of(globals())

@@ -6,6 +6,7 @@ from litestar.params import JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import Page, PathId, get, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.logs.schemas import SearchLogs, ShownLog, ShownRun
 from services.workflow.logs.service import LogService
@@ -34,4 +35,4 @@ async def get_flow_log(
     return await logs.detail(principal, log_id)
 
 
-ROUTES = (search_flow_logs, get_flow_log)
+ROUTES = operations_of(globals())

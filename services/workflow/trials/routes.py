@@ -7,6 +7,7 @@ from msgspec import UNSET
 from libs.common.http import HttpRequest, Requester, principal_of
 from libs.common.http.console import post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
 from services.workflow.runs.records import TraceItem
@@ -64,4 +65,4 @@ test_flow = post(
 )(test_design.fn)
 """The same under its older path."""
 
-ROUTES = (validate_design, test_design, test_flow, test_node)
+ROUTES = operations_of(globals())

@@ -7,6 +7,7 @@ from litestar.params import JSONBody
 from libs.common.http import Requester
 from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.entities.tags.schemas import (
     DeleteTags,
@@ -81,15 +82,4 @@ async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBod
     await entity_tags.map(principal, data)
 
 
-ROUTER = Router(
-    "/entity/tags",
-    route_handlers=[
-        find_entity_tags,
-        count_entity_tags,
-        create_entity_tag,
-        update_entity_tag,
-        delete_entity_tags,
-        map_entity_tags,
-    ],
-    tags=["Entity tags"],
-)
+ROUTER = Router("/entity/tags", route_handlers=operations_of(globals()), tags=["Entity tags"])
