@@ -6,7 +6,7 @@ only when the bus has acknowledged it; a copy is dropped by its message id or by
 reader.
 
 Entries that are written together, and go to one stream, are one document:
-`{_id, at, entries: [{subject, payload, stream, headers}]}`.
+`{_id, at, entries: [{subject, payload, stream, headers}]}`, and what is `UNREADABLE` to others.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ SWEEP = 2.0
 """Seconds between sweeps, and the age at which an entry counts as left behind."""
 CHUNK, LARGEST = 500, 4 * 1024**2
 """Entries of one document, and bytes, unless one entry has more."""
+UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
+"""The one entry that 0.1 takes a document for. No stream takes it: it stays for a later version."""
 SWEPT = 20
 """Documents that are swept at a time."""
 
@@ -77,6 +79,7 @@ class Outbox:
         now = datetime.now(UTC)
         documents = [
             {"_id": ObjectId(), "at": now, "entries": [_stored(entry, headers) for entry in some]}
+            | UNREADABLE
             for group in groups.values()
             for some in chunks(group, CHUNK, LARGEST)
         ]

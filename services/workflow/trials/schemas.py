@@ -25,6 +25,7 @@ class RefusedDesign(Shown, kw_only=True):
 class Verdict(Answer[bool], kw_only=True):
     """`data` tells whether a design can run; `detail` has the reasons why not."""
 
+    data: bool
     detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
 
 
