@@ -16,6 +16,9 @@ class Unlimited(RelayQuota):
     def __init__(self) -> None:
         pass
 
+    def drops(self, subject: bytes) -> bool:
+        return False
+
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         pass
 

@@ -87,8 +87,6 @@ _CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated",
 _SHARING = ("rpc.auth.get_grants", "rpc.auth.share_with_roles", "rpc.auth.forget_resources")
 """What owners of resources ask: who sees which, grant a new one, forget one that is gone."""
 
-_CLOSING = ("rpc.device.find_connections", "rpc.device.close_connections")
-
 _SERVICES: Mapping[str, Grant] = {
     "auth": Grant(
         publish=(
@@ -164,7 +162,7 @@ _SERVICES: Mapping[str, Grant] = {
             *(f"$JS.API.STREAM.{verb}.{one}" for verb in ("INFO", "CREATE") for one in PARTITIONS),
         ),
         subscribe=_CHANGES,
-        calls=("rpc.auth.get_limits", *_CLOSING),
+        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
         answers=False,
     ),
     "gateway": Grant(
@@ -179,7 +177,7 @@ _SERVICES: Mapping[str, Grant] = {
     ),
     "gateway-bus": Grant(
         publish=(),
-        calls=("rpc.auth.get_limits", *_CLOSING),
+        calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
         answers=False,
     ),
     "management": Grant(

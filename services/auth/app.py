@@ -14,7 +14,6 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.certificate_pass import PassVerifier
-from libs.common.identity.connections import ConnectionsOverRpc
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
@@ -34,14 +33,15 @@ from services.auth.applications.service import ApplicationService
 from services.auth.applications.store import ApplicationStore
 from services.auth.audit.routes import search_audit
 from services.auth.audit.store import AuditStore
-from services.auth.callout.clients import MqttClients, offer_clients
+from services.auth.callout.clients import MqttClients
 from services.auth.callout.credentials import Credentials
 from services.auth.callout.entries import Entries
 from services.auth.callout.messages import Callout
 from services.auth.callout.service import Doorkeeper
 from services.auth.changes import Changes
 from services.auth.connections.admissions import Admissions
-from services.auth.connections.service import UserConnections
+from services.auth.connections.live import ConnectionsOverRpc
+from services.auth.connections.service import UserConnections, offer_connections
 from services.auth.devices.messages import offer_devices
 from services.auth.devices.service import DeviceService
 from services.auth.devices.store import DeviceStore
@@ -180,7 +180,7 @@ def build_app(
     offer_grants(rpc, grants)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)
-    offer_clients(rpc, connections)
+    offer_connections(rpc, connections)
     offer_integration_logins(rpc, IntegrationLoginService(integrations, changes))
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "outbox": outbox.sweep,

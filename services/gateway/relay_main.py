@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from libs.common.bus import Bus, RpcClient
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.http.app import Check
 from libs.common.identity import HeaderVerifier
-from libs.common.identity.connections import Closer
 from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import KnownLimits
 from libs.common.settings import load
@@ -27,23 +28,19 @@ async def main() -> None:
     async with AsyncExitStack() as stack:
         stack.callback(telemetry.shutdown)
         stack.push_async_callback(redis.aclose)
-        inside, outside = [
-            await Bus.connect(
-                settings.nats_url,
-                user=user,
-                password=password,
-                name="gateway-bus",
-                ca_file=settings.ca_file,
-            )
-            for user, password in (
-                (settings.nats_user, settings.nats_password),
-                (settings.outside_nats_user, settings.outside_nats_password),
-            )
-        ]
+        connect = partial(
+            Bus.connect, settings.nats_url, name="gateway-bus", ca_file=settings.ca_file
+        )
+        inside = await connect(user=settings.nats_user, password=settings.nats_password)
         stack.push_async_callback(inside.drain)
-        stack.push_async_callback(outside.drain)
         rpc = RpcClient(inside)
-        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Closer(rpc))
+        quota = RelayQuota(MessageMeter(KnownLimits(rpc)), TenantsOfUsers(redis), Floods(rpc))
+        outside = await connect(
+            user=settings.outside_nats_user,
+            password=settings.outside_nats_password,
+            drops=quota.drops,
+        )
+        stack.push_async_callback(outside.drain)
         relay = Relay(outside, quota)
         checks = {"nats": inside.check, "nats-outside": outside.check}
         await serve(create_app(_service(settings, relay, checks, telemetry)), settings)

@@ -200,10 +200,11 @@ async def test_an_application_reads_its_own_tenant_through_its_own_consumer(serv
             await events.publish(f"event.{tenant}.device.1.reported", tenant.encode())
 
         own = await js.pull_subscribe("event.t1.>", durable="app1", stream="EVENTS")
-        message, *more = await own.fetch(10, timeout=1)
-        await message.ack_sync()
+        messages = await own.fetch(10, timeout=1)
+        for message in messages:
+            await message.ack_sync()
 
-        assert (message.data, more) == (b"t1", [])
+        assert {message.data for message in messages} == {b"t1"}
         with pytest.raises(nats.js.errors.BadRequestError):
             await js._jsm._api_request(
                 "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>",

@@ -138,7 +138,7 @@ async def test_unfinished_batches_of_a_device_hold_up_nobody(server):
             with pytest.raises(nats.js.errors.BadRequestError, match="batches"):
                 await client.jetstream().publish("thing.D1.up.report", b"{}", headers=headers)
         commit = {"Nats-Batch-Id": "x", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"}
-        ack = await admin.jetstream().publish("event.t1.x", b"{}", headers=commit)
+        ack = await admin.jetstream().publish("event.t3.x", b"{}", headers=commit)
 
     assert ack.stream == "EVENTS"
 

@@ -67,11 +67,17 @@ class _Persistent(SecureClient):
 
     on_closed: Callable[[], None] | None = None
     """Called when the connection is closed for good."""
+    drops: Callable[[bytes], bool] | None = None
+    """Tells of a subject whether a message on it is dropped as it is read."""
 
     async def closed(self) -> None:
         """Tell that the connection is closed."""
         if self.on_closed is not None:
             self.on_closed()
+
+    async def _process_msg(self, sid: int, subject: bytes, *rest: bytes) -> None:
+        if self.drops is None or not self.drops(subject):
+            await super()._process_msg(sid, subject, *rest)
 
     async def _process_err(self, err_msg: str) -> None:
         if not err_msg.strip("'").lower().startswith(REFUSALS):
@@ -129,6 +135,7 @@ class Bus:
         ca_file: str = "",
         wait: float = 30.0,
         streams: int = 0,
+        drops: Callable[[bytes], bool] | None = None,
     ) -> "Bus":
         """Connect to one of several servers, separated by commas; reconnects for ever after.
 
@@ -137,6 +144,7 @@ class Bus:
         A connection that is closed all the same, for example because the server took offence at
         what came on it, ends the process: whoever watches over it starts it again.
 
+        Messages of which `drops` says so by their subject are dropped as they are read.
         A `tls://` server proves itself to the authorities in `ca_file`.
         With `streams`, create the streams that are missing, on so many servers each. Replies
         come to an inbox that only this user may read.
@@ -146,6 +154,7 @@ class Bus:
             inboxes = inbox(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
         client = _Persistent()
+        client.drops = drops
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:

@@ -148,6 +148,16 @@ class Connections(msgspec.Struct, frozen=True):
     connections: list[Connection]
 
 
+SHUT_OUT = "rpc.auth.shut_out"
+SHUT_OUT_SECONDS = 10
+
+
+class ShutOut(msgspec.Struct, frozen=True):
+    """`shut_out`: a user loses its connections, and makes none for `SHUT_OUT_SECONDS`."""
+
+    user: str
+
+
 class Done(msgspec.Struct):
     """An answer that says only that it is done."""
 

@@ -27,7 +27,13 @@ from libs.common.jobs import Beside
 from libs.common.limits.buckets import TAKE, bucket_key
 from libs.common.store.redis import Redis
 from services.auth.callout.permissions import MOST_CLIENTS, Admission
-from services.auth.connections.admissions import KEPT, LIFE, Admitted, admissions_key
+from services.auth.connections.admissions import (
+    KEPT,
+    LIFE,
+    Admitted,
+    admissions_key,
+    barred_key,
+)
 from services.auth.devices.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -99,6 +105,7 @@ class Entries:
             Admitted(connection.server, connection.cid, admission.credential, now_ms())
         ).decode()
         keys = [bucket_key("bus", f"log-in:{key}"), admissions_key(user), tenant_key(user)]
+        keys.append(barred_key(user))
         args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, KEPT, LIFE]
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:

@@ -32,7 +32,7 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Admissions:
-    """Reads admissions."""
+    """Reads admissions, and stops them."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -41,6 +41,15 @@ class Admissions:
         """The latest admissions of a user."""
         rows = await self._redis.lrange(admissions_key(user), 0, -1)
         return [msgspec.json.decode(row, type=Admitted) for row in rows]
+
+    async def bar(self, user: str, seconds: int) -> None:
+        """Let a user in again only when `seconds` are over."""
+        await self._redis.set(barred_key(user), 1, ex=seconds)
+
+
+def barred_key(user: str) -> str:
+    """What stands as long as a user is not let in."""
+    return f"tw:barred:{user.upper()}"
 
 
 def admissions_key(user: str) -> str:

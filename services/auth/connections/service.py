@@ -6,11 +6,13 @@ Users of the bus are devices, applications and integrations.
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
+from libs.common.bus import RpcServer
 from libs.common.clock import now_ms
-from libs.common.contracts.auth import Connection
+from libs.common.contracts.auth import SHUT_OUT_SECONDS, Connection, Done, ShutOut
+from libs.common.contracts.credentials import CloseMqttClients, login_of
 from libs.common.errors import ThingwayError
-from libs.common.identity.connections import ConnectionsOverRpc
 from services.auth.connections.admissions import Admissions
+from services.auth.connections.live import ConnectionsOverRpc
 
 log = logging.getLogger(__name__)
 
@@ -66,3 +68,26 @@ class UserConnections:
         old = [one for one in found if one not in kept]
         if old:
             await self._live.close(old)
+
+    async def shut_out(self, user: str) -> None:
+        """Close all connections of a user, which makes no new one for `SHUT_OUT_SECONDS`.
+
+        Raises `Unavailable` and `UpstreamFailed`; it is kept out all the same.
+        """
+        await self._admissions.bar(user, SHUT_OUT_SECONDS)
+        await self._live.close(await self._live.find(user, ask_servers=True))
+
+
+def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:
+    """Answer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
+
+    async def shut_out(wanted: ShutOut) -> Done:
+        await connections.shut_out(wanted.user)
+        return Done()
+
+    async def close(wanted: CloseMqttClients) -> Done:
+        await connections.close(login_of(wanted.access_key), ask_servers=True)
+        return Done()
+
+    rpc.offer("shut_out", ShutOut, shut_out)
+    rpc.offer("close_mqtt_clients", CloseMqttClients, close)

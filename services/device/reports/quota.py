@@ -1,8 +1,8 @@
 """What devices may send, and how much of what is refused is kept.
 
-Beyond it a message is refused, and its connection closed. Messages over MQTT reach `UPLINK`
-without a gate of ours. The time that counts is when the stream took a message. One that is
-delivered again was counted before.
+Beyond it a message is refused, and its device shut out for a while. Messages over MQTT reach
+`UPLINK` without a gate of ours. The time that counts is when the stream took a message. One that
+is delivered again was counted before.
 
 Each tenant has so many bytes a day in `DEAD`. Beyond them a refused message is only counted, and
 once a minute an entry without a payload tells how many they were: nobody pushes the entries of
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from libs.common.bus import Outgoing, RpcClient
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
-from libs.common.identity.connections import Closer
+from libs.common.limits.floods import Floods
 from libs.common.limits.meter import BURST, Excess, MessageMeter, Meter
 from libs.common.limits.metrics import count_limited
 from libs.common.limits.tenants import KnownLimits
@@ -37,10 +37,10 @@ class Quota:
 
     def __init__(self, limits: KnownLimits, rpc: RpcClient) -> None:
         self._meter = MessageMeter(limits, BURST + SLACK)
-        self._closer = Closer(rpc)
+        self._floods = Floods(rpc)
 
     def beyond(self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]) -> dict[int, Excess]:
-        """The messages that are refused, by sequence; closes the connections they came on."""
+        """The messages that are refused, by sequence; shuts out the devices that sent them."""
         by_sn: dict[str, list[Uplink]] = defaultdict(list)
         for uplink in uplinks:
             if uplink.delivered == 1:
@@ -56,7 +56,7 @@ class Quota:
                     beyond[uplink.sequence] = excess
                     count_limited(excess.limit, thing.tenant)
             if thing.device:
-                self._closer.close(sn)
+                self._floods.end(sn)
         return beyond
 
     def _take(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:

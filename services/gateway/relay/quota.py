@@ -2,31 +2,45 @@
 
 import time
 
+from opentelemetry import metrics
+
 from libs.common.bus.relayed import ACKS, REPORTS
-from libs.common.identity.connections import Closer
 from libs.common.identity.tenants import TenantsOfUsers
+from libs.common.limits.floods import Floods
 from libs.common.limits.meter import MessageMeter, Meter
 from libs.common.limits.metrics import count_limited
-from services.gateway.relay.rules import RefusedError, Speaker
+from services.gateway.relay.rules import RefusedError, Speaker, speaker_of
 
 QUESTIONS = 200
 """Per second, of an application or an integration: requests for events count as one each."""
 ACKNOWLEDGEMENTS = 20_000
 """Per second, of an application."""
 FLOOD = 5.0
-"""Seconds' worth beyond its limit for which a speaker is told of each refusal; then its connections
-are closed, and what still comes is dropped: an answer to each would cost more than it does."""
+"""Seconds' worth beyond its limit for which a speaker is told of each refusal; then it is shut out,
+and what still comes is dropped: an answer to each would cost more than it does."""
 
 
 class RelayQuota:
     """Counts what each speaker says, in this process."""
 
-    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, closer: Closer) -> None:
+    def __init__(self, messages: MessageMeter, tenants: TenantsOfUsers, floods: Floods) -> None:
         self._messages = messages
         self._others = Meter()
         self._refused = Meter()
         self._tenants = tenants
-        self._closer = closer
+        self._floods = floods
+        self._dropped = 0
+        metrics.get_meter("thingway").create_observable_counter(
+            "thingway_relay_dropped",
+            [lambda _: [metrics.Observation(self._dropped)]],
+            description="Messages on plain NATS of who was shut out",
+        )
+
+    def drops(self, subject: bytes) -> bool:
+        """Tell whether who speaks on a subject is shut out; `gateway-bus` drops what it says."""
+        drops = bool(self._floods) and self._floods.shuts_out(speaker_of(subject.decode()).user)
+        self._dropped += drops
+        return drops
 
     def take(self, pattern: str, speaker: Speaker, size: int) -> None:
         """Let one message of `size` bytes pass; raise `RefusedError` when it is too much."""
@@ -46,7 +60,7 @@ class RelayQuota:
             limit, reason = "eachMessages", f"more than {rate} requests per second"
         count_limited(limit, tenant)
         if self._refused.lacking(speaker.user, 1, QUESTIONS, now, FLOOD):
-            self._closer.close(speaker.user)
+            self._floods.end(speaker.user)
             raise RefusedError(reason, 429, answered=False)
         self._refused.take(speaker.user, 1)
         raise RefusedError(reason, 429)

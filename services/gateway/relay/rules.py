@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from libs.common.bus.accounts import application_user, device_inbox, inbox
-from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, REPORTS, STREAM, TOLD
+from libs.common.bus.relayed import ACKS, CREATE, PULL, PULL_LIFE, STREAM
 from libs.common.contracts.integrations import login_of
 
 LONGEST_MESSAGE_ID = 256
@@ -38,15 +38,15 @@ class Speaker(NamedTuple):
     """What its reply subjects begin with."""
 
 
-def speaker_of(pattern: str, subject: str) -> Speaker:
-    """Whose a `subject` is that came by the subscription to `pattern` of `relayed.RELAYED`."""
+def speaker_of(subject: str) -> Speaker:
+    """Whose a `subject` is that one of `relayed.RELAYED` let through."""
     parts = subject.split(".")
-    if pattern == REPORTS:
+    if parts[0] == "thing":
         return Speaker(parts[1], f"{device_inbox(parts[1])}.")
-    if pattern in TOLD:
-        user = login_of(parts[-1])
-    else:
+    if parts[0] == "$JS":
         user = application_user(parts[parts.index(STREAM) + 1])
+    else:
+        user = login_of(parts[-1])
     return Speaker(user, f"{inbox(user)}.")
 
 

@@ -21,6 +21,7 @@ from libs.common.telemetry.tracing import door, trace_header, trace_of
 from services.gateway.relay.quota import RelayQuota
 from services.gateway.relay.rules import (
     RefusedError,
+    Speaker,
     checked_body,
     checked_reply,
     kept_headers,
@@ -72,32 +73,24 @@ class Relay:
                 await subscription.drain()  # type: ignore[no-untyped-call]
 
     async def _take(self, pattern: str, message: Msg) -> None:
-        if pattern not in TRACED:
-            await self._pass_on(pattern, message)
-            return
-        with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
-            await self._pass_on(pattern, message)
-
-    async def _pass_on(self, pattern: str, message: Msg) -> None:
-        speaker = speaker_of(pattern, message.subject)
+        speaker, reply = speaker_of(message.subject), ""
         try:
             reply = checked_reply(speaker, message.reply)
-        except RefusedError as refused:  # nobody can be told
-            _refused.add(1, {"subject": pattern, "code": refused.code})
-            return
-        try:
             self._quota.take(pattern, speaker, len(message.data))
-            frame = publish_frame(
-                relayed(message.subject),
-                checked_body(pattern, message.subject, message.data),
-                kept_headers(speaker, message.headers) | trace_header(),
-                reply,
-            )
+            if pattern not in TRACED:
+                await self._pass_on(pattern, speaker, message)
+                return
+            with door(f"relay {pattern}", SpanKind.SERVER, trace_of(message.headers)):
+                await self._pass_on(pattern, speaker, message)
         except RefusedError as refused:
             _refused.add(1, {"subject": pattern, "code": refused.code})
-            frame = _refusal(pattern, reply, refused) if refused.answered else b""
-        if frame:
-            await self._write(frame)
+            if reply and refused.answered:
+                await self._write(_refusal(pattern, reply, refused))
+
+    async def _pass_on(self, pattern: str, speaker: Speaker, message: Msg) -> None:
+        body = checked_body(pattern, message.subject, message.data)
+        headers = kept_headers(speaker, message.headers) | trace_header()
+        await self._write(publish_frame(relayed(message.subject), body, headers, message.reply))
 
     async def _write(self, frame: bytes) -> None:
         """Write to the connection; what is lost with it was not acknowledged."""
@@ -108,9 +101,7 @@ class Relay:
 
 
 def _refusal(pattern: str, reply: str, refused: RefusedError) -> bytes:
-    """The answer that a JetStream client understands; nothing where none is wanted."""
-    if not reply:
-        return b""
+    """The answer that a JetStream client understands."""
     kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",

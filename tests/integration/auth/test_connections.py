@@ -21,11 +21,13 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     IntegrationSecret,
+    ShutOut,
 )
 from libs.common.jobs import ended
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.auth.callout import messages as callout
+from services.auth.connections.admissions import barred_key
 from services.auth.revocations import service as revocations
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
@@ -175,6 +177,24 @@ async def test_a_rotated_key_ends_its_connections_and_the_new_one_stays(presence
         assert new.is_connected
         await auth.call("revoke_device_credentials", DeviceRef("Ab12", 1, "t1"), Done)
         await closes(new)
+
+
+async def test_who_is_shut_out_is_closed_and_does_not_come_back_at_once(presence: Presence):
+    """Its credentials stay good, and it alone is kept out; also a connection not yet told of."""
+    auth = presence.auth
+    loud, quiet = await presence.add("Ab12"), await presence.add("Cd34")
+    async with presence.watching():
+        neighbour = await connect(auth, "Cd34", quiet)
+        client = await connect(auth, "Ab12", loud)
+        await auth.call("shut_out", ShutOut("Ab12"), Done)
+        await closes(client)
+        with pytest.raises(nats.errors.Error):
+            await connect(auth, "Ab12", loud)
+        assert neighbour.is_connected
+        await auth.redis.delete(barred_key("Ab12"))
+        again = await connect(auth, "Ab12", loud)
+        await again.close()
+        await neighbour.close()
 
 
 async def settled(auth: Auth) -> None:

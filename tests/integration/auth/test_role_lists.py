@@ -24,12 +24,12 @@ from libs.common.contracts.names import (
 )
 from libs.common.errors import Unavailable
 from libs.common.identity.access import AccessVersions
-from libs.common.identity.connections import ConnectionsOverRpc
 from services.auth.accounts import Accounts
 from services.auth.accounts import grants as accounts_grants
 from services.auth.audit.store import AuditStore
 from services.auth.changes import Changes
 from services.auth.connections.admissions import Admissions
+from services.auth.connections.live import ConnectionsOverRpc
 from services.auth.connections.service import UserConnections
 from services.auth.grants import sweep
 from services.auth.grants.owners import Owners as Names

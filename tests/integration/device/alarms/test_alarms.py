@@ -48,26 +48,33 @@ async def add_rule(user: User, name: str, condition: dict[str, Any], **more: Any
     return str((await user.done("POST", "/alarm-rules", body))["id"])
 
 
-async def found(user: User, **asked: Any) -> list[dict[str, Any]]:
-    """The alarms of a search, the oldest first."""
+async def search(user: User, **asked: Any) -> tuple[list[dict[str, Any]], int]:
+    """The alarms of a search, the oldest first, and how many it counted."""
     body = {"page_size": 1000, "page_number": 1, "sorts": [{"property": "id"}], **asked}
     page = await user.done("POST", "/alarms/search", body)
-    rows: list[dict[str, Any]] = page["content"]
-    assert page["total"] == len(rows)
+    return page["content"], page["total"]
+
+
+async def found(user: User, **asked: Any) -> list[dict[str, Any]]:
+    """The alarms of a search while none comes or goes."""
+    rows, total = await search(user, **asked)
+    assert total == len(rows)
     return rows
 
 
 async def until(user: User, count: int, **asked: Any) -> list[dict[str, Any]]:
     """The alarms of a search once there are so many."""
-    async with asyncio.timeout(20):
-        while len(rows := await found(user, **asked)) != count:
+    async with asyncio.timeout(30):
+        while True:
+            rows, total = await search(user, **asked)
+            if len(rows) == total == count:
+                return rows
             await asyncio.sleep(0.05)
-    return rows
 
 
 async def settled(world: World) -> None:
     """Return when every report is stored, and every event is judged."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while (await world.base.bus.js.stream_info("UPLINK")).state.messages:
             await asyncio.sleep(0.02)
         while True:
@@ -191,7 +198,7 @@ async def test_a_silence_is_watched_of_devices_that_come_later(world: World):
     await world.put_product("KILN", {"version": "v1.0", "properties": []})
     rule = await add_rule(admin, "A6", {"type": "SILENCE", "seconds": 1000}, product="KILN")
     device = await world.add_direct("A6", "KILN")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not await world.database["alarm_states"].find_one(
             {"rule": int(rule), "device": device, "due": {"$gt": now_ms()}}
         ):
@@ -333,7 +340,7 @@ async def test_a_device_that_goes_takes_its_alarms_along(world: World):
     await until(admin, 1, keyword="A13 hot")
     await admin.done("POST", "/device/batch-delete", {"device_id_list": [str(device)]})
     await until(admin, 0, keyword="A13 hot")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while await world.database["alarm_rules"].find_one({"device": device, "ending": False}):
             await asyncio.sleep(0.05)
     assert await world.database["alarm_states"].find_one({"device": device}) is None

@@ -3,34 +3,30 @@
 import asyncio
 
 from libs.common.bus import DEAD, EVENTS, RpcServer
-from libs.common.contracts.auth import Connection, Connections, Done, FindConnections
+from libs.common.contracts.auth import Done, ShutOut
 from libs.common.contracts.limits import Limits
 from services.device.reports.ledger import Totals
 from tests.integration.device.reports.world import World
 
 
-async def test_too_many_messages_are_refused_and_their_connection_is_closed(world: World):
+async def test_too_many_messages_are_refused_and_their_device_is_shut_out(world: World):
     """Those of one device alone: each ends in DEAD with the reason, and makes no event."""
     loud, quiet = await world.add(1), await world.add(2)
-    closed: asyncio.Queue[str] = asyncio.Queue()
+    out: asyncio.Queue[str] = asyncio.Queue()
 
-    async def find(request: FindConnections) -> Connections:
-        return Connections([Connection(request.user, 1)])
-
-    async def close(request: Connections) -> Done:
-        closed.put_nowait(request.connections[0].server)
+    async def shut_out(request: ShutOut) -> Done:
+        out.put_nowait(request.user)
         return Done()
 
-    rpc = RpcServer(world.bus, "device")
-    rpc.offer("find_connections", FindConnections, find)
-    rpc.offer("close_connections", Connections, close)
+    rpc = RpcServer(world.bus, "auth")
+    rpc.offer("shut_out", ShutOut, shut_out)
     await rpc.start()
     process = world.process(limits=Limits(each_messages=2))
     await world.say_all((loud, {"properties": {"temperature": n}}) for n in range(60))
     await world.say(quiet, {"properties": {"temperature": 1}})
     await process.ingest.handle(await world.fetch(61))
     async with asyncio.timeout(30):
-        assert await closed.get() == loud
+        assert await out.get() == loud
     await rpc.stop()
     totals = await process.ledger.totals()
     assert totals.stored + totals.rejected == 61

@@ -20,29 +20,29 @@ class Tenants:
         return "t1"
 
 
-class Closer:
-    """Notes whom it is asked to close."""
+class Floods:
+    """Notes whom it is asked to shut out."""
 
     def __init__(self) -> None:
-        self.closed: list[str] = []
+        self.ended: list[str] = []
 
-    def close(self, user: str) -> None:
-        self.closed.append(user)
+    def end(self, user: str) -> None:
+        self.ended.append(user)
 
 
 def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some refusals are told; then the speaker's connections are closed, and it is told nothing."""
+    """Some refusals are told; then the speaker is shut out, and told nothing."""
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
-    closer = Closer()
-    quota = RelayQuota(None, Tenants(), closer)  # type: ignore[arg-type]
+    floods = Floods()
+    quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(QUESTIONS * BURST)):
         quota.take(PULL, APPLICATION, 10)
     for _ in range(int(QUESTIONS * FLOOD)):
         with pytest.raises(RefusedError) as refused:
             quota.take(PULL, APPLICATION, 10)
         assert refused.value.answered
-    assert closer.closed == []
+    assert floods.ended == []
     with pytest.raises(RefusedError) as refused:
         quota.take(PULL, APPLICATION, 10)
     assert not refused.value.answered
-    assert closer.closed == ["app.one"]
+    assert floods.ended == ["app.one"]

@@ -41,12 +41,12 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
 )
 def test_the_subject_tells_who_speaks(pattern, subject, user):
     """The name in it, which nats-server has checked."""
-    assert speaker_of(pattern, subject).user == user
+    assert speaker_of(subject).user == user
 
 
 def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
     """No two kinds of speakers share inboxes."""
-    inboxes = {speaker_of(one, one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
+    inboxes = {speaker_of(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
 
     assert inboxes == {"sn", "app", "integration"}
 

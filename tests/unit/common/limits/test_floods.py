@@ -1,0 +1,63 @@
+"""Who sends too much is shut out once, and what still comes from it is known."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from libs.common.contracts.auth import SHUT_OUT, SHUT_OUT_SECONDS, Done, ShutOut
+from libs.common.errors import Unavailable
+from libs.common.limits import floods as module
+from libs.common.limits.floods import Floods
+
+
+class Auth:
+    """Notes what it is asked; refuses while it is `away`."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[ShutOut] = asyncio.Queue()
+        self.away = False
+
+    async def call(self, subject: str, request: ShutOut, _: type[Done], timeout: float) -> Done:
+        assert subject == SHUT_OUT
+        self.asked.put_nowait(request)
+        if self.away:
+            raise Unavailable("auth is away")
+        return Done()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+async def test_a_flood_is_ended_once_until_its_time_is_over(clock: Any):
+    auth = Auth()
+    floods = Floods(auth)  # type: ignore[arg-type]
+    floods.end("D1")
+    floods.end("D1")
+    assert await auth.asked.get() == ShutOut("D1")
+    assert floods.shuts_out("D1")
+    assert not floods.shuts_out("D2")
+    assert auth.asked.empty()
+    clock.now += SHUT_OUT_SECONDS
+    assert not floods.shuts_out("D1")
+    floods.end("D1")
+    assert await auth.asked.get() == ShutOut("D1")
+
+
+async def test_who_could_not_be_shut_out_is_with_its_next_message(clock: Any):
+    auth = Auth()
+    auth.away = True
+    floods = Floods(auth)  # type: ignore[arg-type]
+    floods.end("D1")
+    await auth.asked.get()
+    while floods.shuts_out("D1"):
+        await asyncio.sleep(0)
+    auth.away = False
+    floods.end("D1")
+    await auth.asked.get()
+    assert floods.shuts_out("D1")
