@@ -64,6 +64,24 @@ async def test_all_of_many_messages_are_stored(bus: Bus, count: int):
     assert (await bus.js.stream_info(EVENTS)).state.messages == count
 
 
+async def test_single_messages_of_one_write_are_stored_in_order(bus: Bus):
+    """However many there are; one that is known is dropped, and counts as stored."""
+    await bus.publish(events(*range(1200), prefix="n"))
+    await bus.publish(events(1199, 1200, prefix="n"))
+    assert await texts(bus) == [b"%d" % number for number in range(1201)]
+
+
+async def test_a_message_that_is_refused_holds_up_no_other_of_its_write(bus: Bus):
+    """The caller is told of it when it is; nobody waits for the rest."""
+    refused = Outgoing("nowhere.at.all", b"x")
+    with pytest.raises(Unavailable):
+        await bus.publish([*events(1), refused, *events(2)])
+    async with asyncio.timeout(5):
+        while await texts(bus) != [b"1", b"2"]:
+            await asyncio.sleep(0.01)
+    await bus.publish(events(3))
+
+
 async def test_messages_of_one_batch_stay_in_order(bus: Bus):
     """A batch is stored as it was given."""
     await publish_all(bus, events(*range(50)))
