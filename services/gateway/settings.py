@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from yarl import URL
 
@@ -70,6 +71,8 @@ class GatewaySettings(ServiceSettings):
     `THINGWAY_CERTIFICATE_PORT`."""
     trusted_proxies: str = ""
     """Addresses and networks whose `X-Forwarded-*` are believed, separated by commas."""
+    console: Literal["on", "off"] = "on"
+    """Whether the console is at `/`, if it was built; else there is a page of links."""
     allowed_origins: str = ""
     """Origins of web pages that browsers let call the API (CORS), `https://console.example.com`,
     separated by commas; `*` is all of them, without cookies and logins of the browser's own."""

@@ -11,6 +11,9 @@ from litestar.status_codes import HTTP_304_NOT_MODIFIED
 from libs.common.http.coding import CODINGS, PACKET, wanted
 from libs.common.http.request import Connection
 
+YEAR = 31_536_000
+"""Seconds: what has this age at most never changes."""
+
 
 @dataclass(frozen=True)
 class Static:
@@ -35,9 +38,10 @@ class Static:
 
     def answer(self, request: Connection) -> Response[bytes]:
         """The document, or 304 when the client has it."""
+        age = f"public, max-age={self.max_age}" if self.max_age else "no-cache"
         headers = {
             "ETag": self.tag,
-            "Cache-Control": f"public, max-age={self.max_age}" if self.max_age else "no-cache",
+            "Cache-Control": f"{age}, immutable" if self.max_age == YEAR else age,
             "Vary": "Accept-Encoding",
         }
         if self.policy:

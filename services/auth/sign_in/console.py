@@ -11,11 +11,11 @@ from libs.common.http.console import CONSOLE_REFUSALS, NOT_KEPT
 from libs.common.http.request import address_of, request_id_of
 from services.auth.sign_in.form import grant, read_grant, request_body
 from services.auth.sign_in.people import SignIn
-from services.auth.sign_in.schemas import ConsoleTokenAnswer, Origin
+from services.auth.sign_in.schemas import OWN_CONSOLE, ConsoleTokenAnswer, Origin
 from services.auth.tenants.header import named_tenant, tenant_parameter
 
 _CLIENT = {
-    "client_id": "The console's client id",
+    "client_id": f"The console's client id; `{OWN_CONSOLE}` is that of the built-in one",
     "client_secret": "The console's client secret",
 }
 

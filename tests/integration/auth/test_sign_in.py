@@ -54,6 +54,30 @@ async def test_json_and_the_unescaped_form_of_existing_consoles_are_read(auth):
     assert (as_form.status_code, as_json.status_code) == (200, 200)
 
 
+async def test_the_consoles_own_page_signs_in_without_a_secret(auth):
+    """And refreshes; every other client needs its own."""
+    await register(auth)
+    form = {"username": FIRST["email"], "password": PASSWORD, "client_id": "thingway-console"}
+
+    tokens = await post(auth, "/oauth2/token", data={"grant_type": "password", **form})
+    again = await post(
+        auth,
+        "/oauth2/token",
+        data={
+            "grant_type": "refresh_token",
+            "refresh_token": tokens.json()["refresh_token"],
+            "client_id": "thingway-console",
+        },
+    )
+    other = await post(
+        auth,
+        "/oauth2/token",
+        data={"grant_type": "password", **form, "client_id": CLIENT["client_id"]},
+    )
+
+    assert (tokens.status_code, again.status_code, other.status_code) == (200, 200, 401)
+
+
 async def test_a_token_stands_for_its_user(auth):
     """The address in any case signs in the user of the tenant; its first one is super-admin."""
     await register(auth)

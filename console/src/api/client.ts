@@ -1,0 +1,50 @@
+/** Calls of the platform: with the token of the session, and one way to fail. */
+import type { Profile } from "./generated";
+import { getCurrentUser } from "./generated";
+import { client } from "./generated/client.gen";
+import { session } from "./session.svelte";
+
+/** What the platform refused, or could not do. */
+export class Failure extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    /** Says in the logs of the platform which request it was. */
+    readonly requestId: string,
+  ) {
+    super(message);
+  }
+}
+
+interface Envelope {
+  data?: unknown;
+  request_id?: string;
+  error_message?: string;
+}
+
+type Answer<T> = Promise<{ data?: { data?: T | null }; error?: unknown; response?: Response }>;
+
+client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? undefined });
+
+/** The data of an answer. Throws `Failure`; who is not signed in any longer is asked to. */
+export async function ask<T>(call: Answer<T>): Promise<T> {
+  const { data, error, response } = await call;
+  if (response?.ok) return data?.data as T;
+  if (response?.status === 401) session.forget();
+  const told = (typeof error === "object" ? error : null) as Envelope | null;
+  throw new Failure(
+    told?.error_message ?? (response ? response.statusText : String(error)),
+    response?.status ?? 0,
+    told?.request_id ?? response?.headers.get("x-request-id") ?? "",
+  );
+}
+
+/** Learn who is signed in. */
+export async function learnUser(): Promise<void> {
+  session.user = (await ask(getCurrentUser())) as Profile;
+}
+
+/** Go on with the session that the page had before, if it had one. */
+export async function resume(): Promise<void> {
+  if (await session.token()) await learnUser();
+}

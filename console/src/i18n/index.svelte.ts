@@ -1,0 +1,58 @@
+/** Words, numbers and times in the language of the reader. */
+import { en } from "./en";
+import { zh } from "./zh";
+
+export type Key = keyof typeof en;
+export type Messages = Record<Key, string>;
+export type Language = "en" | "zh";
+
+const LANGUAGES: Record<Language, Messages> = { en, zh };
+const KEPT = "thingway.language";
+const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
+  ["day", 86_400_000],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+  ["second", 1_000],
+];
+
+class Reader {
+  language = $state<Language>(preferred());
+
+  choose(language: Language): void {
+    this.language = language;
+    localStorage.setItem(KEPT, language);
+    document.documentElement.lang = language;
+  }
+}
+
+function preferred(): Language {
+  const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
+  return wanted in LANGUAGES ? (wanted as Language) : "en";
+}
+
+export const reader = new Reader();
+document.documentElement.lang = reader.language;
+
+/** The words for a key; `{name}` in them is replaced. */
+export function t(key: Key, values: Record<string, string | number> = {}): string {
+  return LANGUAGES[reader.language][key].replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = values[name];
+    return typeof value === "number" ? number(value) : (value ?? "");
+  });
+}
+
+export function number(value: number): string {
+  return new Intl.NumberFormat(reader.language).format(value);
+}
+
+/** A moment (ms), to the second. */
+export function moment(at: number): string {
+  return new Intl.DateTimeFormat(reader.language, { dateStyle: "short", timeStyle: "medium" }).format(at);
+}
+
+/** How long ago a moment (ms) was, as seen at `now`. */
+export function ago(at: number, now: number): string {
+  const format = new Intl.RelativeTimeFormat(reader.language, { numeric: "auto" });
+  const [unit, length] = DIVISIONS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
+  return format.format(-Math.floor(Math.max(0, now - at) / length), unit);
+}

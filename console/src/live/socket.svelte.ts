@@ -1,0 +1,105 @@
+/** Values as they change: one WebSocket for the page, for the keys that somebody looks at. */
+import { SvelteMap } from "svelte/reactivity";
+
+import { session } from "../api/session.svelte";
+
+export interface Live {
+  value: unknown;
+  /** Milliseconds. */
+  timestamp: number;
+}
+
+const PAUSES = [500, 1_000, 2_000, 5_000];
+/** Milliseconds between two heartbeats; without an answer to one until the next, the socket is dead. */
+const HEARTBEAT = 15_000;
+
+class LiveValues {
+  /** The latest value of each key that is looked at. */
+  readonly values = new SvelteMap<string, Live>();
+  /** Whether changes come at the moment. */
+  connected = $state(false);
+  /** How often they came again. */
+  connections = $state(0);
+
+  #watched = new Map<string, number>();
+  #socket: WebSocket | null = null;
+  #failures = 0;
+  #answered = true;
+
+  /** Look at keys until the function that is returned is called. */
+  watch(keys: string[]): () => void {
+    for (const key of keys) this.#watched.set(key, (this.#watched.get(key) ?? 0) + 1);
+    this.#tell();
+    return () => {
+      for (const key of keys) {
+        const left = (this.#watched.get(key) ?? 1) - 1;
+        if (left > 0) this.#watched.set(key, left);
+        else {
+          this.#watched.delete(key);
+          this.values.delete(key);
+        }
+      }
+      this.#tell();
+    };
+  }
+
+  #tell(): void {
+    if (this.#socket === null) {
+      if (this.#watched.size) void this.#open();
+    } else if (!this.#watched.size) {
+      this.#socket.close();
+    } else if (this.#socket.readyState === WebSocket.OPEN) {
+      const payload = { entity_key: [...this.#watched.keys()] };
+      this.#socket.send(JSON.stringify({ event_type: "Exchange", payload }));
+    }
+  }
+
+  async #open(): Promise<void> {
+    const token = await session.token();
+    if (token === null || this.#socket !== null) return;
+    const address = new URL("/websocket", location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    address.searchParams.set("Authorization", `Bearer ${token}`);
+    const socket = (this.#socket = new WebSocket(address));
+    let heart = 0;
+    socket.onopen = () => {
+      this.connected = true;
+      this.connections += 1;
+      this.#failures = 0;
+      this.#answered = true;
+      heart = setInterval(() => this.#beat(socket), HEARTBEAT);
+      this.#tell();
+    };
+    socket.onmessage = (event) => this.#hear(JSON.parse(event.data as string) as Frame);
+    socket.onclose = () => {
+      clearInterval(heart);
+      this.connected = false;
+      this.#socket = null;
+      if (this.#watched.size) setTimeout(() => this.#tell(), this.#pause());
+    };
+  }
+
+  #beat(socket: WebSocket): void {
+    if (!this.#answered) socket.close();
+    this.#answered = false;
+    socket.send(JSON.stringify({ event_type: "Heartbeat", payload: "ping" }));
+  }
+
+  #hear(frame: Frame): void {
+    this.#answered = true;
+    if (frame.event_type !== "Exchange") return;
+    for (const [key, live] of Object.entries(frame.payload.values ?? {})) {
+      if (this.#watched.has(key)) this.values.set(key, live);
+    }
+  }
+
+  #pause(): number {
+    return PAUSES[Math.min(this.#failures++, PAUSES.length - 1)]!;
+  }
+}
+
+type Frame =
+  | { event_type: "Exchange"; payload: { values?: Record<string, Live> } }
+  | { event_type: "Heartbeat"; payload: string };
+
+export const live = new LiveValues();

@@ -1,0 +1,66 @@
+"""The console in a real browser: somebody signs in and sees a device live."""
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.client import Api
+from tests.contract.conftest import Thing
+from tests.contract.console import PASSWORD, Console, new_email
+from tests.contract.node import node
+from tests.e2e.platform import Platform
+
+pytestmark = pytest.mark.xdist_group("contract")
+
+
+DOCUMENT = Path(__file__).parents[2] / "console/openapi.json"
+
+
+async def test_it_is_generated_from_the_document_that_is_served(platform: Platform) -> None:
+    """`curl …/openapi/management.json | python -m json.tool --indent 1 --no-ensure-ascii`."""
+    async with httpx.AsyncClient(base_url=platform.base_url) as http:
+        answer = await http.get("/openapi/management.json")
+    assert json.loads(DOCUMENT.read_bytes()) == answer.json()
+
+
+async def report_on(api: Api, thing: Thing) -> None:
+    """Report another temperature as soon as the one before is stored, for ever."""
+    for number in itertools.count():
+        await api.report(thing.sn, thing.key, {"properties": {"temperature": 20 + number % 10}})
+
+
+async def test_somebody_begins_with_the_link_and_sees_a_device_live(
+    platform: Platform, admin: Console, api: Api, thing: Thing
+) -> None:
+    """The link works once; a refusal is told; the session outlives a reload and not a sign-out."""
+    email = new_email()
+    await admin.done(
+        "POST", "/user/roles/1/associate-user", {"user_ids": [await admin.add_user(email)]}
+    )
+    given = {
+        "baseUrl": platform.base_url,
+        "email": email,
+        "first": PASSWORD,
+        "password": f"{PASSWORD}2",
+        "device": {
+            "name": (await api.done("GET", f"/devices/{thing.id}"))["name"],
+            "property": "temperature",
+        },
+    }
+    reporting = asyncio.ensure_future(report_on(api, thing))
+    try:
+        text = await asyncio.to_thread(node, "console.mjs", json.dumps(given))
+    finally:
+        reporting.cancel()
+    found: dict[str, Any] = json.loads(text)
+    assert found.pop("before") != found.pop("after")
+    assert found == {
+        "used": "This link has been used: a password was chosen.",
+        "refusal": "The address or the password is wrong.",
+        "problems": [],
+    }
