@@ -88,7 +88,7 @@ async def _drained(bus: Bus) -> None:
 
 async def _over_nats(bus: Bus, devices: Devices) -> None:
     await bus.publish(
-        Outgoing(up(devices[number % DEVICES][1], "report"), BODY) for number in range(REPORTS)
+        [Outgoing(up(devices[number % DEVICES][1], "report"), BODY) for number in range(REPORTS)]
     )
     await _drained(bus)
 

@@ -86,8 +86,10 @@ def encoded(ts: int) -> Iterator[bytes]:
 async def fill(bus: Bus, ts: int) -> None:
     """Put a round's reports on `UPLINK`."""
     await bus.publish(
-        Outgoing(f"thing.BENCH{number % DEVICES}.up.report", body)
-        for number, body in enumerate(encoded(ts))
+        [
+            Outgoing(f"thing.BENCH{number % DEVICES}.up.report", body)
+            for number, body in enumerate(encoded(ts))
+        ]
     )
 
 

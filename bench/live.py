@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import aiomqtt
 import uvloop
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 
 from bench.platform import Platform
 from bench.table import Row
@@ -202,26 +202,32 @@ async def _entity_id(ready: dict[str, Any], token: str, sn: str) -> str:
         return str(entity["entity_id"])
 
 
-async def _idle_pages(platform: Platform, token: str) -> tuple[float, float]:
+async def _idle_pages(
+    platform: Platform, held: list[ClientConnection], token: str
+) -> tuple[float, float]:
     """KiB that one idle page costs `management` and the gateway."""
     username, password = await _page(platform.ready, token)
     text = [one.encode() for one in ("bench", username, password)]
     body = b"\x00\x04MQTT\x04\xc2\x00\x00"
     body += b"".join(len(one).to_bytes(2, "big") + one for one in text)
     url = _url(platform.ready).replace("/websocket", WS_PATH)
-    return await _idle(platform, encoded(0x10, body), url, subprotocols=["mqtt"])
+    return await _idle(platform, held, encoded(0x10, body), url, subprotocols=["mqtt"])
 
 
-async def _idle_sockets(platform: Platform, token: str) -> tuple[float, float]:
+async def _idle_sockets(
+    platform: Platform, held: list[ClientConnection], token: str
+) -> tuple[float, float]:
     """The same of a socket of the specification."""
     said = {"event_type": "Exchange", "payload": {"entity_key": ["direct.device.X.t"]}}
     header = {"Authorization": f"Bearer {token}"}
-    return await _idle(platform, json.dumps(said), _url(platform.ready), additional_headers=header)
+    text, url = json.dumps(said), _url(platform.ready)
+    return await _idle(platform, held, text, url, additional_headers=header)
 
 
 async def _idle(
-    platform: Platform, said: str | bytes, url: str, **options: Any
+    platform: Platform, held: list[ClientConnection], said: str | bytes, url: str, **options: Any
 ) -> tuple[float, float]:
+    """What each of the sockets costs that are `held` afterwards: freed memory would serve again."""
     before = platform.memory()
     sockets = []
     for _ in range(IDLE // OPENING):
@@ -241,7 +247,7 @@ async def _idle(
         sockets += opened
     await asyncio.sleep(1.0)
     after = platform.memory()
-    await asyncio.gather(*(socket.close() for socket in sockets))
+    held += sockets
     return (
         (after["management"] - before["management"]) * 1024 / len(sockets),
         (after["gateway"] - before["gateway"]) * 1024 / len(sockets),
@@ -257,8 +263,10 @@ async def run() -> list[Row]:
         token = await _token(platform.ready)
         found = await _latencies(platform.ready, token)
         pages = await _page_latencies(platform.ready, token)
-        idle, passed = await _idle_sockets(platform, token)
-        page, page_passed = await _idle_pages(platform, token)
+        held: list[ClientConnection] = []
+        idle, passed = await _idle_sockets(platform, held, token)
+        page, page_passed = await _idle_pages(platform, held, token)
+        await asyncio.gather(*(socket.close() for socket in held))
     finally:
         platform.stop()
         shutil.rmtree(directory, ignore_errors=True)

@@ -89,8 +89,10 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: 
     for child in children:
         child.send_signal(signal.SIGSTOP)
     await bus.publish(
-        Outgoing(_subject(number % DEVICES, partitions), body)
-        for number, body in enumerate(islice(encoded(now_ms()), REPORTS))
+        [
+            Outgoing(_subject(number % DEVICES, partitions), body)
+            for number, body in enumerate(islice(encoded(now_ms()), REPORTS))
+        ]
     )
     began = time.perf_counter()
     for child in children:

@@ -128,14 +128,15 @@ class Scale:
         for _ in range(ROUNDS):
             ts = now_ms()
             started = time.perf_counter()
-            await self._bus.publish(
-                Outgoing(
-                    f"thing.{sn_of(number % devices)}.up.report",
-                    encoder.encode(
-                        {"ts": ts + number // devices, "properties": properties(number)}
-                    ),
-                )
+            bodies = (
+                encoder.encode({"ts": ts + number // devices, "properties": properties(number)})
                 for number in range(REPORTS)
+            )
+            await self._bus.publish(
+                [
+                    Outgoing(f"thing.{sn_of(number % devices)}.up.report", body)
+                    for number, body in enumerate(bodies)
+                ]
             )
             await drained(self._bus)
             rates.append(REPORTS / (time.perf_counter() - started))

@@ -19,6 +19,7 @@ from pymongo import MongoClient
 from bench.stack import ready, stack
 from bench.table import Row, middle
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, make_keys
+from libs.common.identity.functions import Function
 
 DEVICES, MEMBERS = 100_000, 50
 SMALL_TSL, LARGE_TSL = 10, 1_000
@@ -36,11 +37,19 @@ class Running:
     http: aiohttp.ClientSession
     signer: HeaderSigner
     mongo: MongoClient[Json]
+    nats_url: str
 
-    async def call(self, kind: Kind, method: str, path: str, body: Json) -> float:
+    @staticmethod
+    def principal(kind: Kind, subject: str = "1") -> Principal:
+        """A caller; the user 1 is a super-admin, others may do everything with what they see."""
+        everything, all_of_it = frozenset(Function), kind is Kind.USER and subject == "1"
+        return Principal(kind, TENANT, subject, functions=everything, super_admin=all_of_it)
+
+    async def call(
+        self, kind: Kind, method: str, path: str, body: Json, subject: str = "1"
+    ) -> float:
         """Call an operation; return the seconds it took."""
-        principal = Principal(kind, TENANT, "1", super_admin=kind is Kind.USER)
-        headers = {PRINCIPAL_HEADER: self.signer.sign(principal)}
+        headers = {PRINCIPAL_HEADER: self.signer.sign(self.principal(kind, subject))}
         started = time.perf_counter()
         async with self.http.request(method, path, json=body, headers=headers) as answer:
             content = await answer.read()
@@ -72,7 +81,7 @@ async def device_service() -> AsyncIterator[Running]:
         mongo: MongoClient[Json] = MongoClient(servers.mongo_url)
         with mongo:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
-                yield Running(http, HeaderSigner(private), mongo)
+                yield Running(http, HeaderSigner(private), mongo, servers.nats_url)
 
 
 def _fill(running: Running) -> None:

@@ -110,7 +110,7 @@ def judged(process: Process) -> Iterator[Finding]:
     waits = process.metrics.get("thingway_outbox_oldest_seconds", 0.0)
     if waits > MOST_WAIT:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
-        text = f"{number:.0f} entries, the oldest waits for {waits:.0f} s"
+        text = f"{number:.0f} writes of events, the oldest waits for {waits:.0f} s"
         yield found(f"{subject} outbox", text, "", "thingwayoutboxstuck")
 
 

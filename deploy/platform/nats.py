@@ -125,6 +125,7 @@ _SERVICES: Mapping[str, Grant] = {
             "dead.>",
             *_EVENTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
+            *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
         ),
         subscribe=(
             "rpc.device.>",

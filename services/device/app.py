@@ -29,6 +29,7 @@ from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.service import Alarms
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.sweeping import Sweep
+from services.device.alarms.unstored import UplinkReader
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
@@ -71,6 +72,7 @@ from services.device.imports.console import ROUTER as IMPORT_ROUTES
 from services.device.imports.service import Imports
 from services.device.imports.sheets import Sheets
 from services.device.imports.store import ImportStore
+from services.device.imports.working import ImportWorker
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -199,15 +201,21 @@ def console(shared: Shared) -> dict[str, Any]:
         groups=groups,
     )
     sheets = Sheets(adder, shared.products, groups, users)
+    imported = ImportStore(base.mongo)
     imports = Imports(
-        store=ImportStore(base.mongo),
+        store=imported,
+        sheets=sheets,
+        devices=base.devices,
+        grants=grants,
+        keys=shared.credentials,
+    )
+    worker = ImportWorker(
+        store=imported,
         sheets=sheets,
         adder=adder,
         bringer=shared.bringer,
         devices=base.devices,
         groups=groups,
-        grants=grants,
-        keys=shared.credentials,
     )
     return {
         "user_devices": users,
@@ -215,6 +223,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "selections": Selections(shared.commands, base.devices, base.things, grants),
         "sheets": sheets,
         "imports": imports,
+        "import_worker": worker,
     }
 
 
@@ -292,7 +301,8 @@ def alarming(base: Base) -> Alarming:
     rules = RuleStore(base.mongo.database, base.limits)
     alarms = AlarmStore(base.mongo, base.outbox, base.devices)
     history = History(base.mongo, base.settings.retention_days)
-    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest)
+    uplink = UplinkReader(base.bus, base.settings.uplink_partitions)
+    evaluator = Evaluator(rules, alarms, history, base.devices, base.latest, uplink)
     sweep = Sweep(rules, alarms, evaluator, base.devices, base.latest)
     return Alarming(rules, alarms, evaluator, sweep)
 
@@ -362,7 +372,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             Leader(database, "groups", groups.run).run(),
             Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
             listen(base.bus, alarm.evaluator).run(),
-            Leader(database, "imports", seen["imports"].run).run(),
+            Leader(database, "imports", seen["import_worker"].run).run(),
         ):
             yield
         await rpc.stop()

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from libs.common.identity import make_keys
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from services.device.alarms.model import Rule, ValueCondition, written
+from services.device.ingest_main import DURABLE
 from services.device.migrations import MIGRATIONS
 from tests.faults.replica import Replica
 from tests.servers import Servers
@@ -38,20 +41,33 @@ class World:
     mongo: Mongo
 
     async def report(self, value: float) -> list[int]:
-        """A report of each device, in any order; their times, when all are stored.
+        """A report of each device, in any order; their times, when all are stored."""
+        ts = await self.say(value)
+        await self.stored()
+        return [ts] * DEVICES
 
-        What a dead ingest had in hand comes 30 s later. Had newer reports decided meanwhile, it
-        would be passed over, as docs/alarms.md says.
-        """
+    async def say(self, value: float) -> int:
+        """A report of each device, in any order; their time."""
         ts = now_ms()
         body = msgspec.json.encode({"ts": ts, "properties": {"heat": value}})
         reports = [Outgoing(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
         random.shuffle(reports)
         await self.bus.publish(reports)
+        return ts
+
+    async def stored(self) -> None:
+        """Return when nothing waits to be stored; what a dead ingest had comes 30 s later."""
         async with asyncio.timeout(120):
             while (await self.bus.js.stream_info(UPLINK)).state.messages:
                 await asyncio.sleep(0.05)
-        return [ts] * DEVICES
+
+    async def in_hand(self) -> int:
+        """Messages that ingest has in hand."""
+        return (await self.bus.js.consumer_info(UPLINK, DURABLE)).num_ack_pending or 0
+
+    async def times(self) -> list[tuple[int, int]]:
+        """When alarms were raised and cleared."""
+        return sorted((one["raisedAt"], one.get("clearedAt") or 0) for one in await self.alarms())
 
     async def alarms(self) -> list[dict[str, Any]]:
         """All alarms, in order."""
@@ -169,3 +185,35 @@ async def test_each_alarm_is_raised_and_cleared_once(world: World) -> None:
             await asyncio.sleep(0.2)
     said = sorted(await world.said())
     assert said == sorted((what, one) for one in each for what in ("raised", "cleared"))
+
+
+async def test_what_a_dead_ingest_had_in_hand_is_decided_in_its_order(world: World) -> None:
+    """Reports that another replica stores meanwhile, later ones, wait for it."""
+    _, dead, _, other = world.replicas
+    other.kill()
+    assert dead.process is not None
+    pairs: list[tuple[int, int]] = []
+
+    async def up_and_down() -> None:
+        pairs.append((await world.say(300.0), await world.say(100.0)))
+
+    async with asyncio.timeout(60):
+        while True:
+            await up_and_down()
+            if await world.in_hand():
+                dead.process.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(0.5)  # what it has said last is heard
+                if await world.in_hand():
+                    break
+                dead.process.send_signal(signal.SIGCONT)
+    dead.kill()
+    await other.start()
+    for _ in range(3):
+        await up_and_down()
+    await world.stored()
+    expected = sorted(pairs * DEVICES)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while await world.times() != expected:
+                await asyncio.sleep(0.5)
+    assert await world.times() == expected

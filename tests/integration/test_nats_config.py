@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from types import SimpleNamespace
 
 import aiomqtt
 import msgspec
@@ -16,6 +17,7 @@ from deploy.local.storage import is_stuck
 from deploy.platform.nats import SERVICE_USERS
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import ACCOUNT
+from services.device.alarms.unstored import UplinkReader
 from tests.integration.nats_door import (
     KEYS,
     STREAMS,
@@ -78,6 +80,26 @@ async def test_an_mqtt_report_is_in_uplink_when_it_is_acknowledged(server):
         await device.publish("thing/D1/up/event", b"{}", qos=1, timeout=WAIT)
 
         assert await stored(admin, subject) == 1
+
+
+async def test_what_a_device_said_is_found_while_it_is_not_stored(server):
+    """By `device`, the oldest first, over MQTT too; what is stored and not acknowledged, not."""
+    async with server.service("admin") as admin, server.service("device") as service:
+        await admin.jetstream().purge_stream("UPLINK")
+        reader = UplinkReader(SimpleNamespace(client=service), 1)
+        assert await reader.first("D1", 0, [], ()) is None
+        async with server.mqtt("D1", KEYS["D1"]) as device:
+            await device.publish("thing/D1/up/event", b"{}", qos=1, timeout=WAIT)
+        first = await reader.first("D1", 0, [], ())
+        said = await admin.jetstream().publish("thing.D1.up.report", b"{}")
+        await admin.jetstream().publish("thing.D2.up.report", b"{}")
+
+        assert first is not None
+        assert await reader.first("D1", 0, [], ()) == first
+        behind = await reader.first("D1", said.seq - 1, [], ())
+        assert behind is not None
+        assert behind.sequence == said.seq
+        assert await reader.first("D1", said.seq - 1, [said.seq], {said.seq}) is None
 
 
 async def test_a_full_uplink_acknowledges_nothing(server):

@@ -1,9 +1,10 @@
 """The bus: NATS subjects, streams, publishing, consuming, rpc and the outbox."""
 
 from libs.common.bus.atomic import publish_all, publish_each
-from libs.common.bus.connection import Bus, Outgoing, SecureClient
+from libs.common.bus.connection import Bus, SecureClient
 from libs.common.bus.consumer import BatchConsumer
 from libs.common.bus.outbox import Outbox, OutboxEntry
+from libs.common.bus.publishing import Outgoing
 from libs.common.bus.rpc import NobodyAnswers, RpcClient, RpcServer
 from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
 from libs.common.bus.wire import acknowledge

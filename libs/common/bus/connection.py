@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError, MaxPayloadError
@@ -14,16 +13,22 @@ from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
 from libs.common.bus.accounts import inbox
-from libs.common.bus.streams import FULL_SUBJECT, ensure_streams
+from libs.common.bus.publishing import (
+    IN_FLIGHT,
+    PENDING,
+    PUBLISH_TIMEOUT,
+    Outgoing,
+    Publisher,
+    chunks,
+)
+from libs.common.bus.streams import ensure_streams
 from libs.common.bus.wire import size_of
-from libs.common.errors import TooLarge, TooManyRequests, Unavailable
+from libs.common.errors import TooLarge, Unavailable
 from libs.common.jobs import end_process
 from libs.common.tls import trusting_for
 
 log = logging.getLogger(__name__)
 
-PUBLISH_TIMEOUT = 5.0
-"""Seconds to wait for JetStream's acknowledgement."""
 RETRY_PAUSE = 0.2
 """Seconds between two attempts to connect."""
 PING = 3
@@ -31,36 +36,9 @@ PING = 3
 another one."""
 REFUSALS = ("authorization", "authentication", "user authentication", "account authentication")
 """How NATS begins to say that it lets somebody in no longer, or not at all."""
-MESSAGE_TOO_LARGE = 10054
-"""JetStream's code of a message that is larger than a stream takes."""
 TOLD_EVERY = 1.0
 """Seconds between two lines about errors of a kind: a subscription that is too slow makes one for
 each message that it drops."""
-IN_FLIGHT = 512
-"""Most publishes that one call has waiting for their acknowledgement."""
-
-
-DUPLICATE_IN_BATCH = 10201
-"""JetStream's code of a batch that holds a message id which the stream has seen."""
-
-
-class DuplicateInBatch(Unavailable):
-    """A batch was refused for a message that the stream has already."""
-
-
-class Outgoing(msgspec.Struct, frozen=True):
-    """A message to publish. `msg_id` lets JetStream drop a copy within its window."""
-
-    subject: str
-    payload: bytes
-    msg_id: str | None = None
-    headers: dict[str, str] = {}
-
-    def all_headers(self) -> dict[str, str] | None:
-        """The headers with the message id among them, None when there are none."""
-        if self.msg_id is None:
-            return self.headers or None
-        return {**self.headers, "Nats-Msg-Id": self.msg_id}
 
 
 class SecureClient(Client):
@@ -143,6 +121,7 @@ class Bus:
         self.js = js
         self.replicas = replicas
         """Servers that keep each of the streams that are missing and created here."""
+        self._publisher = Publisher(client)
         self._leaving = False
 
     @classmethod
@@ -189,7 +168,7 @@ class Bus:
                             connect_timeout=3,
                             ping_interval=PING,
                             max_outstanding_pings=2,
-                            pending_size=64 * 1024 * 1024,
+                            pending_size=PENDING,
                             allow_reconnect=True,
                             error_cb=_report(name),
                             closed_cb=client.closed,
@@ -242,7 +221,7 @@ class Bus:
         except NatsError as error:
             raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
-    async def publish(self, messages: Iterable[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Publish to JetStream, pipelined; return when every message is acknowledged.
 
         Raises `Unavailable` when the stream is full, gone or silent, and `TooManyRequests` when
@@ -250,33 +229,13 @@ class Bus:
         and the caller publishes all of them again. Raises `TooLarge` for a message that the bus
         takes at no time.
         """
-        waiting: set[asyncio.Future[Any]] = set()
-        try:
-            for message in messages:
+        for some in chunks(messages, IN_FLIGHT):
+            for message in some:
                 self.measure(message.subject, message.payload, message.all_headers())
-                if len(waiting) >= IN_FLIGHT:
-                    waiting = await _some(waiting)
-                waiting.add(asyncio.ensure_future(self._publish(message)))
-            await asyncio.gather(*waiting)
-        except (NatsError, TimeoutError) as error:
-            raise Unavailable(f"the bus does not take messages: {error!r}") from error
-        finally:
-            _forget(waiting)
-
-    async def publish_one(self, message: Outgoing) -> None:
-        """Publish one message to JetStream; raises as `publish` does."""
-        self.measure(message.subject, message.payload, message.all_headers())
-        try:
-            await self._publish(message)
-        except (NatsError, TimeoutError) as error:
-            raise Unavailable(f"the bus does not take messages: {error!r}") from error
-
-    async def _publish(self, message: Outgoing) -> None:
-        """Publish one message; nats-py's own `publish_async` never ends when a stream refuses."""
-        answer = await self.client.request(
-            message.subject, message.payload, PUBLISH_TIMEOUT, headers=message.all_headers()
-        )
-        check_ack(answer.data)
+            try:
+                await self._publisher.publish(some)
+            except (NatsError, TimeoutError) as error:
+                raise Unavailable(f"the bus does not take messages: {error!r}") from error
 
     async def close(self) -> None:
         """Close at once."""
@@ -292,36 +251,6 @@ class Bus:
             except (NatsError, TimeoutError) as error:
                 log.warning("NATS connection did not drain: %r", error)
                 await self.client.close()
-
-
-class _Fault(msgspec.Struct):
-    err_code: int = 0
-    description: str = ""
-
-
-class _Ack(msgspec.Struct):
-    error: _Fault | None = None
-
-
-_ack = msgspec.json.Decoder(_Ack)
-
-
-def check_ack(data: bytes) -> None:
-    """Read JetStream's answer to a publish; raise what its refusal is.
-
-    `TooManyRequests` when the stream holds too many messages of this subject, `DuplicateInBatch`,
-    `TooLarge`, else `Unavailable`.
-    """
-    fault = _ack.decode(data).error if data else _Fault(description="no stream takes them")
-    if fault is None:
-        return
-    if fault.err_code == DUPLICATE_IN_BATCH:
-        raise DuplicateInBatch(fault.description)
-    if fault.err_code == MESSAGE_TOO_LARGE:
-        raise TooLarge(f"the stream does not take it: {fault.description}")
-    if FULL_SUBJECT in fault.description:
-        raise TooManyRequests("too many messages of this kind wait to be stored", retry_after=1.0)
-    raise Unavailable(f"the bus does not take messages: {fault.description}")
 
 
 def _report(name: str) -> Any:
@@ -342,19 +271,3 @@ def _report(name: str) -> Any:
             await asyncio.sleep(RETRY_PAUSE)
 
     return report
-
-
-async def _some(waiting: set["asyncio.Future[Any]"]) -> set["asyncio.Future[Any]"]:
-    """Wait until a first few are acknowledged; raise what a publish ended with."""
-    async with asyncio.timeout(PUBLISH_TIMEOUT):
-        done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for future in done:
-        future.result()
-    return pending
-
-
-def _forget(waiting: set["asyncio.Future[Any]"]) -> None:
-    for future in waiting:
-        future.cancel()
-        if future.done() and not future.cancelled():
-            future.exception()

@@ -4,6 +4,9 @@
 wrote. Entries that a crash left behind are swept by the lease holder. An entry goes away
 only when the bus has acknowledged it; a copy is dropped by its message id or by the
 reader.
+
+Entries that are written together, and go to one stream, are one document:
+`{_id, at, entries: [{subject, payload, stream, headers}]}`, and what is `UNREADABLE` to others.
 """
 
 import asyncio
@@ -18,7 +21,8 @@ from bson import ObjectId
 from opentelemetry import metrics
 
 from libs.common.bus.atomic import publish_each
-from libs.common.bus.connection import Bus, Outgoing
+from libs.common.bus.connection import Bus
+from libs.common.bus.publishing import Outgoing, chunks
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.store.mongo import Database, Session, StoreError
 from libs.common.telemetry.tracing import trace_header
@@ -29,10 +33,15 @@ EVENTS = "event"
 """What subjects of `EVENTS` begin with: that stream takes many messages as one."""
 SWEEP = 2.0
 """Seconds between sweeps, and the age at which an entry counts as left behind."""
-CHUNK = 500
+CHUNK, LARGEST = 500, 4 * 1024**2
+"""Entries of one document, and bytes, unless one entry has more."""
+UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
+"""The one entry that 0.1 takes a document for. No stream takes it: it stays for a later version."""
+SWEPT = 20
+"""Documents that are swept at a time."""
 
 _depth = metrics.get_meter("thingway").create_gauge(
-    "thingway_outbox_depth", description="Events written and not yet published"
+    "thingway_outbox_depth", description="Writes of events that are not yet published"
 )
 _age = metrics.get_meter("thingway").create_gauge(
     "thingway_outbox_oldest_seconds", description="For how long the oldest of them waits"
@@ -57,24 +66,22 @@ class Outbox:
         self._bus = bus
 
     async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
-        """Write entries in the caller's transaction; hand the result to `relay` after it.
+        """Write entries in the caller's transaction; hand the documents to `relay` after it.
 
         Raises `TooLarge` for an entry that the bus would take at no time.
         """
         headers = trace_header()
         for entry in entries:
             self._bus.measure(entry.subject, entry.payload, _all_headers(headers | entry.headers))
+        groups: dict[str, list[OutboxEntry]] = defaultdict(list)
+        for entry in entries:
+            groups[_stream(entry.subject)].append(entry)
         now = datetime.now(UTC)
         documents = [
-            {
-                "_id": ObjectId(),
-                "subject": entry.subject,
-                "payload": entry.payload,
-                "stream": entry.stream,
-                "headers": {**headers, **entry.headers},
-                "at": now,
-            }
-            for entry in entries
+            {"_id": ObjectId(), "at": now, "entries": [_stored(entry, headers) for entry in some]}
+            | UNREADABLE
+            for group in groups.values()
+            for some in chunks(group, CHUNK, LARGEST)
         ]
         if documents:
             await self._entries.insert_many(documents, session=session)
@@ -108,7 +115,7 @@ class Outbox:
         _age.set((now - oldest[0]["at"]).total_seconds() if oldest else 0)
         failure: Unavailable | None = None
         while True:
-            documents = await self._entries.find(old).sort("_id", 1).to_list(CHUNK)
+            documents = await self._entries.find(old).sort("_id", 1).to_list(SWEPT)
             _depth.set(await self._entries.estimated_document_count())
             if not documents:
                 break
@@ -123,8 +130,8 @@ class Outbox:
     async def _publish(self, documents: list[dict[str, Any]]) -> None:
         """Publish entries stream by stream, so that one that is full holds up no other."""
         groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for entry in await self._without_too_large(documents):
-            groups[entry["subject"].partition(".")[0]].append(entry)
+        for document in documents:
+            groups[_stream(_entries_of(document)[0]["subject"])].append(document)
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True
         )
@@ -139,34 +146,56 @@ class Outbox:
         except TooManyRequests as error:
             log.info("outbox: %s: %s", message.subject, error)
 
-    async def _without_too_large(self, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Leave out, for ever, what the bus takes at no time: written when it took more."""
-        fitting = []
-        for entry in documents:
-            headers = _all_headers(entry["headers"])
-            try:
-                self._bus.measure(entry["subject"], entry["payload"], headers)
-            except TooLarge as error:
-                log.error("outbox: %s; it is left out", error)  # noqa: TRY400 - no trace is needed
-                await self._entries.delete_one({"_id": entry["_id"]})
-            else:
-                fitting.append(entry)
-        return fitting
+    def _fits(self, entry: dict[str, Any]) -> bool:
+        """Whether the bus takes it at all: it may have been written when that took more."""
+        try:
+            self._bus.measure(entry["subject"], entry["payload"], _all_headers(entry["headers"]))
+        except TooLarge as error:
+            log.error("outbox: %s; it is left out", error)  # noqa: TRY400 - no trace is needed
+            return False
+        return True
 
     async def _publish_group(self, name: str, documents: list[dict[str, Any]]) -> None:
+        entries = [
+            (f"{document['_id']}-{number}" if number else str(document["_id"]), entry)
+            for document in documents
+            for number, entry in enumerate(_entries_of(document))
+            if self._fits(entry)
+        ]
         streamed = [
-            Outgoing(entry["subject"], entry["payload"], str(entry["_id"]), entry["headers"])
-            for entry in documents
+            Outgoing(entry["subject"], entry["payload"], key, entry["headers"])
+            for key, entry in entries
             if entry["stream"]
         ]
         if name == EVENTS:
             await publish_each(self._bus, streamed)
         else:
             await asyncio.gather(*map(self._publish_one, streamed))
-        for entry in documents:
+        for _, entry in entries:
             if not entry["stream"]:
                 await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])
-        await self._entries.delete_many({"_id": {"$in": [entry["_id"] for entry in documents]}})
+        gone = [document["_id"] for document in documents]
+        await self._entries.delete_many({"_id": {"$in": gone}})
+
+
+def _stream(subject: str) -> str:
+    """What the subjects of a stream begin with: one that is full holds up no other."""
+    return subject.partition(".")[0]
+
+
+def _stored(entry: OutboxEntry, headers: dict[str, str]) -> dict[str, Any]:
+    return {
+        "subject": entry.subject,
+        "payload": entry.payload,
+        "stream": entry.stream,
+        "headers": {**headers, **entry.headers},
+    }
+
+
+def _entries_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of a document; one that an earlier version wrote is an entry itself."""
+    found: list[dict[str, Any]] = document.get("entries", [document])
+    return found
 
 
 def _all_headers(headers: dict[str, str]) -> dict[str, str]:

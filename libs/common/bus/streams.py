@@ -33,8 +33,6 @@ UNSTORED = 10_000
 """Messages of one device on one channel that may wait in `UPLINK`; more are refused."""
 SESSION_DAYS = 30
 """Days after which a persistent MQTT session that did not change is forgotten."""
-FULL_SUBJECT = "messages per subject exceeded"
-"""What JetStream then says; its code (10077) has other meanings too."""
 
 STREAMS: dict[str, StreamConfig] = {
     MQTT: StreamConfig(

@@ -2,13 +2,14 @@
 
 from libs.common.http.app import Check, Service, create_app
 from libs.common.http.documented import REFUSALS
-from libs.common.http.request import HttpRequest, ok, principal_of, request_id_of
+from libs.common.http.request import HttpRequest, Requester, ok, principal_of, request_id_of
 from libs.common.http.server import run_service, serve
 
 __all__ = [
     "REFUSALS",
     "Check",
     "HttpRequest",
+    "Requester",
     "Service",
     "create_app",
     "ok",

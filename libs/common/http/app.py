@@ -27,7 +27,7 @@ from opentelemetry import metrics as measures
 from libs.common.http.context import RequestContext
 from libs.common.http.document import DocumentPlugin, operation_id
 from libs.common.http.failures import HANDLERS
-from libs.common.http.request import as_handled
+from libs.common.http.request import as_handled, requester
 from libs.common.identity import HeaderVerifier
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
@@ -91,11 +91,12 @@ def create_app(service: Service) -> Litestar:
         async with service.lifespan():
             yield
 
+    given = {name: _give(value) for name, value in service.dependencies.items()}
+    given["principal"] = requester
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
         dependencies={
-            name: Provide(_give(value), sync_to_thread=False)
-            for name, value in service.dependencies.items()
+            name: Provide(provide, sync_to_thread=False) for name, provide in given.items()
         },
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
@@ -114,7 +115,7 @@ def create_app(service: Service) -> Litestar:
     return Application.from_config(config)
 
 
-def _give(value: Any) -> Callable[[], Any]:
+def _give(value: Any) -> Callable[..., Any]:
     def provide() -> Any:
         return value
 

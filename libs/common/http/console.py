@@ -3,18 +3,20 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_origin
 
-import litestar
 import msgspec
+from litestar import Litestar, Response
 from litestar.datastructures import ResponseHeader
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter
+from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.documented import SENTENCES
-from libs.common.http.request import Connection, request_id_of
+from libs.common.http.request import HttpRequest, request_id_of
 
 T = TypeVar("T")
 
@@ -180,11 +182,6 @@ class PageRequest(msgspec.Struct, kw_only=True):
         return self.page(rows[self.skip : self.skip + self.size], len(rows))
 
 
-def answer(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Answer[T]:
-    """The success envelope around `data`."""
-    return Answer(data=data, request_id=request_id_of(connection))
-
-
 def _snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower().lstrip("_")
 
@@ -202,8 +199,33 @@ CONSOLE_REFUSALS: dict[int, Any] = {
 NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
 """The header of answers that hold secrets."""
 
-get = partial(litestar.get, responses=CONSOLE_REFUSALS)
-post = partial(litestar.post, responses=CONSOLE_REFUSALS, status_code=200)
-put = partial(litestar.put, responses=CONSOLE_REFUSALS)
-delete = partial(litestar.delete, responses=CONSOLE_REFUSALS, status_code=200)
-"""Litestar's, for operations of the management API: whatever they do, a success is a 200."""
+
+class Operation(HTTPRouteHandler):
+    """Puts the success envelope around what a function gives; without `data` when that is None.
+
+    A function that gives an `Answer` or a `Response` itself has its own.
+    """
+
+    def __call__(self, fn: AnyCallable) -> Self:
+        """Let Litestar and the document take the function for one that gives the envelope."""
+        given = fn.__annotations__["return"]
+        kind = get_origin(given) or given
+        if not (isinstance(kind, type) and issubclass(kind, Answer | Response)):
+            fn.__annotations__["return"] = Answer[given]  # type: ignore[valid-type]
+        super().__call__(fn)
+        return self
+
+    async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
+        """Put it around `data`."""
+        if not isinstance(data, Answer | Response):
+            given = msgspec.UNSET if data is None else data
+            data = Answer(data=given, request_id=request_id_of(request))
+        return await super().to_response(app, data, request)
+
+
+route = partial(Operation, responses=CONSOLE_REFUSALS, status_code=200)
+"""An operation of the management API: whatever it does, a success is a 200."""
+get = partial(route, http_method="GET")
+post = partial(route, http_method="POST")
+put = partial(route, http_method="PUT")
+delete = partial(route, http_method="DELETE")

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
 from libs.common.envelope import Success
@@ -65,6 +66,15 @@ def principal_of(connection: Connection) -> Principal:
     if principal is None:
         raise Unauthenticated("this operation needs a caller")
     return principal
+
+
+def requester(request: HttpRequest) -> Principal:
+    """`principal_of`, as a dependency."""
+    return principal_of(request)
+
+
+Requester = NamedDependency[Principal]
+"""The type of a handler's `principal`: who calls."""
 
 
 def address_of(connection: Connection) -> str:

@@ -6,8 +6,9 @@ from litestar.params import JSONBody
 
 from libs.common.contracts.auth import ApplicationSecret
 from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, Page, PathId, answer, delete, get, post, put
+from libs.common.http.console import Page, PathId, delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.applications.schemas import (
     AllowedAddresses,
@@ -25,26 +26,26 @@ Applications = NamedDependency[ApplicationService]
 @post(example={"name": "Roof reports"})
 async def create_application(
     request: HttpRequest, applications: Applications, data: JSONBody[NewApplication]
-) -> Answer[ShownSecret]:
+) -> ShownSecret:
     """Create an application; its secret is shown only here."""
-    return answer(request, _secret(await applications.create(caller_of(request), data)))
+    return _secret(await applications.create(caller_of(request), data))
 
 
 @post("/search")
 async def search_applications(
     request: HttpRequest, applications: Applications, data: JSONBody[ApplicationSearch]
-) -> Answer[list[ShownApplication] | Page[ShownApplication]]:
+) -> list[ShownApplication] | Page[ShownApplication]:
     """Search applications by part of their name or client id."""
     found, total = await applications.search(caller_of(request), data)
-    return answer(request, data.listed([application.shown for application in found], total))
+    return data.listed([application.shown for application in found], total)
 
 
 @get("/{application_id:str}")
 async def get_application(
     request: HttpRequest, applications: Applications, application_id: PathId
-) -> Answer[ShownApplication]:
+) -> ShownApplication:
     """Get an application, without its secret."""
-    return answer(request, (await applications.get(caller_of(request), application_id)).shown)
+    return (await applications.get(caller_of(request), application_id)).shown
 
 
 @put("/{application_id:str}")
@@ -53,27 +54,25 @@ async def update_application(
     applications: Applications,
     application_id: PathId,
     data: JSONBody[ApplicationUpdate],
-) -> Answer[None]:
+) -> None:
     """Rename an application, and say whether it may read events."""
     await applications.update(caller_of(request), application_id, data)
-    return answer(request)
 
 
 @delete("/{application_id:str}")
 async def delete_application(
     request: HttpRequest, applications: Applications, application_id: PathId
-) -> Answer[None]:
+) -> None:
     """Delete an application; its tokens end at once."""
     await applications.delete(caller_of(request), application_id)
-    return answer(request)
 
 
 @post("/{application_id:str}/secret")
 async def regenerate_application_secret(
     request: HttpRequest, applications: Applications, application_id: PathId
-) -> Answer[ShownSecret]:
+) -> ShownSecret:
     """Make a new secret, shown only here; the old one and all tokens end at once."""
-    return answer(request, _secret(await applications.rotate(caller_of(request), application_id)))
+    return _secret(await applications.rotate(caller_of(request), application_id))
 
 
 @put("/{application_id:str}/allowed-addresses")
@@ -82,10 +81,10 @@ async def set_allowed_addresses(
     applications: Applications,
     application_id: PathId,
     data: JSONBody[AllowedAddresses],
-) -> Answer[AllowedAddresses]:
+) -> AllowedAddresses:
     """Set the addresses and networks that the application may call from; its tokens end."""
     changed = await applications.allow(caller_of(request), application_id, data.allowed_addresses)
-    return answer(request, AllowedAddresses(allowed_addresses=list(changed.allowed_addresses)))
+    return AllowedAddresses(allowed_addresses=list(changed.allowed_addresses))
 
 
 def _secret(made: ApplicationSecret) -> ShownSecret:
@@ -100,14 +99,6 @@ def _secret(made: ApplicationSecret) -> ShownSecret:
 ROUTER = Router(
     "/application",
     guards=[super_admins],
-    route_handlers=[
-        create_application,
-        search_applications,
-        get_application,
-        update_application,
-        delete_application,
-        regenerate_application_secret,
-        set_allowed_addresses,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Applications"],
 )

@@ -9,8 +9,9 @@ from litestar.params import JSONBody
 
 from libs.common.contracts.names import DescribedDashboard
 from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, Page, PathId, answer, post
+from libs.common.http.console import Page, PathId, post
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.users import Person
 from services.auth.grants.listings import DeviceRow, Listings
@@ -39,36 +40,36 @@ async def list_role_resources(
     grants: Grants,
     role_id: PathId,
     data: JSONBody[ResourceSearch | None] = None,
-) -> Answer[list[ShownResource] | Page[ShownResource]]:
+) -> list[ShownResource] | Page[ShownResource]:
     """What a role is granted, of one type or of all."""
     wanted = data or ResourceSearch()
     found, total = await grants.search(caller_of(request), role_id, wanted)
     shown = [ShownResource(resource_id=str(each.id), resource_type=each.type) for each in found]
-    return answer(request, wanted.listed(shown, total))
+    return wanted.listed(shown, total)
 
 
 @post("/associate-resource")
 async def add_role_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Grant resources to a role."""
     await grants.add(caller_of(request), role_id, resources_of(data.resources))
-    return answer(request, {})
+    return {}
 
 
 @post("/disassociate-resource")
 async def remove_role_resources(
     request: HttpRequest, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Take resources of exactly these types and ids from a role."""
     await grants.remove(caller_of(request), role_id, resources_of(data.resources))
-    return answer(request, {})
+    return {}
 
 
 @post("/integrations")
 async def list_role_integrations(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[RoleIntegration] | Page[RoleIntegration]]:
+) -> list[RoleIntegration] | Page[RoleIntegration]:
     """The integrations that a role is granted."""
     wanted = data or Search()
     found = await listings.integrations(caller_of(request), role_id, wanted)
@@ -81,61 +82,61 @@ async def list_role_integrations(
         )
         for each in found
     ]
-    return answer(request, wanted.cut(shown))
+    return wanted.cut(shown)
 
 
 @post("/undistributed-integrations")
 async def list_other_integrations(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[CandidateIntegration] | Page[CandidateIntegration]]:
+) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """The integrations that a role is not granted."""
     wanted = data or Search()
     found = await listings.other_integrations(caller_of(request), role_id, wanted)
     shown = [
         CandidateIntegration(integration_id=each.id, integration_name=each.name) for each in found
     ]
-    return answer(request, wanted.cut(shown))
+    return wanted.cut(shown)
 
 
 @post("/devices")
 async def list_role_devices(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[RoleDevice] | Page[RoleDevice]]:
+) -> list[RoleDevice] | Page[RoleDevice]:
     """The devices that a role shows, by themselves or through their integration."""
     wanted = data or Search()
     rows, total = await listings.devices(caller_of(request), role_id, wanted)
     shown = [RoleDevice(**_device(row), role_integration=row.through_another) for row in rows]
-    return answer(request, wanted.listed(shown, total))
+    return wanted.listed(shown, total)
 
 
 @post("/undistributed-devices")
 async def list_other_devices(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[CandidateDevice] | Page[CandidateDevice]]:
+) -> list[CandidateDevice] | Page[CandidateDevice]:
     """The devices that a role does not show."""
     wanted = data or Search()
     rows, total = await listings.other_devices(caller_of(request), role_id, wanted)
-    return answer(request, wanted.listed([CandidateDevice(**_device(row)) for row in rows], total))
+    return wanted.listed([CandidateDevice(**_device(row)) for row in rows], total)
 
 
 @post("/dashboards")
 async def list_role_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[RoleDashboard] | Page[RoleDashboard]]:
+) -> list[RoleDashboard] | Page[RoleDashboard]:
     """The dashboards that a role is granted."""
     wanted = data or Search()
     found, makers = await listings.dashboards(caller_of(request), role_id, wanted)
-    return answer(request, wanted.cut([_dashboard(each, makers) for each in found]))
+    return wanted.cut([_dashboard(each, makers) for each in found])
 
 
 @post("/undistributed-dashboards")
 async def list_other_dashboards(
     request: HttpRequest, listings: Lists, role_id: PathId, data: SearchBody = None
-) -> Answer[list[RoleDashboard] | Page[RoleDashboard]]:
+) -> list[RoleDashboard] | Page[RoleDashboard]:
     """The dashboards that a role is not granted."""
     wanted = data or Search()
     found, makers = await listings.other_dashboards(caller_of(request), role_id, wanted)
-    return answer(request, wanted.cut([_dashboard(each, makers) for each in found]))
+    return wanted.cut([_dashboard(each, makers) for each in found])
 
 
 def _device(row: DeviceRow) -> dict[str, Any]:
@@ -170,16 +171,6 @@ def _maker(user_id: int | None, person: Person | None) -> dict[str, str | None]:
 ROUTER = Router(
     "/user/roles/{role_id:str}",
     guards=[super_admins],
-    route_handlers=[
-        list_role_resources,
-        add_role_resources,
-        remove_role_resources,
-        list_role_integrations,
-        list_other_integrations,
-        list_role_devices,
-        list_other_devices,
-        list_role_dashboards,
-        list_other_dashboards,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Roles"],
 )

@@ -5,8 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, PathId, answer, delete, get, post, put
+from libs.common.http.console import PathId, delete, get, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.menus.schemas import MenuMade, MenuNode, MenuUpdate, NewMenu
 from services.auth.menus.service import MenuService
@@ -16,40 +17,33 @@ Menus = NamedDependency[MenuService]
 
 
 @get()
-async def list_menus(request: HttpRequest, menus: Menus) -> Answer[list[MenuNode]]:
+async def list_menus(request: HttpRequest, menus: Menus) -> list[MenuNode]:
     """The whole tree."""
-    return answer(request, tree(await menus.all(caller_of(request))))
+    return tree(await menus.all(caller_of(request)))
 
 
 @post()
-async def create_menu(
-    request: HttpRequest, menus: Menus, data: JSONBody[NewMenu]
-) -> Answer[MenuMade]:
+async def create_menu(request: HttpRequest, menus: Menus, data: JSONBody[NewMenu]) -> MenuMade:
     """Add a page, or a function below one."""
-    return answer(request, MenuMade(str(await menus.create(caller_of(request), data))))
+    return MenuMade(str(await menus.create(caller_of(request), data)))
 
 
 @put("/{menu_id:str}")
 async def update_menu(
     request: HttpRequest, menus: Menus, menu_id: PathId, data: JSONBody[MenuUpdate]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Change the name and type of an entry."""
     await menus.update(caller_of(request), menu_id, data)
-    return answer(request, {})
+    return {}
 
 
 @delete("/{menu_id:str}")
-async def delete_menu(
-    request: HttpRequest, menus: Menus, menu_id: PathId
-) -> Answer[dict[str, str]]:
+async def delete_menu(request: HttpRequest, menus: Menus, menu_id: PathId) -> dict[str, str]:
     """Remove an entry without children, from roles too."""
     await menus.delete(caller_of(request), menu_id)
-    return answer(request, {})
+    return {}
 
 
 ROUTER = Router(
-    "/user/menus",
-    guards=[super_admins],
-    route_handlers=[list_menus, create_menu, update_menu, delete_menu],
-    tags=["Menus"],
+    "/user/menus", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Menus"]
 )

@@ -8,18 +8,9 @@ from litestar.params import JSONBody, QueryParameter
 
 from libs.common.clock import to_ms
 from libs.common.http import HttpRequest
-from libs.common.http.console import (
-    Answer,
-    Page,
-    PathId,
-    answer,
-    delete,
-    get,
-    ids_of,
-    post,
-    put,
-)
+from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of
 from services.auth.accounts.roles import Role
 from services.auth.menus.schemas import ShownMenu
@@ -47,35 +38,31 @@ PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
 @post(example={"name": "Caretakers", "description": "Who look after the roofs"})
-async def create_role(
-    request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]
-) -> Answer[RoleMade]:
+async def create_role(request: HttpRequest, roles: Roles, data: JSONBody[RoleBody]) -> RoleMade:
     """Create a role that has no users, menus and resources yet."""
-    return answer(request, RoleMade(str(await roles.create(caller_of(request), data))))
+    return RoleMade(str(await roles.create(caller_of(request), data)))
 
 
 @put("/{role_id:str}")
 async def update_role(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[RoleBody]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Change the name and description of a role."""
     await roles.update(caller_of(request), role_id, data)
-    return answer(request, {})
+    return {}
 
 
 @delete("/{role_id:str}")
-async def delete_role(
-    request: HttpRequest, roles: Roles, role_id: PathId
-) -> Answer[dict[str, str]]:
+async def delete_role(request: HttpRequest, roles: Roles, role_id: PathId) -> dict[str, str]:
     """Delete a role without users, and what it grants."""
     await roles.delete(caller_of(request), role_id)
-    return answer(request, {})
+    return {}
 
 
 @post("/search")
 async def search_roles(
     request: HttpRequest, roles: Roles, data: SearchBody = None
-) -> Answer[list[ShownRole] | Page[ShownRole]]:
+) -> list[ShownRole] | Page[ShownRole]:
     """Search roles by part of their name."""
     return await _search(request, roles, data or Search())
 
@@ -87,33 +74,31 @@ async def search_roles_by_get(
     keyword: Keyword = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
-) -> Answer[list[ShownRole] | Page[ShownRole]]:
+) -> list[ShownRole] | Page[ShownRole]:
     """The same search, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _search(request, roles, wanted)
 
 
 @get("/{role_id:str}/menus")
-async def list_role_menus(
-    request: HttpRequest, roles: Roles, role_id: PathId
-) -> Answer[list[ShownMenu]]:
+async def list_role_menus(request: HttpRequest, roles: Roles, role_id: PathId) -> list[ShownMenu]:
     """The menus that a role was given, one by one."""
-    return answer(request, flat(await roles.menus(caller_of(request), role_id)))
+    return flat(await roles.menus(caller_of(request), role_id))
 
 
 @post("/{role_id:str}/associate-menu")
 async def set_role_menus(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Set the complete set of menus of a role."""
     await roles.set_menus(caller_of(request), role_id, ids_of(data.menu_ids))
-    return answer(request, {})
+    return {}
 
 
 @post("/{role_id:str}/members")
 async def list_role_members(
     request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownMember] | Page[ShownMember]]:
+) -> list[ShownMember] | Page[ShownMember]:
     """The users of a role, searched by part of their e-mail or nickname."""
     return await _members(request, roles, role_id, data or Search())
 
@@ -126,7 +111,7 @@ async def list_role_members_by_get(
     keyword: Keyword = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
-) -> Answer[list[ShownMember] | Page[ShownMember]]:
+) -> list[ShownMember] | Page[ShownMember]:
     """The same list, as one reference has it."""
     wanted = Search(keyword=keyword, page_size=page_size, page_number=page_number)
     return await _members(request, roles, role_id, wanted)
@@ -135,7 +120,7 @@ async def list_role_members_by_get(
 @post("/{role_id:str}/undistributed-users")
 async def list_other_users(
     request: HttpRequest, roles: Roles, role_id: PathId, data: SearchBody = None
-) -> Answer[list[ShownCandidate] | Page[ShownCandidate]]:
+) -> list[ShownCandidate] | Page[ShownCandidate]:
     """The users who do not have a role."""
     wanted = data or Search()
     found, total = await roles.members(caller_of(request), role_id, wanted, having=False)
@@ -143,32 +128,32 @@ async def list_other_users(
         ShownCandidate(user_id=str(person.id), nickname=person.nickname, email=person.email)
         for person in found
     ]
-    return answer(request, wanted.listed(shown, total))
+    return wanted.listed(shown, total)
 
 
 @post("/{role_id:str}/associate-user")
 async def add_role_members(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Give a role to users."""
     await roles.add_members(caller_of(request), role_id, ids_of(data.user_ids))
-    return answer(request, {})
+    return {}
 
 
 @post("/{role_id:str}/disassociate-user")
 async def remove_role_members(
     request: HttpRequest, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Take a role from users."""
     await roles.remove_members(caller_of(request), role_id, ids_of(data.user_ids))
-    return answer(request, {})
+    return {}
 
 
 async def _search(
     request: HttpRequest, roles: RoleService, wanted: Search
-) -> Answer[list[ShownRole] | Page[ShownRole]]:
+) -> list[ShownRole] | Page[ShownRole]:
     found, total = await roles.search(caller_of(request), wanted)
-    return answer(request, wanted.listed([_shown(role, counts) for role, counts in found], total))
+    return wanted.listed([_shown(role, counts) for role, counts in found], total)
 
 
 def _shown(role: Role, counts: RoleCounts) -> ShownRole:
@@ -184,7 +169,7 @@ def _shown(role: Role, counts: RoleCounts) -> ShownRole:
 
 async def _members(
     request: HttpRequest, roles: RoleService, role_id: int, wanted: Search
-) -> Answer[list[ShownMember] | Page[ShownMember]]:
+) -> list[ShownMember] | Page[ShownMember]:
     found, total = await roles.members(caller_of(request), role_id, wanted)
     shown = [
         ShownMember(
@@ -195,25 +180,9 @@ async def _members(
         )
         for person in found
     ]
-    return answer(request, wanted.listed(shown, total))
+    return wanted.listed(shown, total)
 
 
 ROUTER = Router(
-    "/user/roles",
-    guards=[super_admins],
-    route_handlers=[
-        create_role,
-        update_role,
-        delete_role,
-        search_roles,
-        search_roles_by_get,
-        list_role_menus,
-        set_role_menus,
-        list_role_members,
-        list_role_members_by_get,
-        list_other_users,
-        add_role_members,
-        remove_role_members,
-    ],
-    tags=["Roles"],
+    "/user/roles", guards=[super_admins], route_handlers=operations_of(globals()), tags=["Roles"]
 )

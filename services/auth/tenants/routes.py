@@ -3,8 +3,8 @@
 from litestar.di import NamedDependency
 
 from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, open_api
-from libs.common.http.console import Answer, answer, get
+from libs.common.http import HttpRequest, Requester, ok, open_api
+from libs.common.http.console import get
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import principal_of
 from services.auth.tenants.limits import TenantLimitsService
@@ -20,9 +20,9 @@ async def get_limits(request: HttpRequest, limits: Limits) -> Success[TenantUse]
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])
-async def get_tenant_limits(request: HttpRequest, limits: Limits) -> Answer[TenantUse]:
+async def get_tenant_limits(principal: Requester, limits: Limits) -> TenantUse:
     """Get the limits of the tenant and of the caller, and what is used of them."""
-    return answer(request, await limits.use(principal_of(request)))
+    return await limits.use(principal)
 
 
 ROUTES = (get_limits, get_tenant_limits)

@@ -7,13 +7,13 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, answer, get, post, put
+from libs.common.http import HttpRequest, Requester
+from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import (
     address_of,
     caller_of,
-    principal_of,
     request_id_of,
 )
 from services.auth.accounts.tenants import DEFAULT_TENANT
@@ -42,38 +42,34 @@ class OfTenant(Operation):
 @post("/register", operation_class=OfTenant, security=[{}])
 async def register_user(
     request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
-) -> Answer[None]:
+) -> None:
     """Become a tenant's first user and super-admin; afterwards registration is closed (403)."""
     address = address_of(request)
     tenant = named_tenant(request) or DEFAULT_TENANT
     await accounts.register(tenant, data, address, request_id_of(request))
-    return answer(request)
 
 
 @get("/status", operation_class=OfTenant, security=[{}])
-async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> Answer[TenantStatus]:
+async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> TenantStatus:
     """Tell whether a tenant has its first user."""
     tenant = named_tenant(request) or DEFAULT_TENANT
-    return answer(request, TenantStatus(init=await accounts.has_users(tenant)))
+    return TenantStatus(init=await accounts.has_users(tenant))
 
 
 @get(guards=[users])
-async def get_current_user(request: HttpRequest, directory: Directory) -> Answer[Profile]:
+async def get_current_user(principal: Requester, directory: Directory) -> Profile:
     """Who is logged in, and the pages and functions that are open to it."""
-    return answer(request, await directory.profile(principal_of(request)))
+    return await directory.profile(principal)
 
 
 @put("/password", guards=[users])
 async def change_own_password(
     request: HttpRequest, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
-) -> Answer[None]:
+) -> None:
     """Change one's own password; all of one's tokens end at once, the one used here too."""
     await accounts.change_password(caller_of(request), data.old_password, data.new_password)
-    return answer(request)
 
 
 ROUTER = Router(
-    "/user",
-    route_handlers=[register_user, get_tenant_status, get_current_user, change_own_password],
-    tags=["Authentication and current user"],
+    "/user", route_handlers=operations_of(globals()), tags=["Authentication and current user"]
 )

@@ -4,19 +4,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest
-from libs.common.http.console import (
-    Answer,
-    Page,
-    PathId,
-    answer,
-    delete,
-    get,
-    ids_of,
-    post,
-    put,
-)
+from libs.common.http import HttpRequest, Requester
+from libs.common.http.console import Page, PathId, delete, get, ids_of, post, put
 from libs.common.http.guards import super_admins, users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import caller_of, principal_of, request_id_of
 from services.auth.menus.schemas import ShownMenu
 from services.auth.menus.tree import flat
@@ -41,12 +32,12 @@ People = NamedDependency[UserService]
 
 @post("/members/search")
 async def search_users(
-    request: HttpRequest, directory: Directory, data: JSONBody[UserSearch | None] = None
-) -> Answer[list[ShownUser] | Page[ShownUser]]:
+    principal: Requester, directory: Directory, data: JSONBody[UserSearch | None] = None
+) -> list[ShownUser] | Page[ShownUser]:
     """Search users by part of their nickname or e-mail address."""
     wanted = data or UserSearch()
-    found, total = await directory.search(principal_of(request).tenant, wanted)
-    return answer(request, wanted.listed(found, total))
+    found, total = await directory.search(principal.tenant, wanted)
+    return wanted.listed(found, total)
 
 
 @post(
@@ -54,65 +45,57 @@ async def search_users(
     guards=[super_admins],
     example={"email": "ann@example.com", "nickname": "Ann", "password": "Secret123"},
 )
-async def create_user(
-    request: HttpRequest, people: People, data: JSONBody[RegisterUser]
-) -> Answer[None]:
+async def create_user(request: HttpRequest, people: People, data: JSONBody[RegisterUser]) -> None:
     """Add a user without roles."""
     await people.create(caller_of(request), data)
-    return answer(request)
 
 
 @put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[EditUser]
-) -> Answer[None]:
+) -> None:
     """Set a user's e-mail address and nickname."""
     await people.update(caller_of(request), user_id, data)
-    return answer(request)
 
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins])
 async def set_user_password(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[ChangePassword]
-) -> Answer[None]:
+) -> None:
     """Give a user another password; its tokens end at once."""
     await people.set_password(caller_of(request), user_id, data.password)
-    return answer(request)
 
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_user_status(
     request: HttpRequest, people: People, user_id: PathId, data: JSONBody[SetStatus]
-) -> Answer[None]:
+) -> None:
     """Disable a user, whose tokens end at once, or enable it again."""
     await people.set_enabled(caller_of(request), user_id, enabled=data.enabled)
-    return answer(request)
 
 
 @delete("/members/{user_id:str}", guards=[super_admins])
-async def delete_user(
-    request: HttpRequest, people: People, user_id: PathId
-) -> Answer[dict[str, str]]:
+async def delete_user(request: HttpRequest, people: People, user_id: PathId) -> dict[str, str]:
     """Delete a user, whose tokens end at once."""
     await people.delete_one(caller_of(request), user_id)
-    return answer(request, {})
+    return {}
 
 
 @post("/batch-delete", guards=[super_admins])
 async def delete_users(
     request: HttpRequest, people: People, data: JSONBody[DeleteUsers]
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Delete users, whose tokens end at once; unknown ids are passed over."""
     await people.delete(caller_of(request), ids_of(data.user_id_list))
-    return answer(request, {})
+    return {}
 
 
 @get("/members/{user_id:str}/menus")
 async def list_user_menus(
-    request: HttpRequest, directory: Directory, user_id: PathId
-) -> Answer[list[ShownMenu]]:
+    principal: Requester, directory: Directory, user_id: PathId
+) -> list[ShownMenu]:
     """The pages and functions that are open to a user, one by one."""
-    return answer(request, flat(await directory.menus(principal_of(request).tenant, user_id)))
+    return flat(await directory.menus(principal.tenant, user_id))
 
 
 @post("/members/{user_id:str}/permission")
@@ -126,19 +109,4 @@ async def ask_user_permission(
     )
 
 
-ROUTER = Router(
-    "/user",
-    guards=[users],
-    route_handlers=[
-        search_users,
-        create_user,
-        update_user,
-        set_user_password,
-        set_user_status,
-        delete_user,
-        delete_users,
-        list_user_menus,
-        ask_user_permission,
-    ],
-    tags=["Users"],
-)
+ROUTER = Router("/user", guards=[users], route_handlers=operations_of(globals()), tags=["Users"])

@@ -8,18 +8,8 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import (
-    MAX_ID,
-    Answer,
-    Page,
-    PathId,
-    answer,
-    delete,
-    get,
-    post,
-    put,
-)
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import MAX_ID, Page, PathId, delete, get, post, put
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
@@ -64,40 +54,38 @@ MOST_NAMED = 1000
     example={"keyword": "", "open": True, "page_size": 10, "page_number": 1},
 )
 async def search_alarms(
-    request: HttpRequest,
+    principal: Requester,
     alarms: NamedDependency[Alarms],
     data: JSONBody[SearchAlarms | None] = None,
-) -> Answer[Page[ShownAlarm]]:
+) -> Page[ShownAlarm]:
     """The alarms of the devices that the caller sees, the newest first; always a page."""
-    return answer(request, await alarms.search(principal_of(request), data or SearchAlarms()))
+    return await alarms.search(principal, data or SearchAlarms())
 
 
 @post("/count", guards=[READERS], summary="Count alarms", example={"open": True})
 async def count_alarms(
-    request: HttpRequest,
+    principal: Requester,
     alarms: NamedDependency[Alarms],
     data: JSONBody[SearchAlarms | None] = None,
-) -> Answer[AlarmNumbers]:
+) -> AlarmNumbers:
     """How many alarms a search would find, and how many of them are open or unclaimed."""
-    return answer(request, await alarms.count(principal_of(request), data or SearchAlarms()))
+    return await alarms.count(principal, data or SearchAlarms())
 
 
 @post("/claim", guards=[EDITORS], summary="Claim alarms", example={"alarm_ids": []})
 async def claim_alarms(
-    request: HttpRequest, alarms: NamedDependency[Alarms], data: JSONBody[ClaimAlarms]
-) -> Answer[None]:
+    principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClaimAlarms]
+) -> None:
     """Say that the caller looks at alarms: all of a device that nobody has claimed, or some."""
-    await alarms.claim(principal_of(request), data)
-    return answer(request)
+    await alarms.claim(principal, data)
 
 
 @post("/clear", guards=[EDITORS], summary="Clear alarms", example={"alarm_ids": []})
 async def clear_alarms(
-    request: HttpRequest, alarms: NamedDependency[Alarms], data: JSONBody[ClearAlarms]
-) -> Answer[None]:
+    principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClearAlarms]
+) -> None:
     """End alarms by hand; a rule raises the next one when it was over meanwhile."""
-    await alarms.clear(principal_of(request), data)
-    return answer(request)
+    await alarms.clear(principal, data)
 
 
 @get("/export", guards=[READERS], summary="Export alarms", media_type="text/csv")
@@ -138,50 +126,48 @@ async def export_alarms(
     example={"keyword": "hot", "page_size": 10, "page_number": 1},
 )
 async def search_alarm_rules(
-    request: HttpRequest,
+    principal: Requester,
     alarm_rules: NamedDependency[AlarmRules],
     data: JSONBody[SearchRules | None] = None,
-) -> Answer[Page[ShownRule]]:
+) -> Page[ShownRule]:
     """The rules of devices that the caller sees; of products for who sees all devices."""
-    return answer(request, await alarm_rules.search(principal_of(request), data or SearchRules()))
+    return await alarm_rules.search(principal, data or SearchRules())
 
 
 @get("/{rule_id:str}", guards=[READERS], summary="Get an alarm rule")
 async def get_alarm_rule(
-    request: HttpRequest, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
-) -> Answer[ShownRule]:
+    principal: Requester, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
+) -> ShownRule:
     """One rule."""
-    return answer(request, await alarm_rules.get(principal_of(request), rule_id))
+    return await alarm_rules.get(principal, rule_id)
 
 
 @post("/", guards=[EDITORS], summary="Create an alarm rule", example=RULE)
 async def create_alarm_rule(
-    request: HttpRequest, alarm_rules: NamedDependency[AlarmRules], data: JSONBody[PutRule]
-) -> Answer[RuleRef]:
+    principal: Requester, alarm_rules: NamedDependency[AlarmRules], data: JSONBody[PutRule]
+) -> RuleRef:
     """Make a rule of a device, or of each device of a product; at most 100 of either."""
-    rule_id = await alarm_rules.create(principal_of(request), data)
-    return answer(request, RuleRef(str(rule_id)))
+    rule_id = await alarm_rules.create(principal, data)
+    return RuleRef(str(rule_id))
 
 
 @put("/{rule_id:str}", guards=[EDITORS], summary="Change an alarm rule", example=RULE)
 async def replace_alarm_rule(
-    request: HttpRequest,
+    principal: Requester,
     alarm_rules: NamedDependency[AlarmRules],
     rule_id: PathId,
     data: JSONBody[PutRule],
-) -> Answer[None]:
+) -> None:
     """Set a rule; when it decides otherwise now, the alarms that it has raised are over."""
-    await alarm_rules.replace(principal_of(request), rule_id, data)
-    return answer(request)
+    await alarm_rules.replace(principal, rule_id, data)
 
 
 @delete("/{rule_id:str}", guards=[EDITORS], summary="Delete an alarm rule")
 async def delete_alarm_rule(
-    request: HttpRequest, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
-) -> Answer[None]:
+    principal: Requester, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
+) -> None:
     """Delete a rule; the alarms that it has raised are over, and stay to be looked up."""
-    await alarm_rules.delete(principal_of(request), rule_id)
-    return answer(request)
+    await alarm_rules.delete(principal, rule_id)
 
 
 ROUTERS = [

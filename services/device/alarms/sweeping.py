@@ -9,6 +9,7 @@ import logging
 from collections import defaultdict
 
 from libs.common.clock import now_ms
+from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreError
 from services.device.alarms.deciding import decide_silence
 from services.device.alarms.evaluating import Evaluator
@@ -50,7 +51,7 @@ class Sweep:
                 for rule in await self._rules.to_do():
                     await self._follow(rule)
                 more = await self.look()
-            except StoreError as error:
+            except (StoreError, Unavailable) as error:
                 log.warning("alarms that are due wait: %s", error)
                 more = False
             if not more:

@@ -9,9 +9,10 @@ from litestar.params import JSONBody
 
 from libs.common.envelope import console_code
 from libs.common.errors import ThingwayError
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, ids_of, post
+from libs.common.http import Requester
+from libs.common.http.console import ids_of, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.commands.model import Command
 from services.device.commands.selections import Selections
@@ -43,14 +44,12 @@ class ConfiguredDevices(msgspec.Struct):
     example={"device_id_list": [], "properties": {"interval": 60}},
 )
 async def configure_each_device(
-    request: HttpRequest,
-    selections: NamedDependency[Selections],
-    data: JSONBody[ConfigureDevices],
-) -> Answer[ConfiguredDevices]:
+    principal: Requester, selections: NamedDependency[Selections], data: JSONBody[ConfigureDevices]
+) -> ConfiguredDevices:
     """Ask devices to take on properties, each as a task; whoever is away gets it later."""
     ids = ids_of(data.device_id_list)
-    results = await selections.configure(principal_of(request), ids, data.properties)
-    return answer(request, ConfiguredDevices([_shown(one, results[one]) for one in ids]))
+    results = await selections.configure(principal, ids, data.properties)
+    return ConfiguredDevices([_shown(one, results[one]) for one in ids])
 
 
 def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
@@ -65,4 +64,4 @@ def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
     )
 
 
-ROUTER = Router("/device-batch", route_handlers=[configure_each_device], tags=["Devices"])
+ROUTER = Router("/device-batch", route_handlers=operations_of(globals()), tags=["Devices"])

@@ -79,9 +79,11 @@ class Delivery:
     async def _send(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in to_device(command)]
         await self._bus.publish(
-            Outgoing(entry.subject, entry.payload, headers=entry.headers)
-            for entry in entries
-            if entry.stream
+            [
+                Outgoing(entry.subject, entry.payload, headers=entry.headers)
+                for entry in entries
+                if entry.stream
+            ]
         )
         for entry in entries:
             if not entry.stream:

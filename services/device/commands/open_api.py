@@ -10,6 +10,7 @@ from litestar.params import JSONBody, PathParameter
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.open_api import get, patch, post
+from libs.common.http.operations import operations_of
 from services.device.commands.schemas import (
     CallService,
     Config,
@@ -116,13 +117,4 @@ async def get_task(
     return ok(request, await commands.task(principal_of(request), task_id))
 
 
-ROUTER = Router(
-    "/device/openapi/v1",
-    route_handlers=[
-        update_device_properties,
-        get_device_config,
-        call_device_service,
-        create_tasks,
-        get_task,
-    ],
-)
+ROUTER = Router("/device/openapi/v1", route_handlers=operations_of(globals()))

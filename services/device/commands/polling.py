@@ -18,6 +18,7 @@ from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
 from libs.common.http.open_api import get
+from libs.common.http.operations import operations_of
 from libs.common.identity import Principal
 from libs.common.jobs import happened
 from services.device.commands.model import now
@@ -117,5 +118,8 @@ async def fetch_commands(
 
 
 ROUTER = Router(
-    "/ingest/v1/{sn:str}", route_handlers=[fetch_commands], guards=[devices], tags=["Device edge"]
+    "/ingest/v1/{sn:str}",
+    route_handlers=operations_of(globals()),
+    guards=[devices],
+    tags=["Device edge"],
 )

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+from libs.common.bus import NobodyAnswers
 from libs.common.contracts.integrations import AddDevice, NewDevice
 from libs.common.errors import (
     Conflict,
     Forbidden,
     InvalidInput,
     NotFound,
-    Unavailable,
     UpstreamFailed,
 )
 from libs.common.identity import Principal
@@ -18,7 +18,7 @@ from services.device.devices.parameters import Parameters
 from services.device.devices.places import location_of
 from services.device.devices.schemas import CreateDevice, SentLocation
 from services.device.groups.store import GroupStore
-from services.device.things.integrations import IntegrationClient, Integrations, tsl_of
+from services.device.things.integrations import IntegrationClient, Integrations, away, tsl_of
 from services.device.things.model import Device
 
 
@@ -55,7 +55,7 @@ class DeviceAdder:
         """The form of an integration.
 
         Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
-        `InvalidInput` for one that adds no devices, `Unavailable` for one that is away.
+        `InvalidInput` for one that adds no devices, `NobodyAnswers` for one that is away.
         """
         if not (await self._grants.of(principal)).integration(integration):
             raise Forbidden("user does not have data permission", field=FIELD)
@@ -67,7 +67,7 @@ class DeviceAdder:
         if service is None:
             raise InvalidInput(f"integration {integration} cannot add device!", field=FIELD)
         if not found.alive:
-            raise Unavailable(f"integration {integration} is not there at the moment")
+            raise NobodyAnswers(away(integration))
         return Form(
             integration=integration,
             name=manifest.name,

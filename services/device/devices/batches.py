@@ -6,9 +6,10 @@ from litestar.params import JSONBody
 
 from libs.common.envelope import console_code
 from libs.common.errors import ThingwayError
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, ids_of, post
+from libs.common.http import Requester
+from libs.common.http.console import ids_of, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.devices.schemas import (
     DeleteDevices,
@@ -29,11 +30,11 @@ Users = NamedDependency[UserDevices]
     example={"device_id_list": []},
 )
 async def move_each_device(
-    request: HttpRequest, user_devices: Users, data: JSONBody[MoveDevices]
-) -> Answer[DeviceResults]:
+    principal: Requester, user_devices: Users, data: JSONBody[MoveDevices]
+) -> DeviceResults:
     """Let devices be in a group, or in none; 404 when there is no such group."""
-    outcomes = await user_devices.move_each(principal_of(request), data)
-    return answer(request, _results(outcomes))
+    outcomes = await user_devices.move_each(principal, data)
+    return _results(outcomes)
 
 
 @post(
@@ -43,11 +44,11 @@ async def move_each_device(
     example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
 )
 async def tag_each_device(
-    request: HttpRequest, user_devices: Users, data: JSONBody[TagDevices]
-) -> Answer[DeviceResults]:
+    principal: Requester, user_devices: Users, data: JSONBody[TagDevices]
+) -> DeviceResults:
     """Change tags of devices, those that applications give them too."""
-    outcomes = await user_devices.tag_each(principal_of(request), data)
-    return answer(request, _results(outcomes))
+    outcomes = await user_devices.tag_each(principal, data)
+    return _results(outcomes)
 
 
 @post(
@@ -57,12 +58,12 @@ async def tag_each_device(
     example={"device_id_list": []},
 )
 async def delete_each_device(
-    request: HttpRequest, user_devices: Users, data: JSONBody[DeleteDevices]
-) -> Answer[DeviceResults]:
+    principal: Requester, user_devices: Users, data: JSONBody[DeleteDevices]
+) -> DeviceResults:
     """Delete devices through their integrations, whatever becomes of the others."""
     ids = ids_of(data.device_id_list)
-    outcomes = await user_devices.delete_each(principal_of(request), ids)
-    return answer(request, _results(outcomes))
+    outcomes = await user_devices.delete_each(principal, ids)
+    return _results(outcomes)
 
 
 def _results(outcomes: Outcomes) -> DeviceResults:
@@ -80,8 +81,4 @@ def _result(device: int, error: ThingwayError | None) -> DeviceResult:
     )
 
 
-ROUTER = Router(
-    "/device-batch",
-    route_handlers=[move_each_device, tag_each_device, delete_each_device],
-    tags=["Devices"],
-)
+ROUTER = Router("/device-batch", route_handlers=operations_of(globals()), tags=["Devices"])

@@ -3,14 +3,14 @@
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
-from msgspec import UNSET
 
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.http.request import is_seen
 from libs.common.identity.functions import Function
 from services.device.devices.adding import DeviceAdder
@@ -36,13 +36,13 @@ from services.device.things.model import Location
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )
 async def find_devices(
-    request: HttpRequest,
+    principal: Requester,
     user_devices: NamedDependency[UserDevices],
     data: JSONBody[FindDevices | None] = None,
-) -> Answer[Page[ShownDevice]]:
+) -> Page[ShownDevice]:
     """The devices that the caller sees, the newest first; always a page."""
     wanted = data or FindDevices()
-    return answer(request, await user_devices.search(principal_of(request), wanted))
+    return await user_devices.search(principal, wanted)
 
 
 @post(
@@ -56,22 +56,18 @@ async def find_devices(
     },
 )
 async def create_device(
-    request: HttpRequest, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
-) -> Answer[None]:
+    principal: Requester, device_adder: NamedDependency[DeviceAdder], data: JSONBody[CreateDevice]
+) -> None:
     """Add a device through its integration; 409 for one that there is already."""
-    await device_adder.add(principal_of(request), data)
-    return answer(request)
+    await device_adder.add(principal, data)
 
 
 @post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], summary="Delete devices")
 async def delete_devices(
-    request: HttpRequest,
-    user_devices: NamedDependency[UserDevices],
-    data: JSONBody[DeleteDevices],
-) -> Answer[None]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], data: JSONBody[DeleteDevices]
+) -> None:
     """Delete devices through their integrations; unknown ids are passed over."""
-    await user_devices.delete(principal_of(request), data)
-    return answer(request)
+    await user_devices.delete(principal, data)
 
 
 @post(
@@ -81,37 +77,33 @@ async def delete_devices(
     example={"device_id_list": []},
 )
 async def move_devices(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], data: JSONBody[MoveDevices]
-) -> Answer[None]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], data: JSONBody[MoveDevices]
+) -> None:
     """Let devices be in a group, or in none; unknown devices are passed over."""
-    await user_devices.move(principal_of(request), data)
-    return answer(request)
+    await user_devices.move(principal, data)
 
 
 @get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
 async def get_device_detail(
     request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
-) -> Answer[DeviceDetail]:
+) -> DeviceDetail:
     """A device with its entities.
 
     Who added a device that connects itself reads its first key here, once: the `key` of an
     entity besides its own. `POST /device/{device_id}/credentials` makes another one.
     """
-    return answer(
-        request, await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
-    )
+    return await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
 
 
 @put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")
 async def rename_device(
-    request: HttpRequest,
+    principal: Requester,
     user_devices: NamedDependency[UserDevices],
     device_id: PathId,
     data: JSONBody[RenameDevice],
-) -> Answer[None]:
+) -> None:
     """Give a device another name."""
-    await user_devices.rename(principal_of(request), device_id, data)
-    return answer(request)
+    await user_devices.rename(principal, device_id, data)
 
 
 @post(
@@ -120,10 +112,10 @@ async def rename_device(
     summary="Issue device credentials",
 )
 async def issue_device_credentials(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
-) -> Answer[DeviceCredentials]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
-    return answer(request, await user_devices.issue_credentials(principal_of(request), device_id))
+    return await user_devices.issue_credentials(principal, device_id)
 
 
 @get(
@@ -132,11 +124,10 @@ async def issue_device_credentials(
     summary="Get the location of a device",
 )
 async def get_device_location(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
-) -> Answer[Location | None]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> Location | None:
     """Where a device is; nothing where that is not known."""
-    location = await user_devices.location(principal_of(request), device_id)
-    return answer(request, UNSET if location is None else location)
+    return await user_devices.location(principal, device_id)
 
 
 @get(
@@ -145,10 +136,10 @@ async def get_device_location(
     summary="Get the canvas of a device",
 )
 async def get_device_canvas(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
-) -> Answer[DeviceCanvas]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> DeviceCanvas:
     """Which canvas it has: the same for all users; it is made at the first call."""
-    return answer(request, await user_devices.canvas(principal_of(request), device_id))
+    return await user_devices.canvas(principal, device_id)
 
 
 @put(
@@ -158,17 +149,16 @@ async def get_device_canvas(
     example={"latitude": "52.520008", "longitude": "13.404954", "address": "Alexanderplatz"},
 )
 async def set_device_location(
-    request: HttpRequest,
+    principal: Requester,
     user_devices: NamedDependency[UserDevices],
     device_id: PathId,
     data: JSONBody[SentLocation],
-) -> Answer[None]:
+) -> None:
     """Say where a device is (WGS 84)."""
     location = location_of(data)
     if location is None:
         raise InvalidInput("is required", field="latitude", code=NOT_BOTH)
-    await user_devices.place(principal_of(request), device_id, location)
-    return answer(request)
+    await user_devices.place(principal, device_id, location)
 
 
 @post(
@@ -177,27 +167,10 @@ async def set_device_location(
     summary="Clear the location of a device",
 )
 async def clear_device_location(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
-) -> Answer[None]:
+    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> None:
     """Forget where a device is."""
-    await user_devices.place(principal_of(request), device_id, None)
-    return answer(request)
+    await user_devices.place(principal, device_id, None)
 
 
-ROUTER = Router(
-    "/device",
-    route_handlers=[
-        create_device,
-        find_devices,
-        delete_devices,
-        get_device_detail,
-        rename_device,
-        issue_device_credentials,
-        move_devices,
-        get_device_canvas,
-        get_device_location,
-        set_device_location,
-        clear_device_location,
-    ],
-    tags=["Devices"],
-)
+ROUTER = Router("/device", route_handlers=operations_of(globals()), tags=["Devices"])

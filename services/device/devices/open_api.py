@@ -8,6 +8,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.open_api import delete, get, post, put
+from libs.common.http.operations import operations_of
 from libs.common.tsl import TslDocument
 from services.device.devices.schemas import (
     AddDevice,
@@ -101,16 +102,5 @@ async def issue_credentials(
 
 
 ROUTER = Router(
-    "/device/openapi/v1/devices",
-    route_handlers=[
-        add_device,
-        search_devices,
-        get_device,
-        update_device,
-        delete_device,
-        remove_device,
-        get_thing_specification,
-        issue_credentials,
-    ],
-    tags=["Devices"],
+    "/device/openapi/v1/devices", route_handlers=operations_of(globals()), tags=["Devices"]
 )

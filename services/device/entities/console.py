@@ -10,19 +10,10 @@ from litestar.response import Stream
 from msgspec import UNSET
 
 from libs.common.clock import to_ms
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import (
-    MAX_ID,
-    Answer,
-    Page,
-    PathId,
-    answer,
-    get,
-    ids_of,
-    post,
-    put,
-)
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import MAX_ID, Page, PathId, get, ids_of, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
@@ -80,13 +71,13 @@ FINDERS = (
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
-    request: HttpRequest,
+    principal: Requester,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
-) -> Answer[list[ShownEntity] | Page[ShownEntity]]:
+) -> list[ShownEntity] | Page[ShownEntity]:
     """The entities that the caller sees, the newest first; at most 10,000 in one answer."""
     wanted = data or SearchEntities()
-    return answer(request, await entity_search.search(principal_of(request), wanted))
+    return await entity_search.search(principal, wanted)
 
 
 @post(
@@ -96,15 +87,15 @@ async def search_entities(
     example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
 )
 async def search_entities_by_columns(
-    request: HttpRequest,
+    principal: Requester,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
-) -> Answer[Page[ShownEntity]]:
+) -> Page[ShownEntity]:
     """Entities that meet a filter of each column, with their latest values; always a page.
 
     A page has 10,000 at most.
     """
-    return answer(request, await entity_search.search_advanced(principal_of(request), data))
+    return await entity_search.search_advanced(principal, data)
 
 
 @post(
@@ -114,11 +105,11 @@ async def search_entities_by_columns(
     example={"entity_ids": []},
 )
 async def get_entity_statuses(
-    request: HttpRequest, entities: NamedDependency[EntityService], data: JSONBody[AskStatus]
-) -> Answer[dict[str, LatestValue]]:
+    principal: Requester, entities: NamedDependency[EntityService], data: JSONBody[AskStatus]
+) -> dict[str, LatestValue]:
     """By id, of those that the caller sees; what has no value is empty."""
     ids = ids_of(data.entity_ids)
-    return answer(request, await entities.statuses(principal_of(request), ids))
+    return await entities.statuses(principal, ids)
 
 
 @get(
@@ -127,18 +118,18 @@ async def get_entity_statuses(
     summary="List the children of an entity",
 )
 async def list_entity_children(
-    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
-) -> Answer[list[ShownEntity]]:
+    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+) -> list[ShownEntity]:
     """The members of an OBJECT, the inputs of a service, the outputs of an event."""
-    return answer(request, await entities.children(principal_of(request), entity_id))
+    return await entities.children(principal, entity_id)
 
 
 @get("/{entity_id:str}/meta", guards=[users], summary="Get the metadata of an entity")
 async def get_entity_meta(
-    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
-) -> Answer[EntityMeta]:
+    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+) -> EntityMeta:
     """What is known of an entity besides its value."""
-    return answer(request, await entities.meta(principal_of(request), entity_id))
+    return await entities.meta(principal, entity_id)
 
 
 @get(
@@ -147,10 +138,10 @@ async def get_entity_meta(
     summary="Get the latest value of an entity",
 )
 async def get_entity_status(
-    request: HttpRequest, entities: NamedDependency[EntityService], entity_id: PathId
-) -> Answer[EntityStatus]:
+    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+) -> EntityStatus:
     """The latest value of a property; empty when there is none."""
-    return answer(request, await entities.status(principal_of(request), entity_id))
+    return await entities.status(principal, entity_id)
 
 
 @post(
@@ -159,12 +150,12 @@ async def get_entity_status(
     summary="Search the history of entities",
 )
 async def search_entity_history(
-    request: HttpRequest,
+    principal: Requester,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
-) -> Answer[list[HistoryItem] | Page[HistoryItem]]:
+) -> list[HistoryItem] | Page[HistoryItem]:
     """The values that entities had, the newest first; a list without pages ends at 10,000."""
-    return answer(request, await entity_history.search(principal_of(request), data))
+    return await entity_history.search(principal, data)
 
 
 @post(
@@ -173,12 +164,12 @@ async def search_entity_history(
     summary="Aggregate the history of an entity",
 )
 async def aggregate_entity_history(
-    request: HttpRequest,
+    principal: Requester,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[AggregateHistory],
-) -> Answer[Aggregate]:
+) -> Aggregate:
     """The last, least or greatest value, the mean or the sum, or how often there was which."""
-    return answer(request, await entity_history.aggregate(principal_of(request), data))
+    return await entity_history.aggregate(principal, data)
 
 
 @get(
@@ -222,13 +213,12 @@ async def export_entity_history(
     summary="Update properties of entities",
 )
 async def update_entity_properties(
-    request: HttpRequest,
+    principal: Requester,
     entity_writer: NamedDependency[EntityWriter],
     data: JSONBody[UpdateEntities],
-) -> Answer[None]:
+) -> None:
     """Set values by entity key; a device takes them on when it answers."""
-    await entity_writer.update(principal_of(request), data)
-    return answer(request)
+    await entity_writer.update(principal, data)
 
 
 @post(
@@ -258,12 +248,12 @@ async def call_entity_services(
 
 @post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)], summary="Create a custom entity")
 async def create_entity(
-    request: HttpRequest,
+    principal: Requester,
     custom_entities: NamedDependency[CustomEntities],
     data: JSONBody[CreateEntity],
-) -> Answer[EntityMeta]:
+) -> EntityMeta:
     """Make an entity `system.integration.{identifier}`, or a child of one."""
-    return answer(request, await custom_entities.create(principal_of(request), data))
+    return await custom_entities.create(principal, data)
 
 
 @put(
@@ -272,44 +262,23 @@ async def create_entity(
     summary="Update a custom entity",
 )
 async def update_entity(
-    request: HttpRequest,
+    principal: Requester,
     custom_entities: NamedDependency[CustomEntities],
     entity_id: PathId,
     data: JSONBody[UpdateEntity],
-) -> Answer[None]:
+) -> None:
     """Give a custom entity another name, and a property other attributes."""
-    await custom_entities.update(principal_of(request), entity_id, data)
-    return answer(request)
+    await custom_entities.update(principal, entity_id, data)
 
 
 @post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)], summary="Delete custom entities")
 async def delete_entities(
-    request: HttpRequest,
+    principal: Requester,
     custom_entities: NamedDependency[CustomEntities],
     data: JSONBody[DeleteEntities],
-) -> Answer[None]:
+) -> None:
     """Delete custom entities with their children; other ids are passed over."""
-    await custom_entities.delete(principal_of(request), data)
-    return answer(request)
+    await custom_entities.delete(principal, data)
 
 
-ROUTER = Router(
-    "/entity",
-    route_handlers=[
-        search_entities,
-        search_entities_by_columns,
-        get_entity_statuses,
-        list_entity_children,
-        get_entity_meta,
-        get_entity_status,
-        search_entity_history,
-        aggregate_entity_history,
-        export_entity_history,
-        update_entity_properties,
-        call_entity_services,
-        create_entity,
-        update_entity,
-        delete_entities,
-    ],
-    tags=["Entities"],
-)
+ROUTER = Router("/entity", route_handlers=operations_of(globals()), tags=["Entities"])

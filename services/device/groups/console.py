@@ -4,9 +4,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, delete, get, post, put
+from libs.common.http import Requester
+from libs.common.http.console import Page, PathId, delete, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.groups.schemas import (
     FindGroups,
@@ -28,60 +29,44 @@ MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)
     example={"name": "roof", "with_device_count": True, "page_size": 100, "page_number": 1},
 )
 async def find_device_groups(
-    request: HttpRequest,
-    groups: NamedDependency[Groups],
-    data: JSONBody[FindGroups | None] = None,
-) -> Answer[Page[ShownGroup]]:
+    principal: Requester, groups: NamedDependency[Groups], data: JSONBody[FindGroups | None] = None
+) -> Page[ShownGroup]:
     """The groups of the tenant, the newest first; counts are of devices that the caller sees."""
-    return answer(request, await groups.search(principal_of(request), data or FindGroups()))
+    return await groups.search(principal, data or FindGroups())
 
 
 @get("/number", guards=[READERS], summary="Count device groups")
-async def count_device_groups(
-    request: HttpRequest, groups: NamedDependency[Groups]
-) -> Answer[GroupNumber]:
+async def count_device_groups(principal: Requester, groups: NamedDependency[Groups]) -> GroupNumber:
     """How many groups there are; at most 1000."""
-    return answer(request, GroupNumber(await groups.count(principal_of(request))))
+    return GroupNumber(await groups.count(principal))
 
 
 @post("/", guards=[MANAGERS], summary="Create a device group", example={"name": "Roof"})
 async def create_device_group(
-    request: HttpRequest, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
-) -> Answer[GroupRef]:
+    principal: Requester, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
+) -> GroupRef:
     """Make a group without devices."""
-    group_id = await groups.create(principal_of(request), data.name)
-    return answer(request, GroupRef(str(group_id)))
+    group_id = await groups.create(principal, data.name)
+    return GroupRef(str(group_id))
 
 
 @put("/{group_id:str}", guards=[MANAGERS], summary="Rename a device group")
 async def rename_device_group(
-    request: HttpRequest,
+    principal: Requester,
     groups: NamedDependency[Groups],
     group_id: PathId,
     data: JSONBody[NamedGroup],
-) -> Answer[None]:
+) -> None:
     """Give a group another name."""
-    await groups.rename(principal_of(request), group_id, data.name)
-    return answer(request)
+    await groups.rename(principal, group_id, data.name)
 
 
 @delete("/{group_id:str}", guards=[MANAGERS], summary="Delete a device group")
 async def delete_device_group(
-    request: HttpRequest, groups: NamedDependency[Groups], group_id: PathId
-) -> Answer[None]:
+    principal: Requester, groups: NamedDependency[Groups], group_id: PathId
+) -> None:
     """Delete a group; its devices stay, in no group, and its grants end."""
-    await groups.delete(principal_of(request), group_id)
-    return answer(request)
+    await groups.delete(principal, group_id)
 
 
-ROUTER = Router(
-    "/device-group",
-    route_handlers=[
-        find_device_groups,
-        count_device_groups,
-        create_device_group,
-        rename_device_group,
-        delete_device_group,
-    ],
-    tags=["Device groups"],
-)
+ROUTER = Router("/device-group", route_handlers=operations_of(globals()), tags=["Device groups"])

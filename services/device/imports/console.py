@@ -8,8 +8,8 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, MultipartBody
 
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, get, post
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import Page, PathId, get, post
 from libs.common.http.guards import holders
 from libs.common.identity.functions import Function
 from libs.common.wording import worded
@@ -55,11 +55,11 @@ async def make_device_sheet(
 
 @post("/parse", guards=[ADDERS], summary="Read a sheet of devices")
 async def parse_device_sheet(
-    request: HttpRequest, sheets: Given, data: MultipartBody[SentSheet]
-) -> Answer[ParsedSheet]:
+    principal: Requester, sheets: Given, data: MultipartBody[SentSheet]
+) -> ParsedSheet:
     """The bodies of `POST /device` that the rows mean, at most 500; nothing is added."""
     content = await data.file.read()
-    return answer(request, await sheets.parse(principal_of(request), data.integration, content))
+    return await sheets.parse(principal, data.integration, content)
 
 
 @post(
@@ -86,50 +86,46 @@ async def fill_device_errors(
 
 @post("/import", guards=[ADDERS], summary="Import devices")
 async def import_devices(
-    request: HttpRequest, imports: Jobs, data: MultipartBody[SentImport]
-) -> Answer[ImportRef]:
+    principal: Requester, imports: Jobs, data: MultipartBody[SentImport]
+) -> ImportRef:
     """Add the devices of a sheet, at most 10,000; those that are there take what it says.
 
     Every row is checked before the first one is added.
     """
     begun = await imports.begin(
-        principal_of(request),
+        principal,
         data.integration,
         await data.file.read(),
         only_good=data.only_good,
     )
-    return answer(request, ImportRef(str(begun)))
+    return ImportRef(str(begun))
 
 
 @get("/import", guards=[ADDERS], summary="List imports of devices")
-async def list_imports(request: HttpRequest, imports: Jobs) -> Answer[list[ShownImport]]:
+async def list_imports(principal: Requester, imports: Jobs) -> list[ShownImport]:
     """The imports of the last seven days, the newest first; at most 20 that have ended."""
-    return answer(request, await imports.newest(principal_of(request)))
+    return await imports.newest(principal)
 
 
 @get("/import/{import_id:str}", guards=[ADDERS], summary="Get an import of devices")
-async def get_import(request: HttpRequest, imports: Jobs, import_id: PathId) -> Answer[ShownImport]:
+async def get_import(principal: Requester, imports: Jobs, import_id: PathId) -> ShownImport:
     """How far it is."""
-    return answer(request, await imports.get(principal_of(request), import_id))
+    return await imports.get(principal, import_id)
 
 
 @post("/import/{import_id:str}/cancel", guards=[ADDERS], summary="Cancel an import of devices")
-async def cancel_import(request: HttpRequest, imports: Jobs, import_id: PathId) -> Answer[None]:
+async def cancel_import(principal: Requester, imports: Jobs, import_id: PathId) -> None:
     """Add no further rows; devices that were added stay."""
-    await imports.cancel(principal_of(request), import_id)
-    return answer(request)
+    await imports.cancel(principal, import_id)
 
 
 @post("/import/{import_id:str}/faults", guards=[ADDERS], summary="List rows with faults")
 async def list_import_faults(
-    request: HttpRequest,
-    imports: Jobs,
-    import_id: PathId,
-    data: JSONBody[FindFaults | None] = None,
-) -> Answer[Page[RowFaults]]:
+    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindFaults | None] = None
+) -> Page[RowFaults]:
     """What is wrong, by row and column."""
     wanted = data or FindFaults()
-    return answer(request, await imports.faults(principal_of(request), import_id, wanted))
+    return await imports.faults(principal, import_id, wanted)
 
 
 @post(
@@ -155,14 +151,11 @@ async def get_import_errors(
     summary="Get the keys of imported devices",
 )
 async def get_import_keys(
-    request: HttpRequest,
-    imports: Jobs,
-    import_id: PathId,
-    data: JSONBody[FindKeys | None] = None,
-) -> Answer[Page[FirstKey]]:
+    principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindKeys | None] = None
+) -> Page[FirstKey]:
     """What devices that connect themselves log in with, shown once, to who imported them."""
     wanted = data or FindKeys()
-    return answer(request, await imports.keys(principal_of(request), import_id, wanted))
+    return await imports.keys(principal, import_id, wanted)
 
 
 @post(

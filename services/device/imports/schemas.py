@@ -11,6 +11,7 @@ from services.device.imports.columns import CellFault
 from services.device.imports.writing import Format
 
 State = Literal["RUNNING", "DONE", "REFUSED", "CANCELLED"]
+WaitingFor = Literal["INTEGRATION", "EARLIER_IMPORT"]
 Outcome = Literal["CREATED", "UPDATED", "FAILED"]
 
 
@@ -73,13 +74,15 @@ class ShownImport(console.Shown, kw_only=True):
     """How far an import is; times in ms.
 
     Of a REFUSED one nothing was added. `failed` counts rows with faults, which
-    `POST /device-batch/import/{import_id}/errors` gives.
+    `POST /device-batch/import/{import_id}/errors` gives. `waiting_for` is why a RUNNING one does
+    not go on: its integration is away, or another import of the tenant has not ended.
     """
 
     import_id: str
     integration: str
     user_id: str
     state: State
+    waiting_for: WaitingFor | None = None
     total: int
     created: int
     updated: int

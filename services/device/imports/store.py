@@ -1,7 +1,7 @@
 """Imports in MongoDB.
 
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
-created, updated, failed, createdAt, endedAt?}`.
+created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` for its integration.
 `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`.
 Both are kept for `DAYS`, of a tenant the newest `KEPT`.
 """
@@ -19,7 +19,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.imports.columns import CellFault
-from services.device.imports.schemas import Outcome, RowFaults, ShownImport
+from services.device.imports.schemas import Outcome, RowFaults, ShownImport, WaitingFor
 
 DAYS = 7
 KEPT = 20
@@ -37,6 +37,8 @@ class Import(msgspec.Struct, rename="camel", kw_only=True):
     integration: str
     columns: list[str]
     created_at: datetime
+    waiting: bool = False
+    """Whether its integration is away."""
 
     @property
     def principal(self) -> Principal:
@@ -125,7 +127,8 @@ class ImportStore:
 
     async def shown(self, tenant: str, import_id: int) -> ShownImport:
         """How far an import is; raise `NotFound`."""
-        return _shown(await self._find(tenant, import_id))
+        found = await self._find(tenant, import_id)
+        return _shown(found, await self._going(tenant))
 
     async def newest(self, tenant: str, integrations: Iterable[str] | None) -> list[ShownImport]:
         """The imports of integrations, of all for None; the newest first."""
@@ -133,7 +136,12 @@ class ImportStore:
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
         found = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT)
-        return [_shown(document) async for document in found]
+        going = await self._going(tenant)
+        return [_shown(document, going) async for document in found]
+
+    async def _going(self, tenant: str) -> int | None:
+        """The import of a tenant that goes on: the oldest that does not wait."""
+        return next((job.id for job in await self.running(tenant) if not job.waiting), None)
 
     async def known(self, tenant: str, import_id: int) -> Import:
         """An import, under way or not; raise `NotFound`."""
@@ -157,6 +165,11 @@ class ImportStore:
             {"$set": {"state": state, "endedAt": datetime.now(UTC)}},
         )
 
+    async def wait(self, import_id: int, *, waiting: bool) -> None:
+        """Say that its integration is away, or there again."""
+        change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
+        await self._imports.update_one({"_id": import_id}, change)
+
     async def waiting(self, import_id: int, limit: int) -> list[Row]:
         """The next rows without an outcome."""
         query = {"import": import_id, "outcome": None}
@@ -166,7 +179,8 @@ class ImportStore:
     async def identifiers(self, import_id: int) -> dict[str, int]:
         """The devices that rows have brought, and which row did."""
         query = {"import": import_id, "identifier": {"$ne": None}}
-        return {row["identifier"]: row["row"] async for row in self._rows.find(query)}
+        found = self._rows.find(query, {"row": 1, "identifier": 1})
+        return {row["identifier"]: row["row"] async for row in found}
 
     async def settle(self, import_id: int, rows: Sequence[Row]) -> None:
         """Note what has become of rows, and count it."""
@@ -212,13 +226,17 @@ class ImportStore:
             yield msgspec.convert(document, Row)
 
 
-def _shown(document: Document) -> ShownImport:
+def _shown(document: Document, going: int | None) -> ShownImport:
     ended = document.get("endedAt")
+    waiting_for: WaitingFor | None = None
+    if document["state"] == "RUNNING" and document["_id"] != going:
+        waiting_for = "INTEGRATION" if document.get("waiting") else "EARLIER_IMPORT"
     return ShownImport(
         import_id=str(document["_id"]),
         integration=document["integration"],
         user_id=str(document["userId"]),
         state=document["state"],
+        waiting_for=waiting_for,
         total=document["total"],
         created=document["created"],
         updated=document["updated"],

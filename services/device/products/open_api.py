@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.open_api import delete, get, put
+from libs.common.http.operations import operations_of
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
@@ -89,7 +90,5 @@ async def delete_product(
 
 
 ROUTER = Router(
-    "/device/openapi/v1/products",
-    route_handlers=[list_products, get_product, put_product, delete_product],
-    tags=["Products"],
+    "/device/openapi/v1/products", route_handlers=operations_of(globals()), tags=["Products"]
 )

@@ -37,7 +37,7 @@ class Reporter:
         """Say it; accepted when this returns. With an id once, as long as UPLINK knows ids."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
         headers = trace_header() | hops_header(current_hops())
-        await self._bus.publish_one(Outgoing(up(thing.sn, channel), payload, known_as, headers))
+        await self._bus.publish([Outgoing(up(thing.sn, channel), payload, known_as, headers)])
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report properties as of now; they are stored and in force when this returns.

@@ -114,6 +114,11 @@ class Integrations:
         return shown or BUILT_IN
 
 
+def away(integration: str) -> str:
+    """What is said of an integration that is not there."""
+    return f"integration {integration} is not there at the moment"
+
+
 def _deletable(integration: Integration) -> bool:
     return not integration.alive or integration.manifest.delete_device_service is not None
 
@@ -131,15 +136,14 @@ class IntegrationClient:
     ) -> A:
         """Ask, and wait up to `seconds`; raises what the integration refuses with.
 
-        Besides that `Unavailable` when it is not there, `UpstreamTimeout` when it is late and
+        Besides that `NobodyAnswers` when it is not there, `UpstreamTimeout` when it is late and
         `UpstreamFailed` when it answers nonsense.
         """
         subject = operation_subject(integration, operation)
         try:
             return await self._client.call(subject, request, answer, seconds)
         except NobodyAnswers as error:
-            text = f"integration {integration} is not there at the moment"
-            raise Unavailable(text) from error
+            raise NobodyAnswers(away(integration)) from error
         except Unavailable as error:
             if not isinstance(error.__cause__, TimeoutError):
                 raise

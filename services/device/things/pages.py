@@ -115,7 +115,9 @@ class DevicePages:
             return [], total
         everybody = await self._totals.of(query.scope)
         walked = (query.skip + query.limit) * everybody // total
-        hint = query.walk if walked < number else index
+        if query.order[0][0] == "name" and query.texts:
+            walked = everybody - total  # names with a text may stand together, at the end
+        hint = query.walk if walked < max(number, total) else index
         return await self._page(replace(query, hint=hint)), total
 
     async def _at_once(self, query: Query, index: str) -> tuple[list[Device], int]:

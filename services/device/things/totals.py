@@ -1,4 +1,4 @@
-"""How many devices match a search: exact up to a number, and beyond it lately counted."""
+"""How many devices match a search: as they are up to a number, and beyond it lately counted."""
 
 import time
 from functools import partial
@@ -10,9 +10,9 @@ from libs.common.recent import Recent
 from libs.common.store.mongo import Collection
 
 EXACT = 10_000
-"""Up to this a total is always exact (some 5 ms); of a million it takes 0.3 s."""
+"""Up to this a total is not remembered (some 5 ms); of a million it takes 0.3 s."""
 FRESH = 10.0
-"""Seconds after which a larger total is counted anew, beside the answer."""
+"""Seconds after which a larger one is counted anew, beside the answer while it still is larger."""
 OLDEST = 300.0
 """Seconds after which it is waited for."""
 KEPT = 10_000
@@ -30,21 +30,23 @@ class Totals:
     async def of(self, condition: dict[str, Any], hint: str | None = None) -> int:
         """How many devices meet a condition; above `EXACT` as it was a moment ago."""
         options: dict[str, Any] = {"hint": hint} if hint else {}
+        key = blake2b(repr(condition).encode(), digest_size=16).digest()
+        known = self._known.get(key)
+        age = float("inf") if known is None else time.monotonic() - known[0]
+        if known is None or age > OLDEST:
+            return await self._count(key, condition, options)
+        if age <= FRESH:
+            return known[1]
         number = await self._devices.count_documents(condition, limit=EXACT, **options)
         if number < EXACT:
             return number
-        key = blake2b(repr(condition).encode(), digest_size=16).digest()
-        known = self._known.get(key)
-        moment = time.monotonic()
-        if known is None or known[0] + OLDEST < moment:
-            return await self._count(key, condition, options)
-        if known[0] + FRESH < moment:
-            self._counting.begin(key, partial(self._recount, key, condition, options))
+        self._counting.begin(key, partial(self._recount, key, condition, options))
         return known[1]
 
     async def _count(self, key: bytes, condition: dict[str, Any], options: dict[str, Any]) -> int:
         number = await self._devices.count_documents(condition, **options)
-        self._known.put(key, (time.monotonic(), number))
+        if number >= EXACT:
+            self._known.put(key, (time.monotonic(), number))
         return number
 
     async def _recount(

@@ -7,9 +7,9 @@ from litestar import Router
 from litestar.params import JSONBody
 
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, answer, get, post
+from libs.common.http.console import get, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 
 NONE_TAKEN = "blueprint_library_resources_fetch_failed"
@@ -33,9 +33,9 @@ class SetBlueprintSource(msgspec.Struct):
     guards=[holders(Function.CREDENTIALS_VIEW, Function.CREDENTIALS_EDIT)],
     summary="Get the source of blueprints",
 )
-async def get_blueprint_source(request: HttpRequest) -> Answer[BlueprintSource]:
+async def get_blueprint_source() -> BlueprintSource:
     """`DEFAULT`: the built-in one, which has no blueprints."""
-    return answer(request, BlueprintSource())
+    return BlueprintSource()
 
 
 @post(
@@ -43,19 +43,14 @@ async def get_blueprint_source(request: HttpRequest) -> Answer[BlueprintSource]:
     summary="Set the source of blueprints",
     example={"source_type": "DEFAULT"},
 )
-async def set_blueprint_source(
-    request: HttpRequest, data: JSONBody[SetBlueprintSource]
-) -> Answer[None]:
+async def set_blueprint_source(data: JSONBody[SetBlueprintSource]) -> None:
     """`DEFAULT` is what it is already; libraries are not taken: nothing here reads them."""
     if data.source_type != "DEFAULT":
         raise InvalidInput(
             "blueprint libraries are not taken here", field="source_type", code=NONE_TAKEN
         )
-    return answer(request)
 
 
 ROUTER = Router(
-    "/blueprint-library-setting",
-    route_handlers=[get_blueprint_source, set_blueprint_source],
-    tags=["Settings"],
+    "/blueprint-library-setting", route_handlers=operations_of(globals()), tags=["Settings"]
 )

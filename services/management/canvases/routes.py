@@ -4,9 +4,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, PathId, answer, get, post, put
+from libs.common.http import Requester
+from libs.common.http.console import PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.management.canvases.schemas import (
     CanvasOfDashboard,
@@ -24,10 +25,10 @@ from services.management.canvases.service import CanvasService
     summary="Get a canvas",
 )
 async def get_canvas(
-    request: HttpRequest, canvases: NamedDependency[CanvasService], canvas_id: PathId
-) -> Answer[ShownCanvas]:
+    principal: Requester, canvases: NamedDependency[CanvasService], canvas_id: PathId
+) -> ShownCanvas:
     """The canvas of a dashboard needs `dashboard.view`, that of a device either function."""
-    return answer(request, await canvases.get(principal_of(request), canvas_id))
+    return await canvases.get(principal, canvas_id)
 
 
 @put(
@@ -37,17 +38,16 @@ async def get_canvas(
     example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
-    request: HttpRequest,
+    principal: Requester,
     canvases: NamedDependency[CanvasService],
     canvas_id: PathId,
     data: JSONBody[SaveCanvas],
-) -> Answer[None]:
+) -> None:
     """Set all that lies on it: widgets that are left out are deleted.
 
     The canvas of a dashboard needs `dashboard.edit`, that of a device `device.edit`.
     """
-    await canvases.save(principal_of(request), canvas_id, data)
-    return answer(request)
+    await canvases.save(principal, canvas_id, data)
 
 
 @get(
@@ -56,10 +56,10 @@ async def save_canvas(
     summary="List the canvases of a dashboard",
 )
 async def list_canvases(
-    request: HttpRequest, canvases: NamedDependency[CanvasService], dashboard_id: PathId
-) -> Answer[list[CanvasOfDashboard]]:
+    principal: Requester, canvases: NamedDependency[CanvasService], dashboard_id: PathId
+) -> list[CanvasOfDashboard]:
     """The main one first, then the oldest."""
-    return answer(request, await canvases.of_dashboard(principal_of(request), dashboard_id))
+    return await canvases.of_dashboard(principal, dashboard_id)
 
 
 @post(
@@ -69,13 +69,13 @@ async def list_canvases(
     example={"name": "Second page"},
 )
 async def add_canvas(
-    request: HttpRequest,
+    principal: Requester,
     canvases: NamedDependency[CanvasService],
     dashboard_id: PathId,
     data: JSONBody[NameCanvas],
-) -> Answer[CanvasOfDashboard]:
+) -> CanvasOfDashboard:
     """An empty one, besides the main canvas that every dashboard has."""
-    return answer(request, await canvases.add(principal_of(request), dashboard_id, data))
+    return await canvases.add(principal, dashboard_id, data)
 
 
 @post(
@@ -84,18 +84,13 @@ async def add_canvas(
     summary="Delete canvases of a dashboard",
 )
 async def delete_canvases(
-    request: HttpRequest,
+    principal: Requester,
     canvases: NamedDependency[CanvasService],
     dashboard_id: PathId,
     data: JSONBody[DeleteCanvases],
-) -> Answer[None]:
+) -> None:
     """All but the main one can be deleted; unknown ones are passed over."""
-    await canvases.remove(principal_of(request), dashboard_id, data)
-    return answer(request)
+    await canvases.remove(principal, dashboard_id, data)
 
 
-ROUTER = Router(
-    "/",
-    route_handlers=[get_canvas, save_canvas, list_canvases, add_canvas, delete_canvases],
-    tags=["Dashboards"],
-)
+ROUTER = Router("/", route_handlers=operations_of(globals()), tags=["Dashboards"])

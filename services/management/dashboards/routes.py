@@ -4,9 +4,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, PathId, answer, delete, get, post, put
+from libs.common.http import Requester
+from libs.common.http.console import PathId, delete, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.management.dashboards.covers import PRESETS, PresetCover
 from services.management.dashboards.schemas import (
@@ -32,24 +33,24 @@ from services.management.dashboards.service import DashboardService
     },
 )
 async def create_dashboard(
-    request: HttpRequest,
+    principal: Requester,
     dashboards: NamedDependency[DashboardService],
     data: JSONBody[CreateDashboard],
-) -> Answer[MainCanvas]:
+) -> MainCanvas:
     """Create an empty dashboard; every role of its creator sees it."""
-    return answer(request, await dashboards.create(principal_of(request), data))
+    return await dashboards.create(principal, data)
 
 
 @put("/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)], summary="Update a dashboard")
 async def update_dashboard(
-    request: HttpRequest,
+    principal: Requester,
     dashboards: NamedDependency[DashboardService],
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
-) -> Answer[dict[str, str]]:
+) -> dict[str, str]:
     """Set its name, description and cover, or all widgets of its main canvas."""
-    await dashboards.update(principal_of(request), dashboard_id, data)
-    return answer(request, {})
+    await dashboards.update(principal, dashboard_id, data)
+    return {}
 
 
 @delete(
@@ -58,11 +59,11 @@ async def update_dashboard(
     summary="Delete a dashboard",
 )
 async def delete_dashboard(
-    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
-) -> Answer[dict[str, str]]:
+    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+) -> dict[str, str]:
     """Delete a dashboard with its canvases and grants."""
-    await dashboards.delete(principal_of(request), dashboard_id)
-    return answer(request, {})
+    await dashboards.delete(principal, dashboard_id)
+    return {}
 
 
 @post(
@@ -71,79 +72,61 @@ async def delete_dashboard(
     summary="Delete dashboards",
 )
 async def delete_dashboards(
-    request: HttpRequest,
+    principal: Requester,
     dashboards: NamedDependency[DashboardService],
     data: JSONBody[DeleteDashboards],
-) -> Answer[None]:
+) -> None:
     """Delete dashboards with their canvases and grants; unknown ones are passed over."""
-    await dashboards.delete_all(principal_of(request), data)
-    return answer(request)
+    await dashboards.delete_all(principal, data)
 
 
 @get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)], summary="List dashboards")
 async def list_dashboards(
-    request: HttpRequest, dashboards: NamedDependency[DashboardService]
-) -> Answer[list[ShownDashboard]]:
+    principal: Requester, dashboards: NamedDependency[DashboardService]
+) -> list[ShownDashboard]:
     """The dashboards that the caller sees, with their widgets, the oldest first."""
-    return answer(request, await dashboards.seen_by(principal_of(request)))
+    return await dashboards.seen_by(principal)
 
 
 @post("/search", guards=[holders(Function.DASHBOARD_VIEW)], summary="Search dashboards")
 async def search_dashboards(
-    request: HttpRequest,
+    principal: Requester,
     dashboards: NamedDependency[DashboardService],
     data: JSONBody[SearchDashboards | None] = None,
-) -> Answer[list[FoundDashboard]]:
+) -> list[FoundDashboard]:
     """The dashboards that the caller sees: the caller's home first, then the newest."""
     wanted = data or SearchDashboards()
-    return answer(request, await dashboards.search(principal_of(request), wanted))
+    return await dashboards.search(principal, wanted)
 
 
 @get("/covers", guards=[users], summary="List preset covers")
-async def list_dashboard_covers(request: HttpRequest) -> Answer[list[PresetCover]]:
+async def list_dashboard_covers() -> list[PresetCover]:
     """Pictures that a dashboard can have."""
-    return answer(request, PRESETS)
+    return PRESETS
 
 
 @get("/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)], summary="Get the main canvas")
 async def get_main_canvas(
-    request: HttpRequest, dashboards: NamedDependency[DashboardService]
-) -> Answer[MainCanvas]:
+    principal: Requester, dashboards: NamedDependency[DashboardService]
+) -> MainCanvas:
     """The canvas of the caller's home, else of the newest dashboard; empty without any."""
-    return answer(request, await dashboards.main_canvas(principal_of(request)))
+    return await dashboards.main_canvas(principal)
 
 
 @post("/{dashboard_id:str}/home", guards=[users], summary="Make a dashboard the home")
 async def set_home_dashboard(
-    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
-) -> Answer[None]:
+    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+) -> None:
     """Let the caller begin with it, and with no other one."""
-    await dashboards.set_home(principal_of(request), dashboard_id)
-    return answer(request)
+    await dashboards.set_home(principal, dashboard_id)
 
 
 @post("/{dashboard_id:str}/cancel-home", guards=[users], summary="End a home")
 async def end_home_dashboard(
-    request: HttpRequest, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
-) -> Answer[None]:
+    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+) -> None:
     """Let the caller begin with it no more."""
-    await dashboards.end_home(principal_of(request), dashboard_id)
-    return answer(request)
+    await dashboards.end_home(principal, dashboard_id)
 
 
-ROUTER = Router(
-    "/dashboard",
-    route_handlers=[
-        create_dashboard,
-        update_dashboard,
-        delete_dashboard,
-        delete_dashboards,
-        list_dashboards,
-        search_dashboards,
-        list_dashboard_covers,
-        get_main_canvas,
-        set_home_dashboard,
-        end_home_dashboard,
-    ],
-    tags=["Dashboards"],
-)
+ROUTER = Router("/dashboard", route_handlers=operations_of(globals()), tags=["Dashboards"])

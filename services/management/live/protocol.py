@@ -15,9 +15,13 @@ class PatientProtocol(WebSocketsSansIOProtocol):
     """
 
     def handle_connect(self, event: Request) -> None:
-        """Bound the frames of MQTT before the first one comes, from somebody unknown."""
+        """Bound the frames of MQTT before the first one comes, from somebody unknown.
+
+        No pings beside those of MQTT: paho's answers break RFC 6455 (5.1), and end the connection.
+        """
         if event.path.partition("?")[0] == WS_PATH:
             self.conn.max_message_size = LARGEST
+            self.ping_interval = None
         super().handle_connect(event)
 
     def handle_parser_exception(self) -> None:

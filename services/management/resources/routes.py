@@ -7,9 +7,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
 from libs.common.contracts.limits import LARGEST_FILE
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, get, post, put
+from libs.common.http import HttpRequest, Requester
+from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
+from libs.common.http.operations import operations_of
 from services.management.resources.schemas import AnnouncedUpload, AnnounceUpload
 from services.management.resources.service import ResourceService
 
@@ -34,15 +35,15 @@ _SAFE = {
     example={"file_name": "roof.png"},
 )
 async def announce_upload(
-    request: HttpRequest,
+    principal: Requester,
     resources: NamedDependency[ResourceService],
     data: JSONBody[AnnounceUpload],
-) -> Answer[AnnouncedUpload]:
+) -> AnnouncedUpload:
     """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG), once and within 15 minutes.
 
     It is deleted unless a dashboard or a canvas that is saved names it.
     """
-    return answer(request, resources.announce(principal_of(request), data))
+    return resources.announce(principal, data)
 
 
 @put(
@@ -52,10 +53,9 @@ async def announce_upload(
 )
 async def upload_file(
     request: HttpRequest, resources: NamedDependency[ResourceService], ticket: FromPath[str]
-) -> Answer[None]:
+) -> None:
     """Take the file as the body. What it is, is told by its content and not by its header."""
     await resources.upload(ticket, await request.body())
-    return answer(request)
 
 
 @get("/files/{key:str}", include_in_schema=False)
@@ -68,6 +68,4 @@ async def get_file(
     return Response(found.content, media_type=found.type, headers=headers)
 
 
-ROUTER = Router(
-    "/resource", route_handlers=[announce_upload, upload_file, get_file], tags=["Resources"]
-)
+ROUTER = Router("/resource", route_handlers=operations_of(globals()), tags=["Resources"])

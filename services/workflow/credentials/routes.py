@@ -7,20 +7,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import (
-    NOT_KEPT,
-    Answer,
-    Page,
-    PageRequest,
-    PathId,
-    answer,
-    get,
-    ids_of,
-    post,
-    put,
-)
+from libs.common.http import Requester
+from libs.common.http.console import NOT_KEPT, Page, PageRequest, PathId, get, ids_of, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.credentials.schemas import (
     CreateCredentials,
@@ -45,46 +35,43 @@ Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 @get("/default/{credentials_type:str}", guards=[READERS], summary="Get the default of a type")
 async def get_default_credentials(
-    request: HttpRequest,
+    principal: Requester,
     credentials: Credentials,
     credentials_type: FromPath[str],
     with_secret: Flag = None,
     also_with_secret: FlagInCamel = None,
-) -> Answer[ShownCredentials]:
+) -> ShownCredentials:
     """The tenant's default of `SMTP`, `MQTT` or `HTTP`, made when there is none.
 
     `auto_generate_password` gives a new one a secret; without it nobody can sign in with it yet.
     """
     kind = _kind(credentials_type)
     wanted = bool(with_secret or also_with_secret)
-    user = principal_of(request)
-    return answer(request, await credentials.default(user, kind, with_secret=wanted))
+    user = principal
+    return await credentials.default(user, kind, with_secret=wanted)
 
 
 @get(guards=[READERS], summary="List credentials")
 async def list_credentials(
-    request: HttpRequest,
+    principal: Requester,
     credentials: Credentials,
     kind: Kind = None,
     also_kind: KindInCamel = None,
     page_size: Size = None,
     page_number: Number = None,
-) -> Answer[Page[ShownCredentials]]:
+) -> Page[ShownCredentials]:
     """The credentials of the tenant, of one type or all, the newest first."""
     text = kind or also_kind
     wanted = PageRequest(page_size=page_size, page_number=page_number or 1)
-    found = await credentials.search(
-        principal_of(request), None if not text else _kind(text), wanted
-    )
-    return answer(request, found)
+    return await credentials.search(principal, None if not text else _kind(text), wanted)
 
 
 @get("/{credential_id:str}", guards=[READERS], summary="Get credentials")
 async def get_credentials(
-    request: HttpRequest, credentials: Credentials, credential_id: PathId
-) -> Answer[ShownCredentials]:
+    principal: Requester, credentials: Credentials, credential_id: PathId
+) -> ShownCredentials:
     """One credential, with its secret."""
-    return answer(request, await credentials.get(principal_of(request), credential_id))
+    return await credentials.get(principal, credential_id)
 
 
 @post(
@@ -97,32 +84,29 @@ async def get_credentials(
     },
 )
 async def create_credentials(
-    request: HttpRequest, credentials: Credentials, data: JSONBody[CreateCredentials]
-) -> Answer[None]:
+    principal: Requester, credentials: Credentials, data: JSONBody[CreateCredentials]
+) -> None:
     """Add a credential; those of MQTT and HTTP are called `{name}@{tenant}`."""
-    await credentials.create(principal_of(request), data)
-    return answer(request)
+    await credentials.create(principal, data)
 
 
 @put("/{credential_id:str}", guards=[WRITERS], summary="Update credentials")
 async def update_credentials(
-    request: HttpRequest,
+    principal: Requester,
     credentials: Credentials,
     credential_id: PathId,
     data: JSONBody[UpdateCredentials],
-) -> Answer[None]:
+) -> None:
     """Set description, secret and additional data; what is left out is empty then."""
-    await credentials.update(principal_of(request), credential_id, data)
-    return answer(request)
+    await credentials.update(principal, credential_id, data)
 
 
 @post("/delete", guards=[WRITERS], summary="Delete credentials", example={"ids": []})
 async def delete_credentials(
-    request: HttpRequest, credentials: Credentials, data: JSONBody[DeleteCredentials]
-) -> Answer[None]:
+    principal: Requester, credentials: Credentials, data: JSONBody[DeleteCredentials]
+) -> None:
     """Delete credentials; unknown ones are passed over."""
-    await credentials.delete(principal_of(request), ids_of(data.ids))
-    return answer(request)
+    await credentials.delete(principal, ids_of(data.ids))
 
 
 def _kind(text: str) -> CredentialsType:
@@ -136,13 +120,6 @@ def _kind(text: str) -> CredentialsType:
 ROUTER = Router(
     "/credentials",
     response_headers=NOT_KEPT,
-    route_handlers=[
-        get_default_credentials,
-        list_credentials,
-        get_credentials,
-        create_credentials,
-        update_credentials,
-        delete_credentials,
-    ],
+    route_handlers=operations_of(globals()),
     tags=["Credentials"],
 )

@@ -6,9 +6,10 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
+from libs.common.http import Requester
+from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.flows.schemas import (
     DeleteFlows,
@@ -29,61 +30,57 @@ Version = Annotated[str | None, QueryParameter(description="Empty, or absent, is
 
 @post("/search", guards=[holders(Function.WORKFLOW_VIEW)], summary="Search flows")
 async def search_flows(
-    request: HttpRequest, flows: NamedDependency[FlowService], data: JSONBody[SearchFlows]
-) -> Answer[list[ShownFlow] | Page[ShownFlow]]:
+    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[SearchFlows]
+) -> list[ShownFlow] | Page[ShownFlow]:
     """The flows that the caller sees, by part of their name, the newest first."""
-    return answer(request, await flows.search(principal_of(request), data))
+    return await flows.search(principal, data)
 
 
 @put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)], summary="Update a flow")
 async def update_flow(
-    request: HttpRequest,
+    principal: Requester,
     flows: NamedDependency[FlowService],
     flow_id: PathId,
     data: JSONBody[UpdateFlow],
-) -> Answer[None]:
+) -> None:
     """Set name and remark."""
-    await flows.update(principal_of(request), flow_id, data)
-    return answer(request)
+    await flows.update(principal, flow_id, data)
 
 
 @post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)], summary="Delete flows")
 async def delete_flows(
-    request: HttpRequest, flows: NamedDependency[FlowService], data: JSONBody[DeleteFlows]
-) -> Answer[None]:
+    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[DeleteFlows]
+) -> None:
     """Delete flows with their designs and logs; unknown ones are passed over."""
-    await flows.delete(principal_of(request), data.workflow_id_list)
-    return answer(request)
+    await flows.delete(principal, data.workflow_id_list)
 
 
 @get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Enable a flow")
 async def enable_flow(
-    request: HttpRequest, flows: NamedDependency[FlowService], flow_id: PathId
-) -> Answer[None]:
+    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
+) -> None:
     """Let a flow run; refused with the reasons when its design cannot."""
-    await flows.switch(principal_of(request), flow_id, enabled=True)
-    return answer(request)
+    await flows.switch(principal, flow_id, enabled=True)
 
 
 @get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Disable a flow")
 async def disable_flow(
-    request: HttpRequest, flows: NamedDependency[FlowService], flow_id: PathId
-) -> Answer[None]:
+    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
+) -> None:
     """Let a flow run no more; what runs already ends by itself."""
-    await flows.switch(principal_of(request), flow_id, enabled=False)
-    return answer(request)
+    await flows.switch(principal, flow_id, enabled=False)
 
 
 @get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a design")
 async def get_design(
-    request: HttpRequest,
+    principal: Requester,
     flows: NamedDependency[FlowService],
     flow_id: PathId,
     version: Version = None,
-) -> Answer[ShownDesign]:
+) -> ShownDesign:
     """A version of a flow's design. `version` of the answer is that of the newest."""
     wanted = _version(version)
-    return answer(request, await flows.design(principal_of(request), flow_id, wanted))
+    return await flows.design(principal, flow_id, wanted)
 
 
 @post(
@@ -92,10 +89,10 @@ async def get_design(
     summary="Save a design",
 )
 async def save_design(
-    request: HttpRequest, flows: NamedDependency[FlowService], data: JSONBody[SaveDesign]
-) -> Answer[SavedDesign]:
+    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[SaveDesign]
+) -> SavedDesign:
     """Save a new flow, or a new version of one; name the version that it was made from."""
-    return answer(request, await flows.save(principal_of(request), data))
+    return await flows.save(principal, data)
 
 
 def _version(text: str | None) -> int | None:
@@ -106,12 +103,4 @@ def _version(text: str | None) -> int | None:
     return int(text)
 
 
-ROUTES = (
-    search_flows,
-    update_flow,
-    delete_flows,
-    enable_flow,
-    disable_flow,
-    get_design,
-    save_design,
-)
+ROUTES = operations_of(globals())

@@ -3,9 +3,10 @@
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, get, post
+from libs.common.http import Requester
+from libs.common.http.console import Page, PathId, get, post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.logs.schemas import SearchLogs, ShownLog, ShownRun
 from services.workflow.logs.service import LogService
@@ -17,21 +18,21 @@ from services.workflow.logs.service import LogService
     summary="Search the log of a flow",
 )
 async def search_flow_logs(
-    request: HttpRequest,
+    principal: Requester,
     logs: NamedDependency[LogService],
     flow_id: PathId,
     data: JSONBody[SearchLogs],
-) -> Answer[list[ShownLog] | Page[ShownLog]]:
+) -> list[ShownLog] | Page[ShownLog]:
     """Runs of a flow, the newest first; tests are not among them."""
-    return answer(request, await logs.search(principal_of(request), flow_id, data))
+    return await logs.search(principal, flow_id, data)
 
 
 @get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a run")
 async def get_flow_log(
-    request: HttpRequest, logs: NamedDependency[LogService], log_id: PathId
-) -> Answer[ShownRun]:
+    principal: Requester, logs: NamedDependency[LogService], log_id: PathId
+) -> ShownRun:
     """What each node was given, put out, and how long it took."""
-    return answer(request, await logs.detail(principal_of(request), log_id))
+    return await logs.detail(principal, log_id)
 
 
-ROUTES = (search_flow_logs, get_flow_log)
+ROUTES = operations_of(globals())

@@ -4,8 +4,8 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, get, put
+from libs.common.http import Requester
+from libs.common.http.console import get, put
 from libs.common.http.guards import holders
 from services.workflow.notifications.model import Notifications, ShownNotifications
 from services.workflow.notifications.sending import READERS
@@ -14,10 +14,10 @@ from services.workflow.notifications.service import NotificationSettings
 
 @get("/", guards=[holders(*READERS)], summary="Show notifications of alarms")
 async def get_alarm_notifications(
-    request: HttpRequest, notifications: NamedDependency[NotificationSettings]
-) -> Answer[ShownNotifications]:
+    principal: Requester, notifications: NamedDependency[NotificationSettings]
+) -> ShownNotifications:
     """What the caller is told; secrets that are set are hidden."""
-    return answer(request, await notifications.get(principal_of(request)))
+    return await notifications.get(principal)
 
 
 @put(
@@ -32,13 +32,12 @@ async def get_alarm_notifications(
     },
 )
 async def put_alarm_notifications(
-    request: HttpRequest,
+    principal: Requester,
     notifications: NamedDependency[NotificationSettings],
     data: JSONBody[Notifications],
-) -> Answer[None]:
+) -> None:
     """Set all of what the caller is told; a hidden secret stays as it is."""
-    await notifications.put(principal_of(request), data)
-    return answer(request)
+    await notifications.put(principal, data)
 
 
 ROUTER = Router(

@@ -4,9 +4,10 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, answer, post
+from libs.common.http import HttpRequest, Requester, principal_of
+from libs.common.http.console import post
 from libs.common.http.guards import holders
+from libs.common.http.operations import operations_of
 from libs.common.http.request import request_id_of
 from libs.common.identity.functions import Function
 from services.workflow.runs.records import TraceItem
@@ -38,21 +39,21 @@ async def validate_design(
 
 @post("/design/test", guards=[holders(*FUNCTIONS)], summary="Test a flow")
 async def test_design(
-    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
-) -> Answer[TestedDesign]:
+    principal: Requester, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
+) -> TestedDesign:
     """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
 
     It is for real: with `dry_run` what would be set, called and sent is only judged.
     """
-    return answer(request, await trials.test_design(principal_of(request), data))
+    return await trials.test_design(principal, data)
 
 
 @post("/node/test", guards=[holders(*FUNCTIONS)], summary="Test a node")
 async def test_node(
-    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[TestNode]
-) -> Answer[TraceItem]:
+    principal: Requester, trials: NamedDependency[TrialService], data: JSONBody[TestNode]
+) -> TraceItem:
     """Run one node with `input` as the output of the one before, which references are to."""
-    return answer(request, await trials.test_node(principal_of(request), data))
+    return await trials.test_node(principal, data)
 
 
 test_flow = post(
@@ -64,4 +65,4 @@ test_flow = post(
 )(test_design.fn)
 """The same under its older path."""
 
-ROUTES = (validate_design, test_design, test_flow, test_node)
+ROUTES = operations_of(globals())

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Id, Shown
+from libs.common.http.console import Answer, Id, Shown
 from services.workflow.runs.records import TraceItem
 
 
@@ -22,12 +22,10 @@ class RefusedDesign(Shown, kw_only=True):
     reason: str
 
 
-class Verdict(msgspec.Struct, kw_only=True):
-    """An `Answer` whose `data` tells whether a design can run; `detail` has the reasons why not."""
+class Verdict(Answer[bool], kw_only=True):
+    """`data` tells whether a design can run; `detail` has the reasons why not."""
 
     data: bool
-    status: Literal["Success"] = "Success"
-    request_id: str
     detail: list[RefusedDesign] | msgspec.UnsetType = msgspec.UNSET
 
 

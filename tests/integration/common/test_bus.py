@@ -64,6 +64,24 @@ async def test_all_of_many_messages_are_stored(bus: Bus, count: int):
     assert (await bus.js.stream_info(EVENTS)).state.messages == count
 
 
+async def test_single_messages_of_one_write_are_stored_in_order(bus: Bus):
+    """However many there are; one that is known is dropped, and counts as stored."""
+    await bus.publish(events(*range(1200), prefix="n"))
+    await bus.publish(events(1199, 1200, prefix="n"))
+    assert await texts(bus) == [b"%d" % number for number in range(1201)]
+
+
+async def test_a_message_that_is_refused_holds_up_no_other_of_its_write(bus: Bus):
+    """The caller is told of it when it is; nobody waits for the rest."""
+    refused = Outgoing("nowhere.at.all", b"x")
+    with pytest.raises(Unavailable):
+        await bus.publish([*events(1), refused, *events(2)])
+    async with asyncio.timeout(5):
+        while await texts(bus) != [b"1", b"2"]:
+            await asyncio.sleep(0.01)
+    await bus.publish(events(3))
+
+
 async def test_messages_of_one_batch_stay_in_order(bus: Bus):
     """A batch is stored as it was given."""
     await publish_all(bus, events(*range(50)))
@@ -196,7 +214,30 @@ async def test_a_stream_that_does_not_take_its_entries_holds_up_no_other(mongo: 
             await outbox._sweep_once()
     assert (await bus.js.stream_info(EVENTS)).state.messages == 600
     left = await mongo.database["outbox"].find().to_list(None)
-    assert [entry["payload"] for entry in left] == [b"stuck"]
+    assert [one["payload"] for entry in left for one in entry["entries"]] == [b"stuck"]
+
+
+async def test_what_an_earlier_version_left_behind_is_published_too(mongo: Mongo, bus: Bus):
+    """An entry was a document of its own then."""
+    entry = {"subject": "event.t.a", "payload": b"old", "stream": True, "headers": {}}
+    await mongo.database["outbox"].insert_one({**entry, "at": datetime.now(UTC)})
+    await age(mongo)
+    await Outbox(mongo.database, bus)._sweep_once()
+    assert await texts(bus) == [b"old"]
+    assert await mongo.database["outbox"].count_documents({}) == 0
+
+
+async def test_entries_of_a_stream_are_written_as_one(mongo: Mongo, bus: Bus):
+    """As far as a document may be large; none is lost, and all of them keep their order."""
+    outbox, large = Outbox(mongo.database, bus), b"x" * 900_000
+    plain = OutboxEntry("thing.1.down.command", b"x", stream=False)
+    events = [OutboxEntry(f"event.t.{n}", b"%d " % n + large) for n in range(6)]
+    written = await write(mongo, outbox, *events, plain)
+    assert [len(one["entries"]) for one in written] == [4, 2, 1]
+    with pytest.raises(Unavailable):  # an earlier version, rolled back to, leaves it alone
+        await bus.publish([Outgoing(written[0]["subject"], written[0]["payload"])])
+    await outbox.relay(written)
+    assert [text[:1] for text in await texts(bus)] == [b"%d" % n for n in range(6)]
 
 
 async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
@@ -421,7 +462,7 @@ async def test_an_entry_too_large_is_refused_and_an_old_one_holds_up_nobody(mong
         await write(mongo, outbox, entry)
     await write(mongo, outbox, OutboxEntry("event.t.a", b"a"), OutboxEntry("event.t.b", b"b"))
     await mongo.database["outbox"].update_one(
-        {"subject": "event.t.a"}, {"$set": {"payload": entry.payload}}
+        {"entries.subject": "event.t.a"}, {"$set": {"entries.$.payload": entry.payload}}
     )
     await age(mongo)
     await outbox._sweep_once()

@@ -16,6 +16,7 @@ from libs.common.contracts.live import live_key, live_topic
 from libs.common.mqtt import encoded
 from services.management.live import mqtt as module
 from services.management.live.packets import LARGEST
+from services.management.live.protocol import PatientProtocol
 from tests.integration.management.live import ENTITY_ID, World
 
 MESSAGE = {"event_type": "EXCHANGE", "payload": {"entity_ids": [str(ENTITY_ID)]}}
@@ -55,6 +56,23 @@ async def test_a_page_hears_what_changed(world: World, replica: int):
         await page.subscribe(live_topic(username))
         await world.report(temperature=21.5, humidity=40)
         assert await heard(page) == (live_topic(username), MESSAGE)
+
+
+async def test_a_page_is_not_asked_for_pongs(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Those of paho are not masked, which ends a connection (RFC 6455, 5.1)."""
+    begin = PatientProtocol.start_keepalive
+
+    def begin_soon(protocol: PatientProtocol) -> None:
+        protocol.ping_interval = protocol.ping_interval and 0.01
+        begin(protocol)
+
+    monkeypatch.setattr(PatientProtocol, "start_keepalive", begin_soon)
+    username, password = await world.page()
+    async with client(world, username, password) as page:
+        await page.subscribe(live_topic(username))
+        for value in range(20):
+            await world.report(temperature=value)
+            assert await heard(page) == (live_topic(username), MESSAGE)
 
 
 async def test_two_pages_of_a_user_hear_the_same(world: World):

@@ -4,9 +4,10 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import HttpRequest, principal_of
-from libs.common.http.console import Answer, Page, PathId, answer, get, post, put
+from libs.common.http import Requester
+from libs.common.http.console import Page, PathId, get, post, put
 from libs.common.http.guards import holders, users
+from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.device.entities.tags.schemas import (
     DeleteTags,
@@ -30,16 +31,16 @@ Tags = NamedDependency[EntityTags]
     example={"keyword": "zone", "page_size": 10, "page_number": 1},
 )
 async def find_entity_tags(
-    request: HttpRequest, entity_tags: Tags, data: JSONBody[FindTags | None] = None
-) -> Answer[Page[ShownTag]]:
+    principal: Requester, entity_tags: Tags, data: JSONBody[FindTags | None] = None
+) -> Page[ShownTag]:
     """The tags of the tenant, the newest first."""
-    return answer(request, await entity_tags.search(principal_of(request), data or FindTags()))
+    return await entity_tags.search(principal, data or FindTags())
 
 
 @get("/number", guards=[users], summary="Count entity tags")
-async def count_entity_tags(request: HttpRequest, entity_tags: Tags) -> Answer[TagNumber]:
+async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumber:
     """How many tags there are; at most 300."""
-    return answer(request, TagNumber(await entity_tags.count(principal_of(request))))
+    return TagNumber(await entity_tags.count(principal))
 
 
 @post(
@@ -49,28 +50,26 @@ async def count_entity_tags(request: HttpRequest, entity_tags: Tags) -> Answer[T
     example={"name": "zone-a", "color": "#6b7785", "description": ""},
 )
 async def create_entity_tag(
-    request: HttpRequest, entity_tags: Tags, data: JSONBody[WrittenTag]
-) -> Answer[TagRef]:
+    principal: Requester, entity_tags: Tags, data: JSONBody[WrittenTag]
+) -> TagRef:
     """Make a tag that no entity carries yet."""
-    return answer(request, TagRef(str(await entity_tags.create(principal_of(request), data))))
+    return TagRef(str(await entity_tags.create(principal, data)))
 
 
 @put("/{tag_id:str}", guards=[MANAGERS], summary="Change an entity tag")
 async def update_entity_tag(
-    request: HttpRequest, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
-) -> Answer[None]:
+    principal: Requester, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
+) -> None:
     """Give a tag another name, colour and description."""
-    await entity_tags.update(principal_of(request), tag_id, data)
-    return answer(request)
+    await entity_tags.update(principal, tag_id, data)
 
 
 @post("/delete", guards=[MANAGERS], summary="Delete entity tags", example={"ids": []})
 async def delete_entity_tags(
-    request: HttpRequest, entity_tags: Tags, data: JSONBody[DeleteTags]
-) -> Answer[None]:
+    principal: Requester, entity_tags: Tags, data: JSONBody[DeleteTags]
+) -> None:
     """Delete tags, from entities too; unknown ids are passed over."""
-    await entity_tags.delete(principal_of(request), data.ids)
-    return answer(request)
+    await entity_tags.delete(principal, data.ids)
 
 
 @post(
@@ -78,23 +77,9 @@ async def delete_entity_tags(
     guards=[holders(Function.ENTITY_DATA_EDIT)],
     summary="Put tags on entities",
 )
-async def map_entity_tags(
-    request: HttpRequest, entity_tags: Tags, data: JSONBody[MapTags]
-) -> Answer[None]:
+async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBody[MapTags]) -> None:
     """Add, replace or remove tags of the entities that the caller sees, all or none."""
-    await entity_tags.map(principal_of(request), data)
-    return answer(request)
+    await entity_tags.map(principal, data)
 
 
-ROUTER = Router(
-    "/entity/tags",
-    route_handlers=[
-        find_entity_tags,
-        count_entity_tags,
-        create_entity_tag,
-        update_entity_tag,
-        delete_entity_tags,
-        map_entity_tags,
-    ],
-    tags=["Entity tags"],
-)
+ROUTER = Router("/entity/tags", route_handlers=operations_of(globals()), tags=["Entity tags"])

@@ -7,6 +7,7 @@ from litestar.params import FromPath, JSONBody
 from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.open_api import delete, post
+from libs.common.http.operations import operations_of
 from services.device.products.rps.schemas import RpsPage, SearchProfiles, SetProfile
 from services.device.products.rps.service import RpsService
 
@@ -47,8 +48,4 @@ async def delete_rps_profile(
     return ok(request, await rps_service.delete(principal_of(request), sn))
 
 
-ROUTER = Router(
-    "/device/openapi/v1/rps",
-    route_handlers=[set_rps_profile, search_rps_profiles, delete_rps_profile],
-    tags=["RPS"],
-)
+ROUTER = Router("/device/openapi/v1/rps", route_handlers=operations_of(globals()), tags=["RPS"])

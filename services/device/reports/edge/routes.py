@@ -10,6 +10,7 @@ from libs.common.envelope import Success
 from libs.common.http import HttpRequest, ok, principal_of
 from libs.common.http.guards import devices
 from libs.common.http.open_api import post
+from libs.common.http.operations import operations_of
 from services.device.reports.edge.schemas import EventMessage, ReplyMessage, ReportMessage
 from services.device.reports.edge.service import Accepted, EdgeService
 
@@ -72,7 +73,7 @@ async def answer_command(
 
 ROUTER = Router(
     "/ingest/v1/{sn:str}",
-    route_handlers=[report_properties, report_event, answer_command],
+    route_handlers=operations_of(globals()),
     guards=[devices],
     tags=["Device edge"],
 )

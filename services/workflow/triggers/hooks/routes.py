@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from litestar import route
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.exceptions import ClientException
@@ -15,7 +14,7 @@ from litestar.params import FromPath
 from libs.common.bus.hops import HOPS, hops_of
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest
-from libs.common.http.console import Answer, answer, post
+from libs.common.http.console import post, route
 from libs.common.http.credentials import basic_login
 from libs.common.http.request import address_of, host_of
 from services.workflow.triggers.hooks.logins import HttpLogins
@@ -42,24 +41,23 @@ class Begun(msgspec.Struct):
 )
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
-) -> Answer[Begun]:
+) -> Begun:
     """Begin the flow; it is recorded when this is answered, and ends later.
 
     The body may be JSON or text, of 256 KiB at most. The token is all that is asked for.
     """
     given = await _given(request)
-    return answer(request, Begun(str(await hooks.call(token, given, _hops(request)))))
+    return Begun(str(await hooks.call(token, given, _hops(request))))
 
 
 @route(
     ["/workflow-http-in/{access_key:str}", "/workflow-http-in/{access_key:str}/{rest:path}"],
     http_method=["GET", "POST", "PUT", "DELETE"],
-    status_code=200,
     include_in_schema=False,
 )
 async def call_flows(
     request: HttpRequest, hooks: NamedDependency[HookCaller], logins: NamedDependency[HttpLogins]
-) -> Answer[None]:
+) -> None:
     """Begin every flow that has this address; they are recorded when this is answered.
 
     HTTP Basic, with the access key of the path and its secret. The answer is the same when there is
@@ -72,7 +70,6 @@ async def call_flows(
     given = await _given(request) | {"url": rest}
     method = request.scope["method"]
     await hooks.call_address(tenant, method, rest, given, _hops(request))
-    return answer(request)
 
 
 async def _given(request: HttpRequest) -> dict[str, Any]:

@@ -126,7 +126,8 @@ class World(AskedByUsers):
 
     async def events(self) -> list[dict[str, Any]]:
         """What waits in the outbox or was published: every entry stays here in these tests."""
-        return [entry async for entry in self.database["outbox"].find()]
+        written = self.database["outbox"].find()
+        return [entry async for one in written for entry in one["entries"]]
 
     async def empty(self) -> None:
         """Forget everything but the indexes and the ids that were given."""

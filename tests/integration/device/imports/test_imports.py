@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import logging
 import zipfile
 from typing import Any
 
@@ -12,6 +13,7 @@ from python_calamine import CalamineWorkbook
 
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
+from services.device.imports import turns, working
 from services.device.imports.writing import MEDIA
 from tests.console import User
 from tests.integration.device.values.world import LAMP, Lamps, World
@@ -339,6 +341,8 @@ async def test_a_tenant_has_three_imports_under_way(world: World, lamps: Lamps):
         paths.append(f"{BATCH}/import/{begun['import_id']}")
     given = form(sheet(["a", "I13-4"], heads=heads), "lamps")
     await admin.refused(429, "POST", f"{BATCH}/import", **given)
+    shown = [(await admin.done("GET", path)).get("waiting_for") for path in paths]
+    assert shown == [None, "EARLIER_IMPORT", "EARLIER_IMPORT"]
     lamps.answers.set()
     async with asyncio.timeout(60):
         for path in paths:
@@ -350,6 +354,54 @@ async def test_a_tenant_has_three_imports_under_way(world: World, lamps: Lamps):
 def given_of(given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of `imported` that make a form."""
     return {"content": given["files"]["file"][1], **given["data"]}
+
+
+async def test_tenants_take_turns(world: World, lamps: Lamps, monkeypatch: pytest.MonkeyPatch):
+    """Where one has a place, a short import does not wait for the end of a long one."""
+    monkeypatch.setattr(working, "TENANTS", 1)
+    monkeypatch.setattr(working, "TURN", 0.05)
+    lamps.answers.clear()
+    heads = ["Name", "add_lamp.serial"]
+    content = sheet(*([f"l{at}", f"I19-{at}"] for at in range(1000)), heads=heads)
+    long = await world.admin().done("POST", f"{BATCH}/import", **form(content, "lamps"))
+    await lamps.reached.wait()
+    other = world.admin("other")
+    short = await other.done("POST", f"{BATCH}/import", **form(sheet(["d", "I20-1", "", ""])))
+    lamps.answers.set()
+    path = f"{BATCH}/import/{short['import_id']}"
+    async with asyncio.timeout(60):
+        while (await other.done("GET", path))["state"] == "RUNNING":
+            await asyncio.sleep(0.02)
+    path = f"{BATCH}/import/{long['import_id']}"
+    assert (await world.admin().done("GET", path))["state"] == "RUNNING"
+    async with asyncio.timeout(60):
+        while (known := await world.admin().done("GET", path))["state"] == "RUNNING":
+            await asyncio.sleep(0.05)
+    assert counts(known) == ("DONE", 1000, 0, 0)
+
+
+async def test_an_import_waits_for_an_integration_that_is_away(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """It says so, in the log once and without a trace; another one of its tenant goes on."""
+    monkeypatch.setattr(turns, "PAUSES", (0.05,))
+    lamps = Lamps()
+    async with world.hosting(lamps):
+        pass
+    admin, heads = world.admin(), ["Name", "add_lamp.serial"]
+    given = form(sheet(["a", "I21-1"], heads=heads), "lamps")
+    path = f"{BATCH}/import/{(await admin.done('POST', f'{BATCH}/import', **given))['import_id']}"
+    async with asyncio.timeout(60):
+        while (await admin.done("GET", path)).get("waiting_for") != "INTEGRATION":
+            await asyncio.sleep(0.02)
+    assert counts(await imported(admin, sheet(["b", "I21-2", "", ""]))) == ("DONE", 1, 0, 0)
+    async with world.hosting(lamps), asyncio.timeout(60):
+        while (known := await admin.done("GET", path))["state"] == "RUNNING":
+            await asyncio.sleep(0.02)
+    assert counts(known) == ("DONE", 1, 0, 0)
+    assert "waiting_for" not in known
+    told = [record for record in caplog.records if record.name == working.__name__]
+    assert [record.exc_info for record in told if record.levelno == logging.WARNING] == [None]
 
 
 async def test_rows_of_a_process_that_died_are_done_once(world: World):

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.bus.connection import Outgoing
+from libs.common.bus import Outgoing
 from libs.common.bus.subjects import alarm_event
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.alarms import ChangeAlarm

@@ -10,8 +10,7 @@ from uuid import uuid4
 import msgspec
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import Bus
-from libs.common.bus.connection import Outgoing
+from libs.common.bus import Bus, Outgoing
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo

@@ -66,7 +66,7 @@ def test_a_process_is_judged() -> None:
     assert bad(processes.judged(full))["service auth open files"].minor
     waiting = {"thingway_outbox_oldest_seconds": 90.0, "thingway_outbox_depth": 7.0}
     stuck = READY._replace(metrics=READY.metrics | waiting)
-    assert "7 entries" in bad(processes.judged(stuck))["service auth outbox"].text
+    assert "7 writes of events" in bad(processes.judged(stuck))["service auth outbox"].text
 
 
 def test_versions_that_differ_are_a_warning() -> None:

@@ -1,0 +1,225 @@
+"""Works off imports, by turns of tenants: a row at a time, or many abreast.
+
+A row that is done says so in the transaction that counts it. A process that dies in between begins
+again with the rows that do not: what they have brought already is found by its identifier.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from libs.common.bus import NobodyAnswers
+from libs.common.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    ThingwayError,
+    Unavailable,
+)
+from libs.common.identity import Principal
+from libs.common.jobs import ended
+from services.device.devices.adding import DeviceAdder, Form
+from services.device.devices.bringing import Brought, DeviceBringer
+from services.device.devices.schemas import CreateDevice
+from services.device.groups.store import GroupStore
+from services.device.imports.faults import fail, same_device
+from services.device.imports.reading import Sheet
+from services.device.imports.schemas import Outcome
+from services.device.imports.sheets import Sheets
+from services.device.imports.store import Import, ImportStore, Row
+from services.device.imports.turns import Turns
+from services.device.things.model import DeviceChanges
+from services.device.things.serials import SerialTaken, key_of
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+TENANTS = 8
+"""Whose imports have a turn at a time."""
+TURN = 5.0
+"""Seconds of a turn in which rows are begun; an answer to the last ones may take longer."""
+CHUNK, ABREAST = 100, 16
+"""Rows that are counted together, and rows that are worked on at a time."""
+PERIOD = 0.5
+"""Seconds until new imports are noticed."""
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds until an integration that cannot now is asked once more for a device."""
+
+
+class ImportWorker:
+    """Works off imports, in one replica."""
+
+    def __init__(
+        self,
+        *,
+        store: ImportStore,
+        sheets: Sheets,
+        adder: DeviceAdder,
+        bringer: DeviceBringer,
+        devices: DeviceStore,
+        groups: GroupStore,
+    ) -> None:
+        self._store = store
+        self._sheets = sheets
+        self._adder = adder
+        self._bringer = bringer
+        self._devices = devices
+        self._groups = groups
+
+    async def run(self) -> None:
+        """Work off imports for ever, those of a tenant one after the other."""
+        turns = Turns()
+        working: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                working = {tenant: task for tenant, task in working.items() if not task.done()}
+                waiting = turns.next(await self._store.running(), working, time.monotonic())
+                for job in waiting[: TENANTS - len(working)]:
+                    working[job.tenant] = asyncio.ensure_future(self._turn(job, turns))
+                if working:
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait(working.values(), timeout=PERIOD, return_when=first)
+                else:
+                    await asyncio.sleep(PERIOD)
+        finally:
+            await ended(*working.values())
+
+    async def _turn(self, job: Import, turns: Turns) -> None:
+        """Go on with an import; what keeps it from that is logged when it changes."""
+        try:
+            away = await self._attempt(job)
+        except Exception as error:
+            if turns.failed(job, time.monotonic(), repr(error)):
+                log.exception("import %d goes on later", job.id)
+            return
+        if away is None:
+            turns.went(job, time.monotonic())
+        elif turns.failed(job, time.monotonic(), repr(away)):
+            log.warning("import %d waits: %s", job.id, away)
+
+    async def _attempt(self, job: Import) -> NobodyAnswers | None:
+        """Go on with an import; why it waits, which it says from now on, or None."""
+        try:
+            await self._go_on(job)
+        except NobodyAnswers as error:
+            if not job.waiting:
+                await self._store.wait(job.id, waiting=True)
+            return error
+        return None
+
+    async def _go_on(self, job: Import) -> None:
+        """Work on an import for `TURN` seconds.
+
+        Raises `NobodyAnswers` when its integration, or what knows of integrations, is away.
+        """
+        try:
+            form, columns = await self._sheets.columns(job.principal, job.integration)
+            heads = columns.of(Sheet(job.columns, []))
+        except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
+            log.warning("import %d ends: %s", job.id, error)
+            await self._store.end(job.id, "CANCELLED")
+            return
+        taken = await self._store.identifiers(job.id)
+        places, until = asyncio.Semaphore(ABREAST), time.monotonic() + TURN
+        away: list[NobodyAnswers] = []
+
+        async def prepare(row: Row) -> tuple[Row, Brought] | None:
+            async with places:
+                if away or time.monotonic() > until:
+                    return None
+                request, _ = columns.request(heads, row.cells)
+                try:
+                    wanted = await self._prepare(job.principal, form, request)
+                    _claim(row, wanted.new.identifier, taken)
+                except NobodyAnswers as error:
+                    away.append(error)
+                    return None
+                except ThingwayError as error:
+                    fail(row, error)
+                    return None
+                return row, wanted
+
+        while rows := await self._store.waiting(job.id, CHUNK):
+            if not await self._store.is_running(job.id):
+                return
+            ready = await asyncio.gather(*map(prepare, rows))
+            await self._write(job, form, [one for one in ready if one is not None])
+            await self._store.settle(job.id, rows)
+            if away:
+                raise away[0]
+            if job.waiting:
+                log.info("import %d goes on", job.id)
+                await self._store.wait(job.id, waiting=False)
+                job.waiting = False
+            if time.monotonic() > until:
+                return
+        await self._store.end(job.id, "DONE")
+
+    async def _prepare(self, principal: Principal, form: Form, request: CreateDevice) -> Brought:
+        for pause in PAUSES:
+            try:
+                return await self._adder.prepare(principal, form, request)
+            except NobodyAnswers:
+                raise
+            except Unavailable:
+                await asyncio.sleep(pause)
+        return await self._adder.prepare(principal, form, request)
+
+    async def _write(self, job: Import, form: Form, ready: Sequence[tuple[Row, Brought]]) -> None:
+        """Write devices: new ones together, and each by itself when that fails."""
+        keys = [key_of(wanted.new.identifier) for _, wanted in ready]
+        known = {device.sn_key for device in await self._devices.with_serials(keys)}
+        fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
+        try:
+            made = await asyncio.gather(*(self._bringer.make(wanted) for _, wanted in fresh))
+            if made:
+                await self._bringer.add_all(made)
+        except (ThingwayError, SerialTaken):
+            fresh = []
+        for row, _ in fresh:
+            row.outcome = "CREATED"
+        for row, wanted in ready:
+            if row.outcome is None:
+                await self._write_one(job, form, row, wanted)
+
+    async def _write_one(self, job: Import, form: Form, row: Row, wanted: Brought) -> None:
+        try:
+            await self._adder.write(form, wanted)
+            row.outcome = "CREATED"
+        except Conflict as error:
+            row.outcome = await self._change(job, wanted)
+            if row.outcome is None:
+                fail(row, error)
+        except ThingwayError as error:
+            fail(row, error)
+
+    async def _change(self, job: Import, wanted: Brought) -> Outcome | None:
+        """Give a device of the integration what its row says; None when it is not its device.
+
+        Blank cells change nothing.
+        """
+        tenant = job.tenant
+        identifier = wanted.new.identifier
+        known = await self._devices.with_identifier(tenant, job.integration, identifier)
+        if known is None:
+            return None
+        if known.created_at >= job.created_at and known.user_id == job.user_id:
+            return "CREATED"  # by a process that died before it said so
+        group = known.group if wanted.group is None else wanted.group
+        location = known.location if wanted.location is None else wanted.location
+        if (wanted.name, group, location) != (known.name, known.group, known.location):
+            changes = DeviceChanges(name=wanted.name, group=group, location=location)
+            join = None if group is None else partial(self._groups.join, tenant, group)
+            await self._devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
+        return "UPDATED"
+
+
+def _claim(row: Row, identifier: str, taken: dict[str, int]) -> None:
+    """Note which row brings a device; raise `Conflict` when another one does."""
+    other = taken.setdefault(identifier, row.number)
+    if other != row.number:
+        raise same_device(other)
+    row.identifier = identifier

@@ -1,0 +1,71 @@
+"""Operations of the management API, and of a module."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from litestar import Response
+from litestar.testing import create_test_client
+
+from libs.common.http.console import Answer, get, route
+from libs.common.http.operations import operations_of
+
+
+class More(Answer[int], kw_only=True):
+    """An envelope of its own."""
+
+    detail: str
+
+
+@get("/value")
+async def value() -> list[int] | None:
+    """Give something."""
+    return [1]
+
+
+@get("/nothing")
+async def nothing() -> None:
+    """Give nothing."""
+
+
+@get("/own")
+async def own() -> More:
+    """Give an envelope."""
+    return More(data=1, request_id="r", detail="d")
+
+
+@route("/file", http_method=["POST", "PUT"])
+async def file() -> Response[bytes]:
+    """Give a response."""
+    return Response(b"bytes", media_type="text/plain")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/value", {"data": [1], "status": "Success"}),
+        ("/nothing", {"status": "Success"}),
+        ("/own", {"data": 1, "status": "Success", "detail": "d"}),
+    ],
+)
+def test_what_a_function_gives_is_answered_in_the_envelope(path: str, expected: dict[str, Any]):
+    """Nothing has no `data`, and an envelope gets no second one."""
+    with create_test_client(operations_of(globals())) as client:
+        answer = client.get(path)
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body.pop("request_id")
+    assert body == expected
+
+
+def test_a_response_is_answered_as_it_is():
+    """A file has no envelope."""
+    with create_test_client([file]) as client:
+        assert client.put("/file").content == b"bytes"
+
+
+def test_a_module_has_the_operations_that_stand_in_it():
+    """In their order; what it imports belongs to another one."""
+    assert operations_of(globals()) == [value, nothing, own, file]
+    other = SimpleNamespace(__name__="elsewhere", value=value)
+    assert operations_of(vars(other)) == []
