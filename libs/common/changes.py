@@ -6,13 +6,37 @@ from typing import Any
 
 import msgspec
 
-from libs.common.things import flattened, member_key
+from libs.common.things import (
+    ADDRESS,
+    ALARM,
+    ALARM_CONTENT,
+    ALARM_STATUS,
+    ALARM_TIME,
+    LATITUDE,
+    LONGITUDE,
+    STATUS,
+    flattened,
+    member_key,
+)
 
 SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and of other things, and events of devices."""
 ALARMS = "event.*.alarm.*.*"
-ALARM = "@alarm"
-"""What flows listen to below the key of a device: `direct.device.SN1.@alarm`."""
+_ALARM = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
+_KNOWN = {
+    "online": (STATUS,),
+    "offline": (STATUS,),
+    "updated": (LATITUDE, LONGITUDE, ADDRESS),
+    "raised": _ALARM,
+    "claimed": _ALARM,
+    "cleared": _ALARM,
+}
+"""By the last word of an event: which entities that every device has may be another."""
+KNOWN_SUBJECTS = (
+    *(f"event.*.device.*.{word}" for word in ("online", "offline", "updated")),
+    ALARMS,
+)
+"""Events of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +79,7 @@ class _Event(msgspec.Struct, rename="camel"):
     tenant: str
     device: _Thing
     ts: int = 0
+    created_at: int = 0
     properties: dict[str, Any] = {}
     tsl_id: str = ""
     outputs: dict[str, Any] = {}
@@ -87,7 +112,15 @@ def read_alarm(payload: bytes) -> Changed:
     said: dict[str, Any] = msgspec.json.decode(payload)
     value = {name: one for name, one in said.items() if name not in _COMMON}
     values = {member_key(event.device.thing_key, ALARM): value}
-    return Changed(event.event_id, event.tenant, _thing(event.device), said["createdAt"], values)
+    return Changed(event.event_id, event.tenant, _thing(event.device), event.created_at, values)
+
+
+def read_known(subject: str, payload: bytes) -> Changed:
+    """The same of an event of `KNOWN_SUBJECTS`; it says which entities changed, and no values."""
+    event = _decoder.decode(payload)
+    paths = _KNOWN[subject.rpartition(".")[2]]
+    values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)
+    return Changed(event.event_id, event.tenant, _thing(event.device), event.created_at, values)
 
 
 def _thing(about: _Thing) -> ChangedThing:

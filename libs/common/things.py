@@ -9,7 +9,8 @@ A thing has one key, its entities have keys that begin with it:
 A child lies one level below its parent and no deeper: what is nested deeper in a TSL has an
 identifier with dots. An entity's id is `thing id * 8192 + member number`. Numbers from 1 on
 belong to the members of the thing's TSL and are never given to another one; number 0 is the
-custom entity itself. Thing ids are below 2^40, so that entity ids are below 2^53.
+custom entity itself, and the last numbers of a device are what every device has beside its TSL.
+Thing ids are below 2^40, so that entity ids are below 2^53.
 """
 
 import re
@@ -24,6 +25,20 @@ AccessMod = Literal["R", "W", "RW"]
 MEMBERS = 8192
 """Entity ids of one thing."""
 LAST_MEMBER = MEMBERS - 1
+LAST_DECLARED = LAST_MEMBER - 16
+"""The last number of a member of a TSL; what follows is the same for every device."""
+
+STATUS = "@status"
+"""Below the key of a device: whether it is ONLINE."""
+LOCATION = "@location"
+LATITUDE, LONGITUDE, ADDRESS = (
+    f"{LOCATION}.@{name}" for name in ("latitude", "longitude", "address")
+)
+ALARM = "@alarm"
+"""What flows listen to, and what consoles know of the newest open alarm that nobody has claimed."""
+ALARM_STATUS, ALARM_TIME, ALARM_CONTENT = (
+    f"{ALARM}.@alarm_{name}" for name in ("status", "time", "content")
+)
 
 DIRECT = "direct"
 """The integration of devices that connect to the platform themselves."""

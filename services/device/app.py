@@ -63,6 +63,7 @@ from services.device.entities.service import EntityService
 from services.device.entities.tags.console import ROUTER as TAG_ROUTES
 from services.device.entities.tags.service import EntityTags
 from services.device.entities.tags.store import TagStore
+from services.device.entities.values import ValueReader
 from services.device.entities.writing import EntityWriter
 from services.device.groups.console import ROUTER as GROUP_ROUTES
 from services.device.groups.service import Groups
@@ -226,16 +227,17 @@ def console(shared: Shared) -> dict[str, Any]:
     }
 
 
-def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
+def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str, Any]:
     """What consoles and other services do with entities."""
     base, directory = shared.base, shared.directory
+    latest = ValueReader(base.latest, base.devices, alarms)
     seconds = base.settings.service_call_timeout
     service = EntityService(
         directory=directory,
         grants=shared.grants,
         integrations=shared.integrations,
         maker=shared.maker,
-        latest=base.latest,
+        values=latest,
     )
     writer = EntityWriter(
         entities=service, commands=shared.commands, reporter=reporter, integrations=shared.client
@@ -270,7 +272,7 @@ def entities(shared: Shared, reporter: Reporter) -> dict[str, Any]:
         base.latest,
     )
     EntityRpc(
-        directory=directory, latest=base.latest, writer=writer, caller=caller, custom=custom
+        directory=directory, values=latest, writer=writer, caller=caller, custom=custom
     ).offer(shared.rpc)
     return {
         "entities": service,
@@ -415,7 +417,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 "edge": edge,
                 "command_polls": polls,
                 **seen,
-                **entities(shared, reporter),
+                **entities(shared, reporter, alarm.alarms),
             },
             lifespan=lifespan,
         )

@@ -71,6 +71,20 @@ class IntegrationDetail(Integration, kw_only=True):
     integration_entities: list[IntegrationEntity]
 
 
+class DeviceMember(Exact, kw_only=True):
+    """An entity in a list of devices."""
+
+    id: IdText
+    key: str
+    name: str
+    type: Kind
+    value_type: ValueType
+    value_attribute: dict[str, Any]
+    access_mod: Access | UnsetType = UNSET
+    description: Text = UNSET
+    parent: Text = UNSET
+
+
 class Device(Exact, kw_only=True):
     """A device in a list."""
 
@@ -89,6 +103,8 @@ class Device(Exact, kw_only=True):
     location: dict[str, Any] | UnsetType = UNSET
     group_id: IdText | UnsetType = UNSET
     group_name: Text = UNSET
+    important_entities: list[DeviceMember] | UnsetType = UNSET
+    common_entities: list[DeviceMember] | UnsetType = UNSET
     created_at: Ms
     updated_at: Ms
     deletable: bool

@@ -10,8 +10,10 @@ from libs.common.clock import now_ms
 from tests.contract.client import Api
 from tests.contract.console import Console, new_name
 from tests.contract.hall import UNKNOWN, make_hall
-from tests.contract.shapes import Exact, IdText, Ms, Page, shaped
+from tests.contract.shapes import Device, Exact, IdText, Ms, Page, shaped
 from tests.contract.test_management_fleet import does
+from tests.contract.test_management_live_mqtt import page as page_of
+from tests.contract.test_management_live_mqtt import until_told
 
 pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
 
@@ -38,6 +40,50 @@ class Alarm(Exact, kw_only=True):
     claimed_by: str | UnsetType = UNSET
     claimed_name: str | UnsetType = UNSET
     note: str | UnsetType = UNSET
+
+
+def common_ids(device: Device) -> dict[str, str]:
+    """The ids of what every device has, by the last part of its key."""
+    assert device.common_entities is not UNSET
+    return {one.key.rpartition("@")[2]: one.id for one in device.common_entities}
+
+
+async def test_what_widgets_know_of_devices(admin: Console, api: Api) -> None:
+    """Its first entities in order, and its status, place and newest unclaimed alarm with values."""
+    hall, name = await make_hall(admin, api, reports=False), new_name("hot")
+    place = {"latitude": 1.5, "longitude": 2.5, "address": "Road"}
+    search = {"id_list": [hall.device], "page_size": 100, "page_number": 1}
+    (device,) = shaped(await admin.done("POST", "/device/search", search), Page[Device]).content
+    assert device.important_entities is not UNSET
+    places = [one.value_attribute["important"] for one in device.important_entities]
+    assert places == list(range(1, len(places) + 1))
+    assert "temperature" in {one.key.rpartition(".")[2] for one in device.important_entities}
+    ids = common_ids(device)
+    wanted = {"entity_ids": list(ids.values())}
+    assert set(await admin.done("POST", "/entity/batch-get-status", wanted)) == set(ids.values())
+
+    async with page_of(admin) as (client, _):
+        await does(admin, "PUT", f"/device/{hall.device}/location", place)
+        await until_told(client, ids["latitude"], ids["longitude"], ids["address"])
+        condition = {
+            "type": "VALUE", "property": "temperature", "comparison": "GT", "threshold": 30,
+        }  # fmt: skip
+        body = {"name": name, "severity": "MAJOR", "device_id": hall.device, "condition": condition}
+        await admin.done("POST", "/alarm-rules", body)
+        await hall.report(temperature=35.5)
+        await until_told(client, ids["status"], ids["alarm_status"])
+        found = await admin.done("POST", "/entity/batch-get-status", wanted)
+        values = {path: found[one].get("value") for path, one in ids.items()}
+        assert (values["status"], values["address"]) == ("ONLINE", "Road")
+        assert (values["latitude"], values["longitude"]) == (1.5, 2.5)
+        assert (values["alarm_status"], values["alarm_content"]) == (True, name)
+        await does(admin, "POST", "/alarms/claim", {"device_id": hall.device})
+        await until_told(client, ids["alarm_status"])
+    assert await admin.done("GET", f"/entity/{ids['alarm_status']}/status") == {}
+    children = await admin.done("GET", f"/entity/{ids['location']}/children")
+    assert {one["entity_id"] for one in children} == {
+        ids["latitude"], ids["longitude"], ids["address"],
+    }  # fmt: skip
 
 
 async def test_the_alarm_widget(admin: Console, api: Api) -> None:

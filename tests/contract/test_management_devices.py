@@ -107,7 +107,7 @@ async def test_adding_again_is_a_conflict(admin: Console) -> None:
     """The same SN of the same integration: a 409 that names the parameter; it keeps its name."""
     device, sn = await add_device(admin, "Before")
     field = f"param_entities.{ADD_DEVICE}.sn"
-    await admin.fails(409, "device_already_exists", "POST", "/device", adding(sn=sn), field)
+    await admin.fails(409, "duplicated_device_eui", "POST", "/device", adding(sn=sn), field)
     page = await found_by(admin, identifier=sn)
     assert [(one.id, one.name) for one in page.content] == [(device, "Before")]
 

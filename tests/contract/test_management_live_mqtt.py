@@ -49,6 +49,13 @@ async def told(client: aiomqtt.Client) -> tuple[str, set[str]]:
     return str(message.topic), set(body["payload"]["entity_ids"])
 
 
+async def until_told(client: aiomqtt.Client, *ids: str) -> None:
+    """Wait until all of these were told."""
+    found: set[str] = set()
+    while not found.issuperset(ids):
+        found |= (await told(client))[1]
+
+
 async def test_ids_of_what_changed_are_told(hall: Hall) -> None:
     """Those of a device's members, an OBJECT and its children, and of a custom entity."""
     custom = await add_custom(hall.admin)

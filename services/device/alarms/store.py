@@ -163,6 +163,22 @@ class AlarmStore:
         found, total = await asyncio.gather(page.to_list(None), self._alarms.count_documents(query))
         return [read(one, Alarm) for one in found], total
 
+    async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
+        """The newest open alarm of each device that nobody has claimed; others are missing."""
+        query = {
+            "tenant": tenant,
+            "device": {"$in": list(devices)},
+            "open": True,
+            "claimedAt": None,
+        }
+        stages: list[Document] = [
+            {"$match": query},
+            {"$sort": {"device": 1, "raisedAt": 1, "_id": 1}},
+            {"$group": {"_id": "$device", "newest": {"$last": "$$ROOT"}}},
+        ]
+        found = await self._alarms.aggregate(stages)
+        return {one["_id"]: read(one["newest"], Alarm) async for one in found}
+
     async def walk(self, query: Document, limit: int) -> AsyncIterator[Alarm]:
         """Alarms, the newest first."""
         async for one in self._alarms.find(

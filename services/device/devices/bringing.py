@@ -13,7 +13,7 @@ from services.device.devices.records import begin
 from services.device.groups.store import GroupStore
 from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
-from services.device.things.errors import device_exists, rps_record_exists
+from services.device.things.errors import device_is_taken, rps_record_exists
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.serials import SERIAL, SerialTaken, key_of
 from services.device.things.store import DeviceStore
@@ -63,7 +63,7 @@ class DeviceBringer:
                 holder, _ = await self._devices.with_serial(key)
             else:
                 return device
-        raise (rps_record_exists if holder == "rps" else device_exists)(
+        raise (rps_record_exists if holder == "rps" else device_is_taken)(
             wanted.new.identifier, FIELD
         )
 

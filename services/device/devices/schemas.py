@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.events import Connect
 from libs.common.http import console
-from libs.common.things import EntityType, ValueType
+from libs.common.things import AccessMod, EntityType, ValueType
 from services.device.things.fields import Id, Line, Name, Search, Tags, Text
 from services.device.things.model import ApplicationRef, DeviceType, Location, Provisioning
 
@@ -219,6 +219,21 @@ class RenameDevice(msgspec.Struct):
     name: Name
 
 
+class ShownMember(console.Shown, kw_only=True):
+    """An entity in a list of devices."""
+
+    id: str
+    key: str
+    name: str
+    type: EntityType
+    value_type: ValueType
+    value_attribute: dict[str, Any]
+    access_mod: AccessMod | None = None
+    description: str | None = None
+    parent: str | None = None
+    """Key of the OBJECT that it is a child of."""
+
+
 class ShownDevice(console.Shown, kw_only=True):
     """A device in a list; times in ms."""
 
@@ -241,6 +256,10 @@ class ShownDevice(console.Shown, kw_only=True):
     location: Location | None = None
     group_id: str | None = None
     group_name: str | None = None
+    important_entities: list[ShownMember] | None = None
+    """What widgets show of it first; in pages of up to 100 devices."""
+    common_entities: list[ShownMember] | None = None
+    """Its status, place and alarm; in pages of up to 100 devices."""
     created_at: int
     updated_at: int
     deletable: bool

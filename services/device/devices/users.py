@@ -24,18 +24,24 @@ from services.device.devices.schemas import (
     MoveDevices,
     RenameDevice,
     ShownDevice,
+    ShownMember,
     TagDevices,
 )
 from services.device.devices.search import granted_query
 from services.device.groups.store import GroupStore
+from services.device.members.common import COMMON, important
 from services.device.members.directory import EntityDirectory
-from services.device.members.entity import Entity
+from services.device.members.entity import Entity, EntityThing
+from services.device.members.member import Member
 from services.device.things.fields import MOST_TAGS
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.seen import seen as seen_by
 from services.device.things.store import DeviceStore
+
+MOST_WITH_ENTITIES = 100
+"""Devices of a page that come with entities."""
 
 Outcomes = dict[int, ThingwayError | None]
 """Devices by id, each with what went wrong."""
@@ -74,6 +80,11 @@ class UserDevices:
         integrations = await self._integrations.known()
         found, groups, total = await self.find(principal, search)
         rows = [ShownDevice(**_fields(device, integrations, groups)) for device in found]
+        if len(rows) <= MOST_WITH_ENTITIES:
+            for row, thing in zip(
+                rows, await self._entities.of_devices(principal.tenant, found), strict=True
+            ):
+                _add_entities(row, thing)
         return Page(page_size=search.size, page_number=search.number, total=total, content=rows)
 
     async def find(
@@ -96,7 +107,9 @@ class UserDevices:
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
         groups = await self._names_of_groups(principal, [device])
         fields = _fields(device, await self._integrations.known(), groups)
-        return DeviceDetail(**fields, entities=entities)
+        detail = DeviceDetail(**fields, entities=entities)
+        _add_entities(detail, thing)
+        return detail
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
@@ -278,6 +291,30 @@ def _shown(entity: Entity) -> DeviceEntity:
         value_type=member.value_type,
         description=member.description,
     )
+
+
+def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
+    """What widgets show of a device."""
+    device.important_entities = _shown_members(thing, important(thing.members))
+    device.common_entities = _shown_members(thing, COMMON.families())
+
+
+def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[ShownMember]:
+    return [
+        ShownMember(
+            id=str(entity.id),
+            key=entity.key,
+            name=member.name,
+            type=member.type,
+            value_type=member.value_type,
+            value_attribute=member.attribute,
+            access_mod=member.access_mod,
+            description=member.description,
+            parent=entity.parent_key,
+        )
+        for member in members
+        for entity in (Entity(thing, member),)
+    ]
 
 
 def _owes_key(principal: Principal, device: Device) -> bool:

@@ -31,10 +31,10 @@ from libs.common.identity import Kind, Principal
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
+from services.device.entities.values import ValueReader, plain
 from services.device.entities.writing import EntityWriter, Update
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-from services.device.things.latest import LatestValues
 
 PLATFORM = "0"
 """The user that stands for the platform itself, as in the audit log."""
@@ -47,13 +47,13 @@ class EntityRpc:
         self,
         *,
         directory: EntityDirectory,
-        latest: LatestValues,
+        values: ValueReader,
         writer: EntityWriter,
         caller: EntityCaller,
         custom: CustomEntities,
     ) -> None:
         self._directory = directory
-        self._latest = latest
+        self._values = values
         self._writer = writer
         self._caller = caller
         self._custom = custom
@@ -83,11 +83,10 @@ class EntityRpc:
         """Latest values; None of what has none, or none of its own."""
         _check_size("keys", wanted.keys)
         found = await self._directory.by_keys(wanted.tenant, wanted.keys)
-        things = {one.thing.id for one in found.values() if one.member.type == "PROPERTY"}
-        latest = await self._latest.of(list(things)) if things else {}
+        latest = await self._values.entries(wanted.tenant, found.values())
         return EntityValues(
             {
-                key: one.value_in(latest.get(one.thing.id, {}))
+                key: one.value_in(plain(latest.get(one.thing.id, {})))
                 if one.member.type == "PROPERTY"
                 else None
                 for key, one in found.items()

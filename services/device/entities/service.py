@@ -17,11 +17,11 @@ from services.device.entities.schemas import (
     ShownEntity,
     WorkflowRef,
 )
+from services.device.entities.values import ValueReader, plain
 from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.things.integrations import Integrations, ShownIntegration
-from services.device.things.latest import LatestValues
 
 MOST_KEYS = 1000
 """Entities of one exchange."""
@@ -37,13 +37,13 @@ class EntityService:
         grants: GrantReader,
         integrations: Integrations,
         maker: ThingMaker,
-        latest: LatestValues,
+        values: ValueReader,
     ) -> None:
         self._directory = directory
         self._grants = grants
         self._integrations = integrations
         self._maker = maker
-        self._latest = latest
+        self._values = values
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """An entity, when the user sees it; see `find_all`."""
@@ -97,7 +97,7 @@ class EntityService:
         """The children of an entity, by number; none of one that is no OBJECT."""
         entity = await self.find(principal, entity_id)
         integrations = await self._integrations.known()
-        members = entity.thing.members.children(entity.member.path)
+        members = entity.thing.children(entity.member.path)
         members.sort(key=lambda member: member.number)
         return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
 
@@ -108,7 +108,7 @@ class EntityService:
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """The latest value of a property; nothing for one without a value of its own."""
         entity = await self.find(principal, entity_id)
-        (found,) = await self._values([entity])
+        (found,) = await self._latest(principal.tenant, [entity])
         return EntityStatus(
             value=found.value,
             timestamp=found.timestamp,
@@ -121,13 +121,12 @@ class EntityService:
         found = await self._directory.by_ids(principal.tenant, ids)
         grants = await self._grants.of(principal)
         seen = [one for one in found.values() if _shared(one) or one.seen_with(grants)]
-        values = await self._values(seen)
+        values = await self._latest(principal.tenant, seen)
         return {str(one.id): value for one, value in zip(seen, values, strict=True)}
 
-    async def _values(self, entities: Sequence[Entity]) -> list[LatestValue]:
-        things = {one.thing.id for one in entities if one.member.type == "PROPERTY"}
-        latest = await self._latest.entries(list(things)) if things else {}
-        return [_latest_value(one, latest.get(one.thing.id, {})) for one in entities]
+    async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
+        entries = await self._values.entries(tenant, entities)
+        return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
 
 
 def _shared(entity: Entity) -> bool:
@@ -139,7 +138,7 @@ def _latest_value(entity: Entity, entries: Mapping[str, Any]) -> LatestValue:
     """Of what its thing has, by top-level key: `{"v": value, "t": ms}`."""
     if entity.member.type != "PROPERTY":
         return LatestValue()
-    value = entity.value_in({key: entry["v"] for key, entry in entries.items()})
+    value = entity.value_in(plain(entries))
     if value is None:
         return LatestValue()
     written = entries[entity.reported_path[0]]["t"]
@@ -160,7 +159,7 @@ def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -
     """A row of a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)
-    above = None if member.parent is None else thing.members.by_path.get(member.parent)
+    above = None if member.parent is None else thing.at(member.parent)
     return ShownEntity(
         entity_id=str(entity.id),
         entity_key=entity.key,

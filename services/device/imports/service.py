@@ -29,7 +29,7 @@ from services.device.imports.schemas import (
 from services.device.imports.sheets import MOST_IMPORTED, Filled, Sheets
 from services.device.imports.store import Import, ImportStore, Row
 from services.device.imports.writing import Format, write
-from services.device.things.errors import device_exists
+from services.device.things.errors import device_is_taken
 from services.device.things.model import Device
 from services.device.things.serials import SERIAL, key_of
 from services.device.things.store import DeviceStore
@@ -100,7 +100,7 @@ class Imports:
         for device in await self._devices.with_serials(list(named)):
             if (device.tenant, device.integration) != (tenant, form.integration):
                 field = form.parameters.key(form.identifier)
-                fail(named[device.sn_key], device_exists(device.sn, field))
+                fail(named[device.sn_key], device_is_taken(device.sn, field))
 
     async def newest(self, principal: Principal) -> list[ShownImport]:
         """The imports of integrations that the user is granted, the newest first."""

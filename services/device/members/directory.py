@@ -30,7 +30,7 @@ class EntityDirectory:
         found: dict[int, Entity] = {}
         for entity_id in ids:
             thing = things.get(thing_of(entity_id))
-            member = thing.members.by_number.get(number_of(entity_id)) if thing else None
+            member = thing.numbered(number_of(entity_id)) if thing else None
             if thing and member:
                 found[entity_id] = Entity(thing, member)
         return found
@@ -55,7 +55,7 @@ class EntityDirectory:
         for key, split in parts.items():
             identifier, path = _place(split)
             thing = things[split.device is not None].get((split.integration, identifier))
-            member = thing.members.by_path.get(path) if thing else None
+            member = thing.at(path) if thing else None
             if thing and member:
                 found[key] = Entity(thing, member)
         return found

@@ -17,6 +17,7 @@ from libs.common.things import (
     member_key,
 )
 from libs.common.tsl import TslDocument
+from services.device.members.common import COMMON
 from services.device.members.member import Member, MemberSet, shown_value
 from services.device.things.model import ListedDevice, Thing
 
@@ -63,6 +64,21 @@ class EntityThing:
             return device_key(self.integration, self.identifier)
         own = integration_key(self.integration)
         return f"{own}.{self.identifier}" if self.identifier else own
+
+    def numbered(self, number: int) -> Member | None:
+        """The member of a number; what every device has too."""
+        common = COMMON.by_number.get(number) if self.device else None
+        return self.members.by_number.get(number) or common
+
+    def at(self, path: str) -> Member | None:
+        """The member of a path; what every device has too."""
+        common = COMMON.by_path.get(path) if self.device else None
+        return self.members.by_path.get(path) or common
+
+    def children(self, path: str) -> list[Member]:
+        """The children of a member; what every device has too."""
+        common = COMMON.children(path) if self.device else []
+        return self.members.children(path) or common
 
     def seen_with(self, grants: Grants) -> bool:
         """Whether all of its entities are visible."""

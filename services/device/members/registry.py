@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Database, DuplicateKey, Session
-from libs.common.things import LAST_MEMBER
+from libs.common.things import LAST_DECLARED
 
 _ATTEMPTS = 10
 
@@ -21,7 +21,7 @@ class TooManyMembers(InvalidInput):
 
     def __init__(self) -> None:
         super().__init__(
-            f"has had more than {LAST_MEMBER} different members over all its versions",
+            f"has had more than {LAST_DECLARED} different members over all its versions",
             field="tsl",
         )
 
@@ -58,7 +58,7 @@ class MemberRegistry:
     async def _append(
         self, owner: Owner, known: list[str], missing: list[str], session: Session | None
     ) -> bool:
-        if len(known) + len(missing) > LAST_MEMBER:
+        if len(known) + len(missing) > LAST_DECLARED:
             raise TooManyMembers
         written = await self._members.update_one(
             {"_id": owner, "marks": {"$size": len(known)}},

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.things import LAST_MEMBER, ValueType
+from libs.common.things import LAST_DECLARED, ValueType
 from services.device.members.member import Member, MemberSet
 
 Shape = dict[str, ValueType]
@@ -53,7 +53,7 @@ def _type_of(value: Any) -> ValueType:
     return "OBJECT"
 
 
-def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_MEMBER) -> Shape:
+def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST_DECLARED) -> Shape:
     """`shape` with what was found, up to `most` paths; the very same one when it has it all.
 
     New paths follow in alphabetical order, so that devices of a kind share their shapes. A
@@ -71,7 +71,7 @@ def grown(shape: Shape, found: Iterable[tuple[str, ValueType]], most: int = LAST
             if wider != known:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[
-        : max(0, min(most, LAST_MEMBER) - len(shape))
+        : max(0, min(most, LAST_DECLARED) - len(shape))
     ]
     if not new and changes.keys().isdisjoint(shape):
         return shape

@@ -10,6 +10,13 @@ def device_exists(serial: str, field: str) -> Conflict:
     )
 
 
+def device_is_taken(serial: str, field: str) -> Conflict:
+    """The same for users, with a code that consoles have a text for."""
+    return Conflict(
+        f"{field}: {serial} is a device already", field=field, code="duplicated_device_eui"
+    )
+
+
 def rps_record_exists(serial: str, field: str) -> Conflict:
     """409: the SN has an RPS record, which must be deleted first."""
     return Conflict(

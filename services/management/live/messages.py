@@ -8,7 +8,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus
 from libs.common.bus.wire import acknowledge
-from libs.common.changes import SUBJECTS, read_change
+from libs.common.changes import KNOWN_SUBJECTS, SUBJECTS, read_change, read_known
 from libs.common.telemetry.tracing import batch, trace_of
 from services.management.live.hub import Hub
 
@@ -22,7 +22,7 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
         with batch("live batch", [trace_of(message.headers) for message in messages]):
             for message in messages:
                 try:
-                    hub.tell(read_change(message.data))
+                    _tell(hub, message)
                 except msgspec.DecodeError as error:
                     log.warning("%s is not readable: %s", message.subject, error)
             await acknowledge(bus.client, messages)
@@ -34,6 +34,14 @@ def hear(bus: Bus, hub: Hub) -> BatchConsumer:
         handle=tell,
         batch=500,
         concurrency=1,
-        subjects=SUBJECTS,
+        subjects=(*SUBJECTS, *KNOWN_SUBJECTS),
         fleeting=True,
     )
+
+
+def _tell(hub: Hub, message: Msg) -> None:
+    """Pages over MQTT hear which entities changed; sockets also hear values that were reported."""
+    if message.subject.endswith((".reported", ".event")):
+        hub.tell(read_change(message.data))
+    else:
+        hub.exchange.tell(read_known(message.subject, message.data))

@@ -50,6 +50,10 @@ async def test_a_device_in_a_list_has_all_that_consoles_read(world: World, ids: 
     (row,) = found.pop("content")
     created = row.pop("created_at")
     assert row.pop("updated_at") >= created > 1_600_000_000_000
+    entities = [row.pop(f"{kind}_entities") for kind in ("important", "common")]
+    key, number = "direct.device.SN-a.@status", ids["a"] * 8192 + 8191
+    assert all(one["key"].startswith("direct.device.SN-a.") for some in entities for one in some)
+    assert {one["key"]: one["id"] for one in entities[1]}[key] == str(number)
     assert row == {
         "id": str(ids["a"]),
         "key": "direct.device.SN-a",

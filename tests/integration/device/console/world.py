@@ -19,7 +19,7 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.app import console, entities, share
+from services.device.app import alarming, console, entities, share
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
@@ -202,7 +202,10 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
             routes=[CONSOLE_ROUTES, ENTITY_ROUTES],
             verifier=HeaderVerifier(public),
             telemetry=base.telemetry,
-            dependencies={**console(shared), **entities(shared, Reporter(bus))},
+            dependencies={
+                **console(shared),
+                **entities(shared, Reporter(bus), alarming(base).alarms),
+            },
         )
     )
     devices = DeviceService(

@@ -9,6 +9,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import RESOLVE, ResolvedEntities, ResolveEntities
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
+from libs.common.things import LAST_DECLARED
 from services.device.entities.console import FINDERS, READERS
 from tests.integration.device.console.world import World
 from tests.integration.device.entities.seed import CLIMATE, seed
@@ -283,7 +284,7 @@ async def test_a_product_from_before_there_were_numbers_gets_them(world: World):
 
 async def test_numbers_run_out(world: World):
     """A TSL that would need more than there are is refused whole."""
-    marks = [f"PROPERTY:old{number}" for number in range(8190)]
+    marks = [f"PROPERTY:old{number}" for number in range(LAST_DECLARED - 1)]
     owner = {"tenant": "default", "model": "P"}
     await world.database["members"].insert_one({"_id": owner, "marks": marks})
     two = without("wifi", "samples", "mode")
@@ -292,7 +293,9 @@ async def test_numbers_run_out(world: World):
     assert refused.value.field == "tsl"
     assert await world.database["products"].count_documents({}) == 0
     await world.put_product("P", {"version": "v1", "properties": two[:1]})
-    assert list((await numbers(world, await world.add("SN-1", model="P"))).values()) == [8191]
+    assert list((await numbers(world, await world.add("SN-1", model="P"))).values()) == [
+        LAST_DECLARED
+    ]
 
 
 async def test_a_replaced_version_shows_its_new_members(world: World):

@@ -149,7 +149,7 @@ async def test_serial_numbers_are_checked_before_any_device_is_added(world: Worl
     assert await faults(world.admin(), known) == {
         1: [(SN, "parameter_validation_failed")],
         2: [("", "data_conflict")],
-        3: [(SN, "device_already_exists")],
+        3: [(SN, "duplicated_device_eui")],
     }
 
 
@@ -163,7 +163,7 @@ async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: L
     assert await faults(world.admin(), known) == {
         1: [(keys[1], "parameter_validation_failed")],
         2: [("", "data_conflict")],
-        3: [(keys[1], "device_already_exists")],
+        3: [(keys[1], "duplicated_device_eui")],
     }
 
 

@@ -54,7 +54,7 @@ async def test_adding_again_is_a_conflict(world: World, lamps: Lamps):
             "POST",
             "/device",
             lamp(serial, "Lamp again", channel=2),
-            code="device_already_exists",
+            code="duplicated_device_eui",
             field=f"param_entities.{OWN}.serial",
         )
     assert await world.device("L-2") == before
@@ -71,7 +71,7 @@ async def test_of_two_who_add_the_same_one_is_refused(world: World, lamps: Lamps
 async def test_an_identifier_of_another_is_a_conflict(world: World, lamps: Lamps, serial: str):
     """SNs are unique on the platform: other integrations and tenants cannot take them."""
     await world.add_direct(serial)
-    field, code = f"param_entities.{OWN}.serial", "device_already_exists"
+    field, code = f"param_entities.{OWN}.serial", "duplicated_device_eui"
     await world.admin().refused(409, "POST", "/device", lamp(serial), code=code, field=field)
     own = "direct.integration.add_device"
     body = {"name": "x", "integration": "direct", "param_entities": {f"{own}.sn": serial}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.things import LAST_MEMBER
+from libs.common.things import LAST_DECLARED
 from services.device.members.shapes import (
     LONGEST_PATH,
     Shape,
@@ -76,7 +76,7 @@ def test_children_know_their_parents():
 
 def test_what_cannot_be_numbered_is_left_out():
     """Numbers end, and so do keys."""
-    full = grown({}, ((f"p{number}", "LONG") for number in range(LAST_MEMBER)))
-    assert len(full) == LAST_MEMBER
+    full = grown({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
+    assert len(full) == LAST_DECLARED
     assert grown(full, [("one more", "LONG")]) is full
     assert of(**{"x" * (LONGEST_PATH + 1): 1}) == {}

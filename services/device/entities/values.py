@@ -1,0 +1,75 @@
+"""Latest values of entities: what was reported, and what is known of every device."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from libs.common.clock import to_ms
+from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS
+from services.device.alarms.model import Alarm
+from services.device.alarms.store import AlarmStore
+from services.device.members.entity import Entity
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+
+Entries = dict[str, Any]
+"""`{top-level key: {"v": value, "t": ms}}` of one thing."""
+
+
+class ValueReader:
+    """Reads latest values; looks at no grants."""
+
+    def __init__(self, latest: LatestValues, devices: DeviceStore, alarms: AlarmStore) -> None:
+        self._latest = latest
+        self._devices = devices
+        self._alarms = alarms
+
+    async def entries(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
+        """The values of the properties among entities of a tenant, by thing."""
+        reported, common = set[int](), set[int]()
+        for entity in entities:
+            if entity.member.type == "PROPERTY":
+                is_common = entity.member.number > LAST_DECLARED
+                (common if is_common else reported).add(entity.thing.id)
+        found = await self._latest.entries(list(reported)) if reported else {}
+        if common:
+            for device_id, entries in (await self._common(tenant, sorted(common))).items():
+                found.setdefault(device_id, {}).update(entries)
+        return found
+
+    async def _common(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
+        devices = await self._devices.find_all(tenant, ids)
+        alarms = await self._alarms.newest_unclaimed(tenant, ids)
+        return {
+            device.id: _of_device(device)
+            | ({ALARM: _of_alarm(alarms[device.id])} if device.id in alarms else {})
+            for device in devices
+        }
+
+
+def plain(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The same without the times."""
+    return {key: entry["v"] for key, entry in entries.items()}
+
+
+def _of_device(device: Device) -> Entries:
+    entries: Entries = {}
+    if device.connect_status != "DISCONNECT":
+        since = device.connect_changed or device.updated_at
+        entries[STATUS] = {"v": device.connect_status, "t": to_ms(since)}
+    place = device.location
+    if place is not None:
+        value: dict[str, Any] = {"@latitude": place.latitude, "@longitude": place.longitude}
+        if place.address is not None:
+            value["@address"] = place.address
+        entries[LOCATION] = {"v": value, "t": to_ms(device.updated_at)}
+    return entries
+
+
+def _of_alarm(alarm: Alarm) -> Any:
+    value = {
+        "@alarm_status": True,
+        "@alarm_time": alarm.raised_at,
+        "@alarm_content": alarm.content,
+    }
+    return {"v": value, "t": alarm.raised_at}
