@@ -6,7 +6,9 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 AGAIN = 0.5
 """Seconds after which a task that has not ended is cancelled once more."""
@@ -59,6 +61,22 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
         pending = {task for task in pending if not task.done()}
     if cancelled is not None:
         raise cancelled
+
+
+async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
+    """The result of `job`, which has ended when this returns or raises.
+
+    Raises `TimeoutError` when it takes longer. `asyncio.timeout` cancels only once, and so waits
+    for ever when a library swallows that (`ended`).
+    """
+    task = asyncio.ensure_future(job)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+        if not task.done():
+            raise TimeoutError
+    finally:
+        await ended(task)
+    return task.result()
 
 
 class Beside:

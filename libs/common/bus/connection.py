@@ -24,7 +24,7 @@ from libs.common.bus.publishing import (
 from libs.common.bus.streams import ensure_streams
 from libs.common.bus.wire import size_of
 from libs.common.errors import TooLarge, Unavailable
-from libs.common.jobs import end_process
+from libs.common.jobs import end_process, within
 from libs.common.tls import trusting_for
 
 log = logging.getLogger(__name__)
@@ -159,21 +159,21 @@ class Bus:
         while True:
             try:
                 if not client.is_connected:
-                    async with asyncio.timeout_at(deadline):
-                        await client.connect(
-                            servers=url.split(","),
-                            name=name,
-                            tls=trusting_for(url, ca_file),
-                            max_reconnect_attempts=-1,
-                            connect_timeout=3,
-                            ping_interval=PING,
-                            max_outstanding_pings=2,
-                            pending_size=PENDING,
-                            allow_reconnect=True,
-                            error_cb=_report(name),
-                            closed_cb=client.closed,
-                            **options,
-                        )
+                    connecting = client.connect(
+                        servers=url.split(","),
+                        name=name,
+                        tls=trusting_for(url, ca_file),
+                        max_reconnect_attempts=-1,
+                        connect_timeout=3,
+                        ping_interval=PING,
+                        max_outstanding_pings=2,
+                        pending_size=PENDING,
+                        allow_reconnect=True,
+                        error_cb=_report(name),
+                        closed_cb=client.closed,
+                        **options,
+                    )
+                    await within(deadline - asyncio.get_running_loop().time(), connecting)
                 bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT), streams or 1)
                 if streams:
                     await ensure_streams(bus.js, streams)

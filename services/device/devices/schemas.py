@@ -219,7 +219,7 @@ class RenameDevice(msgspec.Struct):
     name: Name
 
 
-class ShownMember(console.Shown, kw_only=True):
+class DeviceMember(console.Shown, kw_only=True):
     """An entity in a list of devices."""
 
     id: str
@@ -256,9 +256,9 @@ class ShownDevice(console.Shown, kw_only=True):
     location: Location | None = None
     group_id: str | None = None
     group_name: str | None = None
-    important_entities: list[ShownMember] | None = None
+    important_entities: list[DeviceMember] | None = None
     """What widgets show of it first; in pages of up to 100 devices."""
-    common_entities: list[ShownMember] | None = None
+    common_entities: list[DeviceMember] | None = None
     """Its status, place and alarm; in pages of up to 100 devices."""
     created_at: int
     updated_at: int

@@ -20,11 +20,11 @@ from services.device.devices.schemas import (
     DeleteDevices,
     DeviceDetail,
     DeviceEntity,
+    DeviceMember,
     FindDevices,
     MoveDevices,
     RenameDevice,
     ShownDevice,
-    ShownMember,
     TagDevices,
 )
 from services.device.devices.search import granted_query
@@ -299,9 +299,9 @@ def _add_entities(device: ShownDevice, thing: EntityThing) -> None:
     device.common_entities = _shown_members(thing, COMMON.families())
 
 
-def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[ShownMember]:
+def _shown_members(thing: EntityThing, members: Iterable[Member]) -> list[DeviceMember]:
     return [
-        ShownMember(
+        DeviceMember(
             id=str(entity.id),
             key=entity.key,
             name=member.name,

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from libs.common.jobs import Beside, ended, happened, running
+from libs.common.jobs import Beside, ended, happened, running, within
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -89,6 +89,27 @@ async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
     await ended(task)
     assert task.cancelled()
     assert swallowed == 2
+
+
+async def test_what_takes_too_long_ends_though_it_swallows_a_cancellation():
+    """What is in time gives its result, and what fails its error."""
+
+    async def deaf() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+
+    async def quick() -> int:
+        return 7
+
+    async def wrong() -> int:
+        raise KeyError
+
+    with pytest.raises(TimeoutError):
+        await within(0, deaf())
+    assert await within(60, quick()) == 7
+    with pytest.raises(KeyError):
+        await within(60, wrong())
 
 
 async def test_a_task_cancelled_twice_leaves_none_behind_that_it_is_ending():
