@@ -74,7 +74,10 @@ async def test_a_device_may_choose_its_client_id(auth):
 
 
 async def test_a_device_has_few_sessions(auth):
-    """With one more than it may have it loses the oldest, which is deleted from the server."""
+    """With one more than it may have it loses the oldest, which is deleted from the server.
+
+    Whoever deletes a session comes with its id, and makes it anew for a moment.
+    """
     key = await issue(auth, "Many")
     await auth.bus.js.purge_stream("$MQTT_sess")
 
@@ -82,10 +85,8 @@ async def test_a_device_has_few_sessions(auth):
         async with mqtt(auth, "Many", key, f"many-{number}", clean_session=False) as device:
             await device.subscribe("thing/Many/down/#", qos=1, timeout=WAIT)
     async with asyncio.timeout(WAIT):
-        while len(await sessions(auth)) > MOST:
+        while len(await sessions(auth)) != MOST:
             await asyncio.sleep(0.02)
-
-    assert len(await sessions(auth)) == MOST
 
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
