@@ -41,7 +41,8 @@ from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from services.workflow.runs.records import Deployed
 from services.workflow.triggers.listeners.index import ListenerIndex, starts_of
 
-REPORTS, ROUNDS = 5000, 5
+REPORTS, ROUNDS = 3000, 5
+"""One device sends them: more in a row would be beyond what it may send."""
 RATE, SECONDS, WARM = 200, 15, 3
 """Runs in a second, how long, and how much of that is not counted."""
 STEP = 1 / 1024
