@@ -50,8 +50,8 @@ class Integration(Exact, kw_only=True):
     entityCount: int  # noqa: N815
 
 
-class IntegrationEntity(Exact, kw_only=True):
-    """An entity of an integration; `value_attribute` is there or consoles break."""
+class DeviceMember(Exact, kw_only=True):
+    """An entity in a list of devices; `value_attribute` is there or consoles break."""
 
     id: IdText
     key: str
@@ -60,8 +60,13 @@ class IntegrationEntity(Exact, kw_only=True):
     value_type: ValueType
     value_attribute: dict[str, Any]
     access_mod: Access | UnsetType = UNSET
-    parent: Text = UNSET
     description: Text = UNSET
+    parent: Text = UNSET
+
+
+class IntegrationEntity(DeviceMember, kw_only=True):
+    """An entity of an integration."""
+
     value: Any = UNSET
 
 
@@ -69,20 +74,6 @@ class IntegrationDetail(Integration, kw_only=True):
     """One integration."""
 
     integration_entities: list[IntegrationEntity]
-
-
-class DeviceMember(Exact, kw_only=True):
-    """An entity in a list of devices."""
-
-    id: IdText
-    key: str
-    name: str
-    type: Kind
-    value_type: ValueType
-    value_attribute: dict[str, Any]
-    access_mod: Access | UnsetType = UNSET
-    description: Text = UNSET
-    parent: Text = UNSET
 
 
 class Device(Exact, kw_only=True):

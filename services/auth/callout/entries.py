@@ -104,8 +104,12 @@ class Entries:
         entry = msgspec.json.encode(
             Admitted(connection.server, connection.cid, admission.credential, now_ms())
         ).decode()
-        keys = [bucket_key("bus", f"log-in:{key}"), admissions_key(user), tenant_key(user)]
-        keys.append(barred_key(user))
+        keys = [
+            bucket_key("bus", f"log-in:{key}"),
+            admissions_key(user),
+            tenant_key(user),
+            barred_key(user),
+        ]
         args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, KEPT, LIFE]
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
