@@ -67,17 +67,11 @@ class _Persistent(SecureClient):
 
     on_closed: Callable[[], None] | None = None
     """Called when the connection is closed for good."""
-    drops: Callable[[bytes], bool] | None = None
-    """Tells of a subject whether a message on it is dropped as it is read."""
 
     async def closed(self) -> None:
         """Tell that the connection is closed."""
         if self.on_closed is not None:
             self.on_closed()
-
-    async def _process_msg(self, sid: int, subject: bytes, *rest: bytes) -> None:
-        if self.drops is None or not self.drops(subject):
-            await super()._process_msg(sid, subject, *rest)
 
     async def _process_err(self, err_msg: str) -> None:
         if not err_msg.strip("'").lower().startswith(REFUSALS):
@@ -111,6 +105,18 @@ class _Persistent(SecureClient):
         finally:
             if task is not None and task.cancelling() > before:
                 raise asyncio.CancelledError
+
+
+class _Dropping(_Persistent):
+    """Drops messages as it reads them, of which `drops` says so by their subject."""
+
+    def __init__(self, drops: Callable[[bytes], bool]) -> None:
+        super().__init__()
+        self._drops = drops
+
+    async def _process_msg(self, sid: int, subject: bytes, *rest: bytes) -> None:
+        if not self._drops(subject):
+            await super()._process_msg(sid, subject, *rest)
 
 
 class Bus:
@@ -153,8 +159,7 @@ class Bus:
         if user:
             inboxes = inbox(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
-        client = _Persistent()
-        client.drops = drops
+        client = _Persistent() if drops is None else _Dropping(drops)
         deadline = asyncio.get_running_loop().time() + wait
         while True:
             try:
