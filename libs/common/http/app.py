@@ -115,7 +115,7 @@ def create_app(service: Service) -> Litestar:
     return Application.from_config(config)
 
 
-def _given(service: Service, name: str) -> Callable[[], Any]:
+def _given(service: Service, name: str) -> Callable[..., Any]:
     def provide() -> Any:
         return service.dependencies[name]
 
