@@ -166,7 +166,7 @@ class Evaluator:
             after = missing.sequence
 
     async def _missing(self, wanted: _Look, after: int) -> Unstored | None:
-        listed = await self.devices.listed(wanted.compiled.rule.tenant, [wanted.device])
+        listed = await self.devices.lists.listed(wanted.compiled.rule.tenant, [wanted.device])
         heard = {row.sequence for row in wanted.heard}
         for device in listed:
             return await self.uplink.first(device.sn, after, {*heard, wanted.near}, heard)
@@ -174,7 +174,7 @@ class Evaluator:
 
     async def _fit(self, tenant: str, devices: set[int]) -> None:
         """Let states follow devices that are new, changed or gone."""
-        found = {one.id: one.model for one in await self.devices.listed(tenant, devices)}
+        found = {one.id: one.model for one in await self.devices.lists.listed(tenant, devices)}
         for gone in devices - found.keys():
             await self.rules.end_of_device(tenant, gone)
             await self.alarms.end_of_device(gone)

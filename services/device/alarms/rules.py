@@ -133,11 +133,11 @@ class AlarmRules:
         return {"product": body.product}
 
     async def _sees(self, principal: Principal, grants: Grants, device_id: int) -> bool:
-        found = await self.devices.listed(principal.tenant, [device_id])
+        found = await self.devices.lists.listed(principal.tenant, [device_id])
         return any(grants.device(one.id, one.integration, one.group) for one in found)
 
     async def _seen(self, tenant: str, grants: Grants) -> list[int]:
-        return await self.devices.ids_that(tenant, seen(grants))
+        return await self.devices.lists.ids_that(tenant, seen(grants))
 
 
 def _decides(rule: Rule) -> tuple[Any, ...]:

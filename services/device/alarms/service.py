@@ -95,7 +95,7 @@ class Alarms:
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
             device_id = int(body.device_id)
-            found = await self.devices.listed(principal.tenant, [device_id])
+            found = await self.devices.lists.listed(principal.tenant, [device_id])
             if not any(grants.device(one.id, one.integration, one.group) for one in found):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
@@ -162,7 +162,7 @@ class Alarms:
         if grants.everything:
             return {}
         granted = grants.resources
-        inside = await self.devices.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
+        inside = await self.devices.lists.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
         devices = {"device": {"$in": [*granted.devices, *inside]}}
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 

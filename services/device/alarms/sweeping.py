@@ -99,6 +99,8 @@ class Sweep:
             await self.alarms.watch_silences(rule, [rule.device], rule.updated_at)
             return
         after = 0
-        while ids := await self.devices.of_product(rule.tenant, str(rule.product), after, CHUNK):
+        while ids := await self.devices.lists.of_product(
+            rule.tenant, str(rule.product), after, CHUNK
+        ):
             await self.alarms.watch_silences(rule, ids, rule.updated_at)
             after = ids[-1]

@@ -55,7 +55,7 @@ class Delivery:
         )
         if not waiting:
             return
-        devices = await self.devices.standing({command.thing_id for command in waiting})
+        devices = await self.devices.presence.standing({command.thing_id for command in waiting})
         for command in waiting:
             if command.thing_id not in devices:
                 await self.commands.end(command, "FAILED", DELETED.text, DELETED.code)

@@ -86,7 +86,7 @@ class ReplyHandler:
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
                 await self.commands.confirm_profile(thing.id, command.settings(), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self.devices.provisioned(thing.id, session)
+                await self.devices.notes.provisioned(thing.id, session)
             written.extend(await self.outbox.add(entries, session))
             return True
 

@@ -90,7 +90,7 @@ class Orphans:
 
     async def once(self) -> None:
         """Free all that there is."""
-        for tenant in await self.devices.tenants():
+        for tenant in await self.devices.lists.tenants():
             for application in await self.devices.applications(tenant):
                 if await self.applications.exists(tenant, application):
                     continue

@@ -51,7 +51,7 @@ class Groups:
         parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]
         counts = await asyncio.gather(
             *(
-                self.devices.count_groups(principal.tenant, some, condition)
+                self.devices.lists.count_groups(principal.tenant, some, condition)
                 for some, condition in parts
                 if some
             )

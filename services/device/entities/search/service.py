@@ -24,12 +24,12 @@ from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.members.models import Models
+from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.latest import LatestValues
+from services.device.things.lists import DeviceLists
 from services.device.things.model import ModelKey
-from services.device.things.pages import Condition
 from services.device.things.seen import NOTHING, seen, seen_in_parts
-from services.device.things.store import DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
@@ -40,7 +40,7 @@ ShownIntegrations = Mapping[str, ShownIntegration]
 class EntitySearch:
     """Searches on behalf of users."""
 
-    devices: DeviceStore
+    devices: DeviceLists
     models: Models
     directory: EntityDirectory
     grants: GrantReader
