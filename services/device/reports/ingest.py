@@ -136,7 +136,7 @@ class Ingest:
         spans = ReportSpans(read_uplink(one) for one in messages if not is_second_copy(one))
         with spans.joined():
             batch = await self._sort(spans.uplinks)
-            await self.closes(batch)
+            await self._close_commands(batch)
             await self._finish(spans.uplinks, batch, messages)
             spans.refuse([one.uplink for one in batch.refused])
         _duration.record(time.perf_counter() - started)
@@ -175,7 +175,7 @@ class Ingest:
             by_thing.setdefault(thing.id, []).append((uplink, thing))
         answers = list(by_thing.values())
         for first in range(0, len(answers), REPLIES):
-            refused = await asyncio.gather(*map(self.close, answers[first : first + REPLIES]))
+            refused = await asyncio.gather(*map(self._close, answers[first : first + REPLIES]))
             batch.refused += [one for some in refused for one in some]
 
     async def _close(self, replies: list[tuple[Uplink, Thing]]) -> list[Refused]:

@@ -6,9 +6,8 @@ A sweep rests nine times as long as it works, and holds some hundred ids at a ti
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from pymongo import DeleteMany
@@ -47,21 +46,35 @@ Removal = Callable[[int], Awaitable[None]]
 """Removes what a thing, by id, has left in one store."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sweeps:
     """Removes what is older than it may be, and what belongs to nobody any more."""
 
-    devices: DeviceLists
-    own: OwnThings
-    removed: RemovedThings
-    partitions: Partitions
-    events: Collection
-    ledger: Ledger
-    products: ProductStore
-    retention: Retention
-    rows: HistoryRows
-    removals: Sequence[Removal]
-    days: int
+    def __init__(
+        self,
+        *,
+        devices: DeviceLists,
+        own: OwnThings,
+        removed: RemovedThings,
+        partitions: Partitions,
+        events: Collection,
+        ledger: Ledger,
+        products: ProductStore,
+        retention: Retention,
+        rows: HistoryRows,
+        removals: Iterable[Removal],
+        days: int,
+    ) -> None:
+        self._devices = devices
+        self._own = own
+        self._removed = removed
+        self._partitions = partitions
+        self._events = events
+        self._ledger = ledger
+        self._products = products
+        self._retention = retention
+        self._rows = rows
+        self._removals = list(removals)
+        self._days = days
 
     async def run(self) -> None:
         """Work once an hour, for ever; run by the lease holder."""
@@ -74,10 +87,10 @@ class Sweeps:
 
     async def once(self) -> None:
         """One round, what is cheap first."""
-        dropped = await self.partitions.drop_before(now_ms() - self.days * DAY_MS)
+        dropped = await self._partitions.drop_before(now_ms() - self._days * DAY_MS)
         if dropped:
-            log.info("history is kept for %d days: dropped %s", self.days, ", ".join(dropped))
-        await self.ledger.fold()
+            log.info("history is kept for %d days: dropped %s", self._days, ", ".join(dropped))
+        await self._ledger.fold()
         await self.removed()
         await self.shorter()
         await self.old_events()
@@ -85,17 +98,17 @@ class Sweeps:
     async def old_events(self) -> None:
         """Events of devices that are older than the platform keeps history."""
         after = b""
-        oldest = now_ms() - self.days * DAY_MS
+        oldest = now_ms() - self._days * DAY_MS
         while True:
             async with at_ease():
-                row = await self.events.find_one(
+                row = await self._events.find_one(
                     {"_id": {"$gt": after}}, {"_id": 1}, sort=[("_id", 1)]
                 )
                 if row is None:
                     return
                 device, ts, _ = KEY.unpack(row["_id"])
                 if ts < oldest:
-                    await self.events.delete_many(_before(device, oldest))
+                    await self._events.delete_many(_before(device, oldest))
                 after = history_key(device, LAST, LAST)
 
     async def shorter(self) -> None:
@@ -103,50 +116,50 @@ class Sweeps:
 
         A tenant that has more history than it may keeps it for as many days as fit.
         """
-        fitting = await self.rows.days()
-        for tenant in await self.devices.tenants():
-            days = min(await self.retention.of_tenant(tenant), fitting.get(tenant, self.days))
-            products = await self.products.all_history_days(tenant)
-            if days < self.days or any(one < self.days for one in products.values()):
+        fitting = await self._rows.days()
+        for tenant in await self._devices.tenants():
+            days = min(await self._retention.of_tenant(tenant), fitting.get(tenant, self._days))
+            products = await self._products.all_history_days(tenant)
+            if days < self._days or any(one < self._days for one in products.values()):
                 await self._shorten(tenant, days, products)
 
     async def removed(self) -> None:
         """Whatever is left of things that are gone."""
-        while gone := await self.removed.settled(CHUNK):
+        while gone := await self._removed.settled(CHUNK):
             for thing in gone:
                 async with at_ease():
                     await self._remove(thing)
 
     async def _remove(self, thing: int) -> None:
         everything = _before(thing, LAST)
-        for collection in [*await self.partitions.collections(), self.events]:
+        for collection in [*await self._partitions.collections(), self._events]:
             await collection.delete_many(everything)
-        for remove in self.removals:
+        for remove in self._removals:
             await remove(thing)
-        await self.removed.forget(thing)
+        await self._removed.forget(thing)
 
     async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> None:
         """Go through the tenant's devices, and its own things where all is kept for less."""
-        models = None if days < self.days else list(products)
+        models = None if days < self._days else list(products)
         after = 0
-        while chunk := await self.devices.models_after(tenant, models, after, CHUNK):
+        while chunk := await self._devices.models_after(tenant, models, after, CHUNK):
             await self._cut({thing: min(days, products.get(model, days)) for thing, model in chunk})
             after = chunk[-1][0]
-        if days < self.days:
+        if days < self._days:
             after = 0
-            while own := await self.own.after(tenant, after, CHUNK):
+            while own := await self._own.after(tenant, after, CHUNK):
                 await self._cut(dict.fromkeys(own, days))
                 after = own[-1]
 
     async def _cut(self, days: dict[int, float]) -> None:
         """Delete what is older than so many days, by thing."""
         now = now_ms()
-        oldest = collection_name(partition_of(now - self.days * DAY_MS))
+        oldest = collection_name(partition_of(now - self._days * DAY_MS))
         newest = collection_name(partition_of(now - int(min(days.values()) * DAY_MS)))
         cuts = [DeleteMany(_before(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
-        partitions = await self.partitions.collections()
+        partitions = await self._partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
-        for collection in [*reached, self.events]:
+        for collection in [*reached, self._events]:
             async with at_ease():
                 await collection.bulk_write(cuts, ordered=False)
 
