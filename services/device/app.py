@@ -180,7 +180,7 @@ def share(base: Base) -> Shared:
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
     base, groups, grants = shared.base, shared.groups, shared.grants
-    DeviceNames(base.devices, shared.models).offer(shared.rpc)
+    DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
     users = UserDevices(
         store=base.devices,
         groups=groups,
@@ -261,7 +261,7 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
     values = ValueStore(base.mongo)
     history = EntityHistory(service, values, base.retention, base.settings.retention_days)
     search = EntitySearch(
-        base.devices,
+        base.devices.lists,
         shared.models,
         directory,
         shared.grants,
