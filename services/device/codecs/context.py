@@ -1,0 +1,88 @@
+"""A codec that is loaded: its scripts are read once, and each call begins with fresh variables."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import quickjs
+
+from services.device.codecs.model import Codec
+
+ENGINE = Path(__file__).with_name("engine.js").read_text()
+MEMORY = 16 * 1024 * 1024
+"""Bytes that a context may use."""
+STACK = 256 * 1024
+"""Bytes of its stack."""
+SECONDS = 0.1
+"""Seconds of the processor that a call may take."""
+LOADING = 1.0
+"""The same of loading the scripts."""
+
+
+class CodecFailed(Exception):
+    """The codec did not give an answer; the text says why."""
+
+
+class CodecBroken(CodecFailed):
+    """It has to be loaded anew: it was ended in the middle of a call."""
+
+
+class _Told(msgspec.Struct):
+    value: Any = None
+    fault: str | None = None
+
+
+_read = msgspec.json.Decoder(_Told).decode
+
+
+class LoadedCodec:
+    """Calls a codec's functions. Not for two threads."""
+
+    def __init__(self, codec: Codec) -> None:
+        """Raise `CodecFailed` when the scripts cannot be read."""
+        self._context = quickjs.Context()
+        self._context.set_memory_limit(MEMORY)
+        self._context.set_max_stack_size(STACK)
+        self._context.eval(ENGINE)
+        load, self._decode, self._encode = (self._context.eval(f"engine[{one}]") for one in range(3))
+        seal = self._context.get("sealed")
+        self._context.eval("delete globalThis.engine; delete globalThis.sealed; undefined")
+        seal()
+        self._context.set_time_limit(LOADING)
+        self._call(load, msgspec.json.encode(codec).decode())
+        self._context.set_time_limit(SECONDS)
+
+    def decode(self, payload: bytes, port: int, at: int) -> Any:
+        """What the decoder makes of a payload that came at `at` (ms).
+
+        Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
+        """
+        return _value(self._call(self._decode, port, payload.hex(), at))
+
+    def encode(self, values: Any, port: int, at: int) -> Any:
+        """What the encoder makes of values; raises the same."""
+        return _value(self._call(self._encode, port, msgspec.json.encode(values).decode(), at))
+
+    def _call(self, function: Any, *given: Any) -> Any:
+        try:
+            return function(*given)
+        except quickjs.JSException as error:
+            raise CodecBroken(_reason(error)) from error
+        except MemoryError as error:
+            raise CodecBroken("needs too much memory") from error
+
+
+def _value(answer: str) -> Any:
+    told = _read(answer)
+    if told.fault is not None:
+        raise CodecFailed(told.fault)
+    return told.value
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    if "interrupted" in text:
+        return "takes too long"
+    if "out of memory" in text or text == "null":
+        return "needs too much memory"
+    return text
