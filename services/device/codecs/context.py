@@ -30,6 +30,7 @@ class CodecBroken(CodecFailed):
 class _Told(msgspec.Struct):
     value: Any = None
     fault: str | None = None
+    broken: bool = False
 
 
 _read = msgspec.json.Decoder(_Told).decode
@@ -57,17 +58,17 @@ class LoadedCodec:
 
         Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
         """
-        return _value(self._call(self._decode, port, payload.hex(), at))
+        return _value(self._call(self._decode, port, payload.hex(), float(at)))
 
     def encode(self, values: Any, port: int, at: int) -> Any:
         """What the encoder makes of values; raises the same."""
-        return _value(self._call(self._encode, port, msgspec.json.encode(values).decode(), at))
+        return _value(self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at)))
 
     def _call(self, function: Any, *given: Any) -> Any:
         try:
             return function(*given)
         except quickjs.JSException as error:
-            raise CodecBroken(_reason(error)) from error
+            raise CodecBroken(_said(str(error).partition("\n")[0])) from error
         except MemoryError as error:
             raise CodecBroken("needs too much memory") from error
 
@@ -75,14 +76,12 @@ class LoadedCodec:
 def _value(answer: str) -> Any:
     told = _read(answer)
     if told.fault is not None:
-        raise CodecFailed(told.fault)
+        raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
     return told.value
 
 
-def _reason(error: Exception) -> str:
-    text = str(error).partition("\n")[0]
+def _said(text: str) -> str:
+    """What QuickJS says of an end, in our words."""
     if "interrupted" in text:
         return "takes too long"
-    if "out of memory" in text or text == "null":
-        return "needs too much memory"
-    return text
+    return "needs too much memory" if "out of memory" in text or text == "null" else text

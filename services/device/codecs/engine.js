@@ -5,6 +5,7 @@
   const { parse, stringify } = JSON;
   const compile = eval;
   const { ownKeys, deleteProperty, getPrototypeOf } = Reflect;
+  const { InternalError } = globalThis;
   const { freeze, defineProperty, getOwnPropertyDescriptor } = Object;
   const NativeDate = Date;
   let clock = 0;
@@ -81,13 +82,22 @@
   };
   const told = (chain, payload, known, at) => {
     clock = at;
-    let answer;
+    let told;
     try {
-      answer = stringify({ value: run(chain, payload, known) });
+      told = { value: run(chain, payload, known) };
+      told = stringify(told);
     } catch (error) {
-      answer = stringify({ fault: `${error instanceof Error ? error : stringify(error)}`.slice(0, 500) });
+      told = { fault: textOf(error), broken: error === null || error instanceof InternalError };
+      told = stringify(told);
     }
-    return tidy() ? answer : stringify({ fault: "changes what other calls see" });
+    return tidy() ? told : stringify({ fault: "changes what other calls see", broken: true });
+  };
+  const textOf = (error) => {
+    try {
+      return `${error instanceof Error ? error : stringify(error)}`.slice(0, 500);
+    } catch {
+      return "throws what has no text";
+    }
   };
 
   const bytesOf = (hex) => {
@@ -105,10 +115,10 @@
   };
 
   // Names that scripts use without declaring them are there until the call is over.
-  let names = 0;
+  const names = new Set();
   const tidy = () => {
     const all = ownKeys(globalThis);
-    return all.length === names || all.slice(names).every((name) => deleteProperty(globalThis, name));
+    return all.length === names.size || all.every((name) => names.has(name) || deleteProperty(globalThis, name));
   };
 
   globalThis.engine = [load, decode, encode];
@@ -118,6 +128,6 @@
       harden(value);
       if (configurable) defineProperty(globalThis, key, { value, writable: false, configurable: false });
     }
-    names = ownKeys(globalThis).length;
+    ownKeys(globalThis).forEach((name) => names.add(name));
   };
 })();
