@@ -45,7 +45,9 @@ class LoadedCodec:
         self._context.set_memory_limit(MEMORY)
         self._context.set_max_stack_size(STACK)
         self._context.eval(ENGINE)
-        load, self._decode, self._encode = (self._context.eval(f"engine[{one}]") for one in range(3))
+        load, self._decode, self._encode = (
+            self._context.eval(f"engine[{one}]") for one in range(3)
+        )
         seal = self._context.get("sealed")
         self._context.eval("delete globalThis.engine; delete globalThis.sealed; undefined")
         seal()
@@ -62,7 +64,9 @@ class LoadedCodec:
 
     def encode(self, values: Any, port: int, at: int) -> Any:
         """What the encoder makes of values; raises the same."""
-        return _value(self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at)))
+        return _value(
+            self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at))
+        )
 
     def _call(self, function: Any, *given: Any) -> Any:
         try:

@@ -13,7 +13,13 @@ import yaml
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
 from services.device.codecs.model import Codec, Step
 
-TYPES = {"string": "STRING", "long": "LONG", "double": "DOUBLE", "boolean": "BOOL", "object": "STRUCT"}
+TYPES = {
+    "string": "STRING",
+    "long": "LONG",
+    "double": "DOUBLE",
+    "boolean": "BOOL",
+    "object": "STRUCT",
+}
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
 _Part = dict[str, Any]
 T = TypeVar("T")
@@ -114,9 +120,9 @@ def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
     encoder = found.encoder.chain if found.encoder else []
     names = dict.fromkeys(step.script for step in (*found.decoder.chain, *encoder))
-    missing = [Fault(ref.ref, f"names {name}, which is not there") for name in names if name not in files]
+    missing = [name for name in names if name not in files]
     if missing:
-        raise TemplateInvalid(missing)
+        raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
     return Codec(scripts=scripts, decoder=found.decoder.chain, encoder=encoder)
 
@@ -132,7 +138,8 @@ def _document(entities: list[_Entity]) -> _Part:
 
 
 def _service(entity: _Entity) -> _Part:
-    inputs = [part for child in entity.children for part in _members(child, f"{entity.identifier}.")]
+    above = f"{entity.identifier}."
+    inputs = [part for child in entity.children for part in _members(child, above)]
     return {
         "id": entity.identifier,
         "name": entity.name,
@@ -159,7 +166,8 @@ def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
             above = ".".join(levels[:depth])
             if above not in there:
                 there.add(above)
-                yield {"id": above, "name": levels[depth - 1], "accessMode": part["accessMode"], "dataSpec": {"dataType": "STRUCT"}}
+                names = {"id": above, "name": levels[depth - 1]}
+                yield {**part, **names, "dataSpec": {"dataType": "STRUCT"}}
         there.add(part["id"])
         yield part
 
@@ -172,7 +180,7 @@ def _spec(entity: _Entity) -> _Part:
         spec["mapping"] = known.enum
     if known.unit:
         spec["unitName"] = known.unit
-    bounds = {to: found for name, to in BOUNDS.items() if (found := getattr(known, name)) is not None}
-    if bounds:
-        spec["validator"] = bounds
+    bounds = {to: getattr(known, name) for name, to in BOUNDS.items()}
+    if validator := {name: one for name, one in bounds.items() if one is not None}:
+        spec["validator"] = validator
     return spec
