@@ -8,6 +8,7 @@ from services.workflow.notifications.store import create_collections
 from services.workflow.runs.store import create_indexes as create_run_indexes
 from services.workflow.triggers.hooks.store import create_address_index
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
+from services.workflow.triggers.store import create_changes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
 from services.workflow.vault.store import create_indexes as create_secret_indexes
 
@@ -52,4 +53,5 @@ MIGRATIONS = (
     Migration(2, "secrets of flows, services that are not settled", _second),
     Migration(3, "credentials of tenants, addresses of flows", _credentials),
     Migration(800, "notifications of alarms", create_collections),
+    Migration(920, "changes of deployments", create_changes),
 )
