@@ -96,7 +96,7 @@ def _facts(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
     `place` is the property that says where the device is.
     """
     shown: dict[str, Any] = {}
-    if place is not None and (location := _location(properties.get(place))) is not None:
+    if place in properties and (location := _location(properties[place])) is not None:
         shown["location"] = location
     for key, name in FACTS.items():
         if key not in properties:
