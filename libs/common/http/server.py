@@ -67,8 +67,8 @@ async def serve(
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
 
     `http` makes the protocol of a connection, `websocket` is the one that takes WebSocket
-    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say. After `young` new
-    objects the garbage collector looks at them.
+    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say. After `young`
+    new objects the garbage collector looks at them.
     """
     tls = tls or ServerTls.of(settings)
     config = uvicorn.Config(
