@@ -2,11 +2,13 @@
 import { en as devices } from "../features/devices/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
+import { en as tsl } from "../features/tsl/en";
 
 export const en = {
   ...devices,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "Start",
   "nav.devices": "Devices",
   "nav.docs": "API",

@@ -1,12 +1,14 @@
 import { zh as devices } from "../features/devices/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
+import { zh as tsl } from "../features/tsl/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
   ...devices,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "首页",
   "nav.devices": "设备",
   "nav.docs": "接口",

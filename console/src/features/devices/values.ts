@@ -1,5 +1,5 @@
 /** Properties of a device, and how their values read. */
-import type { DeviceEntity } from "../../api/generated";
+import type { DeviceDetail, DeviceEntity } from "../../api/generated";
 import { number } from "../../i18n/index.svelte";
 
 interface Attribute {
@@ -14,6 +14,15 @@ export function properties(entities: DeviceEntity[]): DeviceEntity[] {
 
 export function isNumeric(entity: DeviceEntity): boolean {
   return ["LONG", "DOUBLE"].includes(entity.value_type) && !(entity.value_attribute as Attribute).enum;
+}
+
+/** The id that a device's entity has in its TSL. */
+export function memberId(device: DeviceDetail, entity: DeviceEntity): string {
+  return entity.key.slice(device.key.length + 1);
+}
+
+export function unitOf(entity: DeviceEntity): string {
+  return (entity.value_attribute as Attribute).unit ?? "";
 }
 
 /** A value as people read it: with its unit, and by its name where it has one. */
