@@ -14,5 +14,7 @@ export const routes = {
   "/connect": page(() => import("./features/start/Connect.svelte")),
   "/devices": page(() => import("./features/devices/Devices.svelte")),
   "/devices/:id": page(() => import("./features/devices/Device.svelte")),
+  "/products": page(() => import("./features/products/Products.svelte")),
+  "/products/:model": page(() => import("./features/products/Product.svelte")),
   "*": Unknown,
 };

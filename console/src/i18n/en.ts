@@ -1,11 +1,13 @@
 /** Words that several features use, and those of each feature. */
 import { en as devices } from "../features/devices/en";
+import { en as products } from "../features/products/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
 import { en as tsl } from "../features/tsl/en";
 
 export const en = {
   ...devices,
+  ...products,
   ...signIn,
   ...start,
   ...tsl,

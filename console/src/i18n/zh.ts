@@ -1,4 +1,5 @@
 import { zh as devices } from "../features/devices/zh";
+import { zh as products } from "../features/products/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
 import { zh as tsl } from "../features/tsl/zh";
@@ -6,6 +7,7 @@ import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
   ...devices,
+  ...products,
   ...signIn,
   ...start,
   ...tsl,

@@ -94,6 +94,7 @@ export const en = {
   "commands.nothing": "Nothing of this device can be set or called.",
   "commands.set": "Set properties",
   "commands.set-them": "Set {count} changed",
+  "commands.unchanged": "Nothing changed",
   "commands.call": "Call",
   "commands.sent": "Sent: it is confirmed when the device answers",
   "commands.queued": "The device gets it when it connects",

@@ -1,6 +1,6 @@
 /** Properties of a device, and how their values read. */
 import type { DeviceDetail, DeviceEntity } from "../../api/generated";
-import { number } from "../../i18n/index.svelte";
+import { number, t } from "../../i18n/index.svelte";
 
 interface Attribute {
   unit?: string;
@@ -31,5 +31,6 @@ export function shown(entity: DeviceEntity, value: unknown): string {
   const { unit, enum: names } = entity.value_attribute as Attribute;
   if (names) return names[String(value)] ?? String(value);
   if (typeof value === "number") return unit ? `${number(value)} ${unit}` : number(value);
+  if (typeof value === "boolean") return t(value ? "tsl.true" : "tsl.false");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -96,6 +96,7 @@ export const zh: Record<keyof typeof en, string> = {
   "commands.nothing": "该设备没有可设置的属性或可调用的服务。",
   "commands.set": "设置属性",
   "commands.set-them": "设置 {count} 项更改",
+  "commands.unchanged": "没有更改",
   "commands.call": "调用",
   "commands.sent": "已发送，设备应答后确认",
   "commands.queued": "设备上线后将收到",
