@@ -68,17 +68,17 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     }
 
 
-async def journey(name: str, platform: Platform, console: Console, **more: Any) -> dict[str, Any]:
+async def journey(which: str, platform: Platform, console: Console, **more: Any) -> dict[str, Any]:
     """What a journey found on which somebody who can sign in was sent."""
     given = {"baseUrl": platform.base_url, "email": console.email, "password": console.password}
-    text = await asyncio.to_thread(node, f"console/{name}.mjs", json.dumps(given | more))
+    text = await asyncio.to_thread(node, f"console/{which}.mjs", json.dumps(given | more))
     return dict(json.loads(text))
 
 
 async def test_a_device_is_added_reports_is_refused_and_is_set(
     platform: Platform, admin: Console, api: Api
 ) -> None:
-    """With the command that the page gives; the page explains a refusal and tells a confirmation."""
+    """With the command that the page gives; it explains a refusal, and tells a confirmation."""
     host, port = platform.mqtt_door()
     more = {"name": new_name(), "product": MODEL, "python": sys.executable}
     found = await journey("device", platform, admin, **more, host=host, port=port)

@@ -132,7 +132,7 @@ async def test_comings_and_goings(platform: Platform, admin: Console, thing: Thi
         return dict(await admin.done("POST", f"/device/{thing.id}/connections/search", {}))
 
     found = await until(ask, lambda found: len(found["content"]) == 2)
-    assert [one["status"] for one in found["content"]] == ["DISCONNECT", "ONLINE"]
+    assert [one["status"] for one in found["content"]] == ["OFFLINE", "ONLINE"]
 
 
 async def test_a_product_on_the_console(admin: Console, other_admin: Console) -> None:
