@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from paho.mqtt import client as mqtt
 from paho.mqtt import publish
 
 from tests.contract.client import MODEL, PRODUCT, Api
@@ -125,14 +126,23 @@ async def test_a_service_is_called(admin: Console, thing: Thing) -> None:
 
 
 async def test_comings_and_goings(platform: Platform, admin: Console, thing: Thing) -> None:
-    """A device that said something over MQTT and left has come and gone, the newest first."""
-    await say(platform, thing, '{"properties": {"temperature": 20}}')
+    """A device that connects has come, and one that leaves has gone; the newest first."""
 
     async def ask() -> dict[str, Any]:
         return dict(await admin.done("POST", f"/device/{thing.id}/connections/search", {}))
 
-    found = await until(ask, lambda found: len(found["content"]) == 2)
-    assert [one["status"] for one in found["content"]] == ["OFFLINE", "ONLINE"]
+    device = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=thing.sn)
+    device.username_pw_set(thing.sn, thing.key)
+    await asyncio.to_thread(device.connect, *platform.mqtt_door())
+    device.loop_start()
+    try:
+        come = await until(ask, lambda found: bool(found["content"]))
+        assert [one["status"] for one in come["content"]] == ["ONLINE"]
+    finally:
+        device.disconnect()
+        device.loop_stop()
+    gone = await until(ask, lambda found: len(found["content"]) == 2)
+    assert [one["status"] for one in gone["content"]] == ["OFFLINE", "ONLINE"]
 
 
 async def test_a_product_on_the_console(admin: Console, other_admin: Console) -> None:
