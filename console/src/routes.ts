@@ -13,5 +13,10 @@ export const routes = {
   "/": page(() => import("./features/start/Start.svelte")),
   "/devices": page(() => import("./features/devices/Devices.svelte")),
   "/devices/:id": page(() => import("./features/devices/Device.svelte")),
+  "/dashboards": page(() => import("./features/dashboards/Dashboards.svelte")),
+  "/dashboards/:id": page(() => import("./features/dashboards/Dashboard.svelte")),
+  "/flows": page(() => import("./features/flows/Flows.svelte")),
+  "/flows/new": page(() => import("./features/flows/Editor.svelte")),
+  "/flows/:id": page(() => import("./features/flows/Editor.svelte")),
   "*": Unknown,
 };

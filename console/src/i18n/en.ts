@@ -1,10 +1,14 @@
 /** Words that several features use, and those of each feature. */
+import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
+import { en as flows } from "../features/flows/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
 
 export const en = {
+  ...dashboards,
   ...devices,
+  ...flows,
   ...signIn,
   ...start,
   "nav.start": "Start",
@@ -43,6 +47,7 @@ export const en = {
   "dialog.refresh": "Refresh",
   "dialog.type": "Type {word} to confirm",
   "toasts.title": "Notes",
+  "entity.search": "Search entities",
   "combobox.type": "Type to search",
   "combobox.none": "Nothing found",
   "pages.title": "Pages",

@@ -1,10 +1,14 @@
+import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
+import { zh as flows } from "../features/flows/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
+  ...dashboards,
   ...devices,
+  ...flows,
   ...signIn,
   ...start,
   "nav.start": "首页",
@@ -43,6 +47,7 @@ export const zh: Messages = {
   "dialog.refresh": "刷新",
   "dialog.type": "输入 {word} 以确认",
   "toasts.title": "通知",
+  "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",
   "pages.title": "分页",
