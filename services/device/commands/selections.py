@@ -1,14 +1,17 @@
-"""Property updates of many devices on behalf of users: one result for each."""
+"""What users ask of devices: property updates of many, one result for each; and what was asked."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from libs.common.contracts.events import TaskStatus
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
+from services.device.commands.store import CommandStore
 from services.device.things import ThingDirectory
+from services.device.things.granted import GrantedDevices
 from services.device.things.store import DeviceStore
 
 Configured = dict[int, Command | ThingwayError]
@@ -53,3 +56,26 @@ class Selections:
             commands = await self._commands.issue(principal, drafts)
             results.update({command.thing_id: command for command in commands})
         return results
+
+
+class DeviceCommands:
+    """What devices that a user sees were asked to do."""
+
+    def __init__(self, store: CommandStore, devices: GrantedDevices) -> None:
+        self._store = store
+        self._devices = devices
+
+    async def page(
+        self,
+        principal: Principal,
+        device_id: int,
+        statuses: Sequence[TaskStatus],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Command], int]:
+        """Up to `limit` commands of any of `statuses`, the newest first, and how many there are.
+
+        No `statuses` are all of them. Of earlier owners' commands none is shown.
+        """
+        device = await self._devices.find(principal, device_id)
+        return await self._store.page(device, statuses, skip, limit)
