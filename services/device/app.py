@@ -233,7 +233,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "user_devices": users,
         "device_adder": adder,
         "selections": Selections(shared.commands, base.devices, base.things, grants),
-        "device_commands": DeviceCommands(base.commands, granted),
+        "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),

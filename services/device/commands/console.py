@@ -12,10 +12,11 @@ from libs.common.contracts.events import TaskStatus
 from libs.common.envelope import console_code
 from libs.common.errors import ThingwayError
 from libs.common.http import Requester
-from libs.common.http.console import Page, PageRequest, PathId, Shown, ids_of, post
+from libs.common.http.console import Page, PageRequest, PathId, Shown, get, ids_of, post
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
+from libs.common.tsl import TslDocument
 from services.device.commands.messages import error_code
 from services.device.commands.model import Command, Kind
 from services.device.commands.selections import DeviceCommands, Selections
@@ -102,6 +103,68 @@ async def find_device_commands(
         principal, device_id, wanted.status or (), wanted.skip, wanted.size
     )
     return wanted.page([_shown_command(one) for one in found], total)
+
+
+class SetProperties(msgspec.Struct, kw_only=True):
+    """Body of `POST /device/{device_id}/properties`; properties as their TSL has them."""
+
+    properties: dict[str, Any]
+
+
+class CallDeviceService(msgspec.Struct, kw_only=True):
+    """Body of `POST /device/{device_id}/services/call`; inputs by short member name."""
+
+    service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    inputs: dict[str, Any] | None = None
+
+
+@get(
+    "/device/{device_id:str}/tsl",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Get the TSL of a device",
+)
+async def get_device_tsl(
+    principal: Requester, device_commands: NamedDependency[DeviceCommands], device_id: PathId
+) -> TslDocument:
+    """What the device has and can do: what forms are made from."""
+    return await device_commands.tsl(principal, device_id)
+
+
+@post(
+    "/device/{device_id:str}/properties",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Set properties of a device",
+)
+async def set_device_properties(
+    principal: Requester,
+    device_commands: NamedDependency[DeviceCommands],
+    device_id: PathId,
+    data: JSONBody[SetProperties],
+) -> ShownCommand:
+    """Ask the device to take on properties; it has them once the command is a SUCCESS.
+
+    Faults name the value: `properties.interval`.
+    """
+    return _shown_command(await device_commands.update(principal, device_id, data.properties))
+
+
+@post(
+    "/device/{device_id:str}/services/call",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Call a service of a device",
+)
+async def call_service_of_device(
+    principal: Requester,
+    device_commands: NamedDependency[DeviceCommands],
+    device_id: PathId,
+    data: JSONBody[CallDeviceService],
+) -> ShownCommand:
+    """Ask the device to run a service; its outputs stand in the command once it is a SUCCESS.
+
+    Faults name the value: `inputs.seconds`.
+    """
+    command = await device_commands.call(principal, device_id, data.service_id, data.inputs)
+    return _shown_command(command)
 
 
 def _shown_command(command: Command) -> ShownCommand:
