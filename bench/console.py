@@ -1,9 +1,9 @@
 """The console in Chromium: what it loads, how soon it is there, and how it keeps up.
 
-The whole platform runs as `thingway up` starts it. One device reports 20 properties 50 times a second
-over MQTT while its page is open; a dashboard draws a history of 100,000 points, which is made up
-so that the drawing is measured and nothing else. `BENCH_CONSOLE_SECONDS` says for how long the heap is
-looked at (60; an hour is 3600).
+The whole platform runs as `thingway up` starts it. One device reports 20 properties 50 times a
+second over MQTT while its page is open; a dashboard draws a history of 100,000 points, made up
+so that the drawing is measured and nothing else. `BENCH_CONSOLE_SECONDS` says how long the heap
+is looked at (60; an hour is 3600).
 """
 
 import asyncio

@@ -13,6 +13,13 @@ const card = {
 };
 const map = { type: "map", config: { devices: [{ id: "501" }] }, pos: { x: 0, y: 9, w: 4, h: 4, i: "2" } };
 
+test("a new widget is put where nothing is, from the upper left", () => {
+  const [gauge] = read([{ widget_id: "1", data: { type: "map", pos: { x: 4, y: 0, w: 4, h: 3 } } }]);
+  const one = create("value", DEFAULTS, [gauge!]);
+  const other = create("line", DEFAULTS, [gauge!, one]);
+  assert.deepEqual([one.place, other.place], [{ x: 0, y: 0, w: 3, h: 2 }, { x: 0, y: 3, w: 6, h: 4 }]);
+});
+
 test("what another console made is written as it was", () => {
   const stored = [card, map].map((data, at) => ({ widget_id: String(at + 1), data }));
   assert.deepEqual(read(stored).map(write), stored);

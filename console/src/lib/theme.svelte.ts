@@ -1,7 +1,10 @@
 /** Light or dark: what the system says until somebody chooses. */
+import { MediaQuery } from "svelte/reactivity";
+
 const KEPT = "thingway.theme";
 
 class Theme {
+  #system = new MediaQuery("prefers-color-scheme: dark");
   #chosen = $state(localStorage.getItem(KEPT));
 
   constructor() {
@@ -9,7 +12,7 @@ class Theme {
   }
 
   get dark(): boolean {
-    return this.#chosen ? this.#chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return this.#chosen ? this.#chosen === "dark" : this.#system.current;
   }
 
   turn(): void {

@@ -62,8 +62,8 @@ await journey(async ({ page, given, look, signIn }) => {
     await dialog.getByRole("button", { name: "Remove the picture" }).waitFor();
   });
 
-  const text = page.getByRole("article", { name: "Text" });
-  const handle = page.getByRole("button", { name: "Move Text" });
+  const text = page.getByRole("article", { name: "Text", exact: true });
+  const handle = page.getByRole("button", { name: "Move Text", exact: true });
   await handle.focus();
   for (const key of ["ArrowRight", "ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
   const told = await page.getByText(/^Column \d/).textContent();
@@ -84,12 +84,13 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.waitForFunction(([it, first]) => it.textContent !== first, [await value.elementHandle(), first]);
   const lamp = page.getByRole("switch", { name: toggle.name });
   await lamp.click();
-  await page.getByRole("article", { name: "Lamp" }).getByText("On", { exact: true }).waitFor();
+  await page.getByRole("article", { name: "Lamp", exact: true }).getByText("On", { exact: true }).waitFor();
   await page.getByRole("button", { name: "All off" }).click();
-  await page.getByRole("article", { name: "Lamp" }).getByText("Off", { exact: true }).waitFor();
+  await page.getByRole("article", { name: "Lamp", exact: true }).getByText("Off", { exact: true }).waitFor();
   await page.getByRole("article", { name: "Over time" }).locator("canvas").waitFor();
   await page.getByRole("article", { name: "The mean" }).getByText(/\d/).first().waitFor();
   const seen = await page.getByRole("img", { name: "Roof" }).evaluate((it) => it.naturalWidth > 0);
+  await page.evaluate(() => scrollTo(0, 0));
   await look("dashboard");
   await page.setViewportSize({ width: 390, height: 844 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);

@@ -23,12 +23,13 @@ await journey(async ({ page, given, look, signIn }) => {
   const inputs = panel.getByRole("group", { name: "Inputs" });
   await inputs.getByRole("button", { name: "Add" }).click();
   await inputs.getByLabel("Name", { exact: true }).fill("guests");
-  await inputs.getByLabel("Value of", { exact: false }).focus();
+  await page.keyboard.press("Tab");
   await inputs.getByRole("button", { name: "Insert a value of a node before" }).click();
   await page.getByRole("menuitem", { name: /Asked · Guests/ }).click();
   const outputs = panel.getByRole("group", { name: "Outputs" });
   await outputs.getByRole("button", { name: "Add" }).click();
   await outputs.getByLabel("Name", { exact: true }).fill("tables");
+  await outputs.getByLabel("Type").selectOption("LONG");
   await palette.getByRole("button", { name: "Output" }).click();
   await panel.getByLabel("Name of the node").fill("Answer");
   const variables = panel.getByRole("group", { name: /Variables|Outputs|Output/ }).last();

@@ -83,7 +83,7 @@ async def test_the_versions_that_are_kept_are_listed(workflow):
     await user.done("PUT", f"{FLOWS}/{flow}", {"name": "n", "remark": ""})
 
     found = await user.done("GET", f"{FLOWS}/{flow}/versions")
-    assert [3, 2, 1] == [one["version"] for one in found]
+    assert [one["version"] for one in found] == [3, 2, 1]
     times = [one["saved_at"] for one in found]
     assert sorted(times, reverse=True) == times
     (listed,) = await user.done("POST", f"{FLOWS}/search", {})

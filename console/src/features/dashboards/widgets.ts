@@ -107,7 +107,7 @@ export const ABOUT: Record<Kind, About> = {
   status: { size: [3, 2], fields: ["entities", "states"], entities: 1 },
   switch: { size: [3, 2], fields: ["entities"], entities: 1 },
   command: { size: [3, 2], fields: ["entities", "send", "ask"], entities: 1 },
-  table: { size: [6, 4], fields: ["entities", "digits"], entities: 50 },
+  table: { size: [6, 3], fields: ["entities", "digits"], entities: 50 },
   text: { size: [4, 2], fields: ["text"], entities: 0 },
   image: { size: [4, 4], fields: ["picture"], entities: 0 },
 };
@@ -136,8 +136,16 @@ function readOne(stored: string, data: Record<string, unknown>): Widget {
 
 export function create(kind: Kind, settings: Settings, widgets: Widget[]): Widget {
   const [w, h] = ABOUT[kind].size;
-  const bottom = Math.max(0, ...widgets.map(({ place }) => place.y + place.h));
-  return { id: ++last, kind, settings, place: { x: 0, y: bottom, w, h } };
+  return { id: ++last, kind, settings, place: free(w, h, widgets.map((widget) => widget.place)) };
+}
+
+/** The first place of this size where nothing is, row by row. */
+function free(w: number, h: number, taken: Place[]): Place {
+  for (let y = 0; ; y += 1) {
+    for (let x = 0; x + w <= COLUMNS; x += 1) {
+      if (!taken.some((one) => x < one.x + one.w && one.x < x + w && y < one.y + one.h && one.y < y + h)) return { x, y, w, h };
+    }
+  }
 }
 
 /** What is stored of a widget. */

@@ -49,7 +49,6 @@ export const en = {
   "flows.zoom.in": "Zoom in",
   "flows.zoom.out": "Zoom out",
   "flows.zoom.fit": "Show all",
-  "flows.map": "Map of the flow",
   "flows.node.keys": "Press Enter or Space to select the node, arrows to move it, Delete to remove it, Escape to leave it.",
   "flows.edge.keys": "Press Enter or Space to select the connection, Delete to remove it, Escape to leave it.",
   "flows.node.name": "Name of the node",

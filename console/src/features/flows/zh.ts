@@ -51,7 +51,6 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.zoom.in": "放大",
   "flows.zoom.out": "缩小",
   "flows.zoom.fit": "显示全部",
-  "flows.map": "流程缩略图",
   "flows.node.keys": "按 Enter 或空格选择节点，方向键移动，Delete 删除，Escape 离开。",
   "flows.edge.keys": "按 Enter 或空格选择连线，Delete 删除，Escape 离开。",
   "flows.node.name": "节点名称",
