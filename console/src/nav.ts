@@ -1,4 +1,5 @@
 /** What the menu of the console leads to, in its order. An entry is shown to who may see its page. */
+import Boxes from "@lucide/svelte/icons/boxes";
 import House from "@lucide/svelte/icons/house";
 import LayoutDashboard from "@lucide/svelte/icons/layout-dashboard";
 import Workflow from "@lucide/svelte/icons/workflow";
@@ -34,6 +35,7 @@ export const groups: Group[] = [
     title: "nav.things",
     entries: [
       { title: "nav.devices", path: "/devices", icon: Cpu, permission: ["device.view"] },
+      { title: "nav.products", path: "/products", icon: Boxes, permission: ["product.view", "product.manage"] },
     ],
   },
 ];

@@ -11,6 +11,7 @@ const page = (asyncComponent: Page) => wrap({ asyncComponent, loadingComponent: 
 
 export const routes = {
   "/": page(() => import("./features/start/Start.svelte")),
+  "/connect": page(() => import("./features/start/Connect.svelte")),
   "/devices": page(() => import("./features/devices/Devices.svelte")),
   "/devices/:id": page(() => import("./features/devices/Device.svelte")),
   "/dashboards": page(() => import("./features/dashboards/Dashboards.svelte")),
@@ -18,5 +19,7 @@ export const routes = {
   "/flows": page(() => import("./features/flows/Flows.svelte")),
   "/flows/new": page(() => import("./features/flows/Editor.svelte")),
   "/flows/:id": page(() => import("./features/flows/Editor.svelte")),
+  "/products": page(() => import("./features/products/Products.svelte")),
+  "/products/:model": page(() => import("./features/products/Product.svelte")),
   "*": Unknown,
 };

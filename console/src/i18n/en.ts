@@ -2,15 +2,19 @@
 import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
 import { en as flows } from "../features/flows/en";
+import { en as products } from "../features/products/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
+import { en as tsl } from "../features/tsl/en";
 
 export const en = {
   ...dashboards,
   ...devices,
   ...flows,
+  ...products,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "Start",
   "nav.devices": "Devices",
   "nav.docs": "API",

@@ -1,16 +1,20 @@
 import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
 import { zh as flows } from "../features/flows/zh";
+import { zh as products } from "../features/products/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
+import { zh as tsl } from "../features/tsl/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
   ...dashboards,
   ...devices,
   ...flows,
+  ...products,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "首页",
   "nav.devices": "设备",
   "nav.docs": "接口",

@@ -1,18 +1,19 @@
 /** Light or dark: what the system says until somebody chooses. */
-import { MediaQuery } from "svelte/reactivity";
-
 const KEPT = "thingway.theme";
 
 class Theme {
-  #system = new MediaQuery("prefers-color-scheme: dark");
   #chosen = $state(localStorage.getItem(KEPT));
+  #system = $state(false);
 
   constructor() {
     this.#show();
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    this.#system = system.matches;
+    system.addEventListener("change", ({ matches }) => (this.#system = matches));
   }
 
   get dark(): boolean {
-    return this.#chosen ? this.#chosen === "dark" : this.#system.current;
+    return this.#chosen ? this.#chosen === "dark" : this.#system;
   }
 
   turn(): void {
