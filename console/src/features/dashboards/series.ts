@@ -2,32 +2,31 @@
 import type { HistoryItem } from "../../api/generated";
 
 export interface Points {
-  /** Seconds, ascending. */
-  x: number[];
-  y: (number | null)[];
+  /** Milliseconds, ascending, with a value each. */
+  times: number[];
+  values: number[];
 }
 
 /** Rows of several entities, in any order, as points of each. */
 export function pointsOf(rows: HistoryItem[], ids: string[]): Map<string, Points> {
-  const found = new Map(ids.map((id) => [id, { x: [], y: [] } as Points]));
+  const found = new Map(ids.map((id) => [id, { times: [], values: [] } as Points]));
   for (const row of [...rows].sort((one, other) => one.timestamp - other.timestamp)) {
     const points = found.get(row.entity_id);
-    const y = numeric(row.value);
-    if (!points || y === null) continue;
-    points.x.push(row.timestamp / 1000);
-    points.y.push(y);
+    const value = numeric(row.value);
+    if (!points || value === null) continue;
+    points.times.push(row.timestamp);
+    points.values.push(value);
   }
   return found;
 }
 
 /** With a value more, and without those before `from` (ms); the very same when it is not newer. */
 export function appended(points: Points, value: unknown, at: number, from: number): Points {
-  const y = numeric(value);
-  const last = points.x.at(-1) ?? 0;
-  if (y === null || at / 1000 <= last) return points;
-  const first = points.x.findIndex((x) => x >= from / 1000);
-  const start = first < 0 ? points.x.length : first;
-  return { x: [...points.x.slice(start), at / 1000], y: [...points.y.slice(start), y] };
+  const found = numeric(value);
+  if (found === null || at <= (points.times.at(-1) ?? 0)) return points;
+  const first = points.times.findIndex((time) => time >= from);
+  const start = first < 0 ? points.times.length : first;
+  return { times: [...points.times.slice(start), at], values: [...points.values.slice(start), found] };
 }
 
 function numeric(value: unknown): number | null {
