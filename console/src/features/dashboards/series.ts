@@ -31,7 +31,8 @@ export function appended(points: Points, value: unknown, at: number, from: numbe
 
 function numeric(value: unknown): number | null {
   if (typeof value === "boolean") return value ? 1 : 0;
-  const found = typeof value === "string" && value.trim() === "" ? NaN : Number(value);
+  const isText = typeof value === "string" && value.trim() !== "";
+  const found = typeof value === "number" || isText ? Number(value) : NaN;
   return Number.isFinite(found) ? found : null;
 }
 
