@@ -51,6 +51,7 @@ export const en = {
   "dialog.refresh": "Refresh",
   "dialog.type": "Type {word} to confirm",
   "toasts.title": "Notes",
+  "diff.unchanged": "{count} lines that are the same",
   "entity.search": "Search entities",
   "combobox.type": "Type to search",
   "combobox.none": "Nothing found",

@@ -51,6 +51,7 @@ export const zh: Messages = {
   "dialog.refresh": "刷新",
   "dialog.type": "输入 {word} 以确认",
   "toasts.title": "通知",
+  "diff.unchanged": "{count} 行相同",
   "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",

@@ -43,7 +43,7 @@ await journey(async ({ page, given, look, signIn }) => {
 
   // A node more is refused until it is right; undone, it is gone.
   await palette.getByRole("button", { name: "Webhook" }).click();
-  await page.getByRole("button", { name: /problems/ }).waitFor();
+  await page.getByRole("button", { name: /Problems/ }).waitFor();
   const fault = await panel.getByRole("alert").first().textContent();
   await look("flow-problem");
   await panel.getByRole("heading", { name: "Webhook" }).click();

@@ -41,7 +41,7 @@ export const en = {
   "flows.kind.unknown": "Unknown: {name}",
   "flows.kind.unknown.text": "This platform has no such node. It is kept as it is.",
   "flows.faults": "problems",
-  "flows.problems": "{count} problems",
+  "flows.problems": "Problems: {count}",
   "flows.ready": "Can run",
   "flows.undo": "Undo",
   "flows.redo": "Redo",
