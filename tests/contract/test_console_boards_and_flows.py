@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.client import Api
 from tests.contract.conftest import Thing
-from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 from tests.contract.hall import add_custom
 from tests.contract.node import node
 from tests.e2e.platform import Platform
@@ -73,7 +73,8 @@ async def test_somebody_builds_a_board_beside_widgets_of_another_console(
     made = await admin.done("POST", "/dashboard", {"name": name})
     canvas = f"/canvas/{made['main_canvas_id']}"
     theirs = [{"data": CARD}, {"data": MAP}]
-    await admin.done("PUT", canvas, {"name": name, "widgets": theirs})
+    saved = await admin.ask("PUT", canvas, {"name": name, "widgets": theirs})
+    console_accepted(saved, data=False)
     before = (await admin.done("GET", canvas))["widgets"]
 
     device = {

@@ -61,7 +61,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByText("Saved as version 1").waitFor();
   await page.waitForFunction(() => /flows\/\d+/.test(location.hash));
   const id = page.url().match(/flows\/(\d+)/)[1];
-  await page.getByRole("switch", { name: "Enabled" }).check();
+  await Promise.all([page.waitForResponse(/\/enable$/), page.getByRole("switch", { name: "Enabled" }).check()]);
 
   const called = await call(given, `system.integration.${id}`, { guests: 25 });
   await panel.getByRole("button", { name: "Runs" }).click();
