@@ -13,12 +13,12 @@ test("rows in any order are points of each entity, and what is no number is none
   assert.equal(found.size, 2);
 });
 
-test("a newer value comes behind, and those that are too old go", () => {
+test("newer values come behind, and those that are too old go", () => {
   const points = { times: [1, 2, 3], values: [10, 20, 30] };
-  assert.deepEqual(appended(points, 40, 4, 2), { times: [2, 3, 4], values: [20, 30, 40] });
-  assert.equal(appended(points, 40, 3, 0), points);
-  assert.equal(appended(points, null, 9, 0), points);
-  assert.deepEqual(appended(points, 50, 9, 8), { times: [9], values: [50] });
+  const at = (timestamp: number, value: unknown) => ({ timestamp, value });
+  assert.deepEqual(appended(points, [at(4, 40), at(4, 41), at(5, 50)], 2), { times: [2, 3, 4, 5], values: [20, 30, 40, 50] });
+  assert.equal(appended(points, [at(3, 40), at(9, null)], 0), points);
+  assert.deepEqual(appended(points, [at(9, 50)], 8), { times: [9], values: [50] });
 });
 
 test("a share is between nothing and all", () => {

@@ -85,7 +85,7 @@ async def test_somebody_builds_a_board_beside_widgets_of_another_console(
     found = await travel("dashboards", given)
 
     assert found == {
-        "told": "Column 3, row 9, 5 wide, 2 high",
+        "told": "Column 6, row 10, 5 wide, 2 high",
         "dragged": True,
         "changed": True,
         "seen": True,

@@ -20,13 +20,29 @@ export function pointsOf(rows: HistoryItem[], ids: string[]): Map<string, Points
   return found;
 }
 
-/** With a value more, and without those before `from` (ms); the very same when it is not newer. */
-export function appended(points: Points, value: unknown, at: number, from: number): Points {
-  const found = numeric(value);
-  if (found === null || at <= (points.times.at(-1) ?? 0)) return points;
+export interface Change {
+  value: unknown;
+  /** ms. */
+  timestamp: number;
+}
+
+/** With newer values behind, and without those before `from` (ms); the very same when none is newer. */
+export function appended(points: Points, changes: Change[], from: number): Points {
+  let last = points.times.at(-1) ?? 0;
+  const newer: [number, number][] = [];
+  for (const { value, timestamp } of changes) {
+    const found = numeric(value);
+    if (found === null || timestamp <= last) continue;
+    newer.push([timestamp, found]);
+    last = timestamp;
+  }
+  if (newer.length === 0) return points;
   const first = points.times.findIndex((time) => time >= from);
   const start = first < 0 ? points.times.length : first;
-  return { times: [...points.times.slice(start), at], values: [...points.values.slice(start), found] };
+  return {
+    times: [...points.times.slice(start), ...newer.map(([time]) => time)],
+    values: [...points.values.slice(start), ...newer.map(([, value]) => value)],
+  };
 }
 
 function numeric(value: unknown): number | null {
