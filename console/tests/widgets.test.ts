@@ -21,7 +21,7 @@ test("a new widget is put where nothing is, from the upper left", () => {
 });
 
 test("what another console made is written as it was", () => {
-  const stored = [card, map].map((data, at) => ({ widget_id: String(at + 1), data }));
+  const stored = [map, card].map((data, at) => ({ widget_id: String(at + 1), data }));
   assert.deepEqual(read(stored).map(write), stored);
 });
 

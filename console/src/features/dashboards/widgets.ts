@@ -114,9 +114,9 @@ export const ABOUT: Record<Kind, About> = {
 
 let last = 0;
 
-/** The widgets of a canvas, from the upper left to the lower right. */
+/** The widgets of a canvas, in the order in which they are kept. */
 export function read(stored: { widget_id: string; data: Record<string, unknown> }[]): Widget[] {
-  return inOrder(stored.map(({ widget_id, data }) => readOne(widget_id, data)));
+  return stored.map(({ widget_id, data }) => readOne(widget_id, data));
 }
 
 /** As they are read and reached by keys: row by row. */
