@@ -93,11 +93,16 @@ class CheckedProduct(msgspec.Struct):
 
 _EXAMPLE = {
     "name": "Roof sensor",
-    "sn_prefixes": ["RSEN"],
+    "sn_prefixes": ["ROOF"],
     "tsl": {
-        "version": "v1.0",
+        "version": "v2.0",
         "properties": [
-            {"id": "temperature", "name": "Temperature", "dataSpec": {"dataType": "FLOAT"}}
+            {
+                "id": "temperature",
+                "name": "Temperature",
+                "accessMode": "R",
+                "dataSpec": {"dataType": "FLOAT"},
+            }
         ],
     },
 }

@@ -55,11 +55,7 @@ async function signInTo(page, baseUrl, email, password) {
 /** Let axe look at the page as it stands; keep pictures of it when there is a place for them. */
 async function lookAt(page, name, screenshots, problems) {
   await page.evaluate(AXE);
-  const violations = await page.evaluate(
-    // Menus and dialogs stand outside of every landmark.
-    async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values }, rules: { region: { enabled: false } } })).violations,
-    RULES,
-  );
+  const violations = await violationsOf(page);
   for (const { id, nodes } of violations) {
     problems.push(`${name}: ${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
   }
@@ -73,4 +69,18 @@ async function lookAt(page, name, screenshots, problems) {
   }
   await page.setViewportSize(DESKTOP);
   await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** What axe finds. A page that changes under its eyes makes it fail: then it looks again. */
+async function violationsOf(page, tries = 3) {
+  try {
+    return await page.evaluate(
+      // Menus and dialogs stand outside of every landmark.
+      async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values }, rules: { region: { enabled: false } } })).violations,
+      RULES,
+    );
+  } catch (error) {
+    if (tries === 1) throw error;
+    return violationsOf(page, tries - 1);
+  }
 }
