@@ -1,12 +1,16 @@
 /** Words that several features use, and those of each feature. */
+import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
+import { en as flows } from "../features/flows/en";
 import { en as products } from "../features/products/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
 import { en as tsl } from "../features/tsl/en";
 
 export const en = {
+  ...dashboards,
   ...devices,
+  ...flows,
   ...products,
   ...signIn,
   ...start,
@@ -47,6 +51,8 @@ export const en = {
   "dialog.refresh": "Refresh",
   "dialog.type": "Type {word} to confirm",
   "toasts.title": "Notes",
+  "diff.unchanged": "{count} lines that are the same",
+  "entity.search": "Search entities",
   "combobox.type": "Type to search",
   "combobox.none": "Nothing found",
   "pages.title": "Pages",

@@ -50,8 +50,10 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   });
 }
 
-export function number(value: number): string {
-  return new Intl.NumberFormat(reader.language).format(value);
+/** With so many digits behind the point, else up to three. */
+export function number(value: number, digits: number | null = null): string {
+  const some = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(reader.language, some).format(value);
 }
 
 /** A moment (ms), to the second. */

@@ -1,4 +1,6 @@
+import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
+import { zh as flows } from "../features/flows/zh";
 import { zh as products } from "../features/products/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
@@ -6,7 +8,9 @@ import { zh as tsl } from "../features/tsl/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
+  ...dashboards,
   ...devices,
+  ...flows,
   ...products,
   ...signIn,
   ...start,
@@ -47,6 +51,8 @@ export const zh: Messages = {
   "dialog.refresh": "刷新",
   "dialog.type": "输入 {word} 以确认",
   "toasts.title": "通知",
+  "diff.unchanged": "{count} 行相同",
+  "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",
   "pages.title": "分页",
