@@ -96,6 +96,8 @@ from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.reporting import Reporter
+from services.device.reports.streams import ROUTER as SYSTEM_ROUTES
+from services.device.reports.streams import Streams
 from services.device.settings import DeviceSettings
 from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
@@ -395,6 +397,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ENTITY_ROUTES,
                 TAG_ROUTES,
                 *ALARM_ROUTES,
+                SYSTEM_ROUTES,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -416,6 +419,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ),
                 "edge": edge,
                 "command_polls": polls,
+                "streams": Streams(base.bus, settings.uplink_partitions),
                 **seen,
                 **entities(shared, reporter, alarm.alarms),
             },
