@@ -54,7 +54,7 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     }
     reporting = asyncio.ensure_future(report_on(api, thing))
     try:
-        text = await asyncio.to_thread(node, "console.mjs", json.dumps(given))
+        text = await asyncio.to_thread(node, "console/first-sign-in.mjs", json.dumps(given))
     finally:
         reporting.cancel()
     found: dict[str, Any] = json.loads(text)

@@ -11,15 +11,25 @@ export class Failure extends Error {
     readonly status: number,
     /** Says in the logs of the platform which request it was. */
     readonly requestId: string,
+    readonly code: string = "",
+    /** What is wrong with which field of the request, as the request named it. */
+    readonly faults: Fault[] = [],
   ) {
     super(message);
   }
 }
 
+export interface Fault {
+  field: string;
+  reason: string;
+}
+
 interface Envelope {
   data?: unknown;
   request_id?: string;
+  error_code?: string;
   error_message?: string;
+  detail_message?: string;
 }
 
 type Answer<T> = Promise<{ data?: { data?: T | null }; error?: unknown; response?: Response }>;
@@ -36,7 +46,15 @@ export async function ask<T>(call: Answer<T>): Promise<T> {
     told?.error_message ?? (response ? response.statusText : String(error)),
     response?.status ?? 0,
     told?.request_id ?? response?.headers.get("x-request-id") ?? "",
+    told?.error_code,
+    faultsOf(told),
   );
+}
+
+/** An answer lists several faults in its data; of one it names the field. */
+function faultsOf(told: Envelope | null): Fault[] {
+  if (Array.isArray(told?.data)) return told.data.filter((one): one is Fault => typeof one?.field === "string" && typeof one.reason === "string");
+  return told?.detail_message ? [{ field: told.detail_message, reason: told.error_message ?? "" }] : [];
 }
 
 /** Learn who is signed in. */

@@ -1,12 +1,14 @@
 /** Words, numbers and times in the language of the reader. */
 import { en } from "./en";
-import { zh } from "./zh";
 
 export type Key = keyof typeof en;
 export type Messages = Record<Key, string>;
 export type Language = "en" | "zh";
 
-const LANGUAGES: Record<Language, Messages> = { en, zh };
+const LANGUAGES: Record<Language, () => Promise<Messages>> = {
+  en: () => Promise.resolve(en),
+  zh: async () => (await import("./zh")).zh,
+};
 const KEPT = "thingway.language";
 const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400_000],
@@ -16,26 +18,33 @@ const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 class Reader {
-  language = $state<Language>(preferred());
+  language = $state<Language>("en");
+  words = $state.raw<Messages>(en);
 
-  choose(language: Language): void {
+  async choose(language: Language): Promise<void> {
+    this.words = await LANGUAGES[language]();
     this.language = language;
-    localStorage.setItem(KEPT, language);
     document.documentElement.lang = language;
+  }
+
+  /** Choose, and remember it for the next time. */
+  async keep(language: Language): Promise<void> {
+    localStorage.setItem(KEPT, language);
+    await this.choose(language);
   }
 }
 
-function preferred(): Language {
+/** What was chosen before, else the browser's language, else English. */
+export function preferred(): Language {
   const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
   return wanted in LANGUAGES ? (wanted as Language) : "en";
 }
 
 export const reader = new Reader();
-document.documentElement.lang = reader.language;
 
 /** The words for a key; `{name}` in them is replaced. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  return LANGUAGES[reader.language][key].replace(/\{(\w+)\}/g, (_, name: string) => {
+  return reader.words[key].replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = values[name];
     return typeof value === "number" ? number(value) : (value ?? "");
   });
