@@ -127,6 +127,8 @@ _SERVICES: Mapping[str, Grant] = {
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
+            *_consumer("DEAD"),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.look-*" for stream in ("EVENTS", "DEAD")),
         ),
         subscribe=(
             "rpc.device.>",

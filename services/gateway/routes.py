@@ -189,6 +189,7 @@ ROUTES = (
     *_console(b"/alarm-rules", "device"),
     *_console(b"/entity", "device"),
     *_console(b"/system", "device"),
+    *_console(b"/product", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
     *_console(b"/canvas", "management"),

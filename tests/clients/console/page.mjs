@@ -52,7 +52,8 @@ async function signInTo(page, baseUrl, email, password) {
 async function lookAt(page, name, screenshots, problems) {
   await page.evaluate(AXE);
   const violations = await page.evaluate(
-    async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values } })).violations,
+    // Menus and dialogs stand outside of every landmark.
+    async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values }, rules: { region: { enabled: false } } })).violations,
     RULES,
   );
   for (const { id, nodes } of violations) {
