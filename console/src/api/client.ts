@@ -44,7 +44,7 @@ export async function ask<T>(call: Answer<T>): Promise<T> {
 }
 
 /** The file in an answer: `askFile(exportAlarms({ parseAs: "blob" }))`. Throws `Failure`. */
-export async function askFile(call: Answer<unknown>): Promise<Blob> {
+export async function askFile(call: Promise<{ data?: unknown; error?: unknown; response?: Response }>): Promise<Blob> {
   const { data, error, response } = await call;
   if (response?.ok) return data as Blob;
   throw failureOf(error, response);

@@ -50,6 +50,11 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   });
 }
 
+/** The words for a key that may be unknown, such as one made of a code of the platform. */
+export function known(key: string): string | undefined {
+  return (reader.words as Record<string, string | undefined>)[key];
+}
+
 export function number(value: number): string {
   return new Intl.NumberFormat(reader.language).format(value);
 }

@@ -1,5 +1,5 @@
 /** Groups, integrations and imports: what several pages of the fleet ask for. */
-import { ask } from "../../api/client";
+import { ask, askFile } from "../../api/client";
 import {
   findDeviceGroups,
   getIntegration,
@@ -12,7 +12,6 @@ import {
   type ShownGroup,
   type ShownIntegration,
 } from "../../api/generated";
-import { askFile } from "../../api/client";
 import { rowsOf } from "../../api/pages";
 import { readCsv } from "./csv";
 
