@@ -1,7 +1,8 @@
 """`make screenshots`: every page of the console as a picture, of a platform with demo data.
 
-`python -m tests.clients.screenshots [--out DIRECTORY]` starts a platform of its own, and ends it. Each
-page is there light and dark, for desktop and phone. What axe or the browser complains of is printed.
+`python -m tests.clients.screenshots [--out DIRECTORY]` starts a platform of its own, and ends it.
+Each page is there light and dark, for desktop and phone. What axe or the browser complains of is
+printed.
 """
 
 import argparse
