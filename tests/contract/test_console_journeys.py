@@ -52,7 +52,9 @@ async def travel(platform: Platform, name: str, **given: Any) -> dict[str, Any]:
     return dict(found)
 
 
-async def test_a_role_shows_one_device_and_sessions_end(platform: Platform, admin: Console) -> None:
+async def test_a_role_shows_one_device_and_sessions_end(
+    platform: Platform, admin: Console, hall: Hall
+) -> None:
     """Who has the role sees that device and its pages only; a session ended elsewhere says so."""
     name = new_name("seen")
     await add_device(admin, name)
@@ -64,6 +66,7 @@ async def test_a_role_shows_one_device_and_sessions_end(platform: Platform, admi
     assert found["devices"] == [name]
     assert {"Devices", "Groups"} <= {text.strip() for text in found["menu"]}
     assert not {"Users", "System", "Entities"} & {text.strip() for text in found["menu"]}
+    assert found["dead"] == 401
     assert "ended" in found["ended"]
 
 
@@ -72,7 +75,7 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
 ) -> None:
     """Nothing is added until the sheet is mended; who claimed and why is seen."""
     good, bad = new_sn(), new_sn()
-    head = "Name,SN,Model,Latitude\n"
+    head = "Name,SN,Model,Latitude,Longitude\n"
     rule = {
         "name": new_name("hot"),
         "severity": "MAJOR",
@@ -86,9 +89,9 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
     device = (await admin.done("GET", f"/device/{hall.device}"))["name"]
     await admin.done("POST", "/alarm-rules", rule)
-    await hall.report(temperature=60)
 
     async def raised() -> bool:
+        await hall.report(temperature=60)  # a rule is in force a second after its answer
         wanted = {"device_ids": [hall.device], "open": True, "page_size": 1, "page_number": 1}
         return bool((await admin.done("POST", "/alarms/search", wanted))["total"])
 
@@ -96,8 +99,8 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     found = await travel(
         platform,
         "fleet",
-        sheet=f"{head}Good,{good},{MODEL},1\nBad,{bad},{MODEL},north\n",
-        mended=f"{head}Good,{good},{MODEL},1\nBad,{bad},{MODEL},2\n",
+        sheet=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},north,1\n",
+        mended=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},2,1\n",
         device=device,
         note=new_name("looked at"),
     )

@@ -23,7 +23,7 @@ export const en = {
   "places.none": "No device has a place",
   "places.none.text": "Set one here, in an import, or by a property that the product names.",
   "places.sketch": "Sketch of where {count} devices are",
-  "imports.title": "Import and export",
+  "imports.title": "Imports",
   "imports.sheets": "Sheets",
   "imports.sheets.text": "An empty sheet to fill, or one of the devices that there are: change it and send it back.",
   "imports.integration": "Integration",

@@ -25,7 +25,7 @@ export const zh: Record<keyof typeof en, string> = {
   "places.none": "没有设备设置位置",
   "places.none.text": "可在此处、导入时或通过产品指定的属性设置位置。",
   "places.sketch": "{count} 台设备的位置示意图",
-  "imports.title": "导入与导出",
+  "imports.title": "导入",
   "imports.sheets": "表格",
   "imports.sheets.text": "下载空白模板，或导出现有设备，修改后再导入。",
   "imports.integration": "集成",

@@ -13,5 +13,5 @@ export const en = {
   "welcome.used": "This link has been used: a password was chosen.",
   "sign-in.tenant": "Tenant",
   "sign-in.tenant.rule": "Letters, digits, _ and -.",
-  "sign-in.other-tenant": "Sign in at another tenant",
+  "sign-in.other-tenant": "Another tenant",
 };
