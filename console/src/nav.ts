@@ -1,12 +1,13 @@
 /** What the menu of the console leads to, in its order. An entry is shown to who may see its page. */
+import Boxes from "@lucide/svelte/icons/boxes";
 import House from "@lucide/svelte/icons/house";
 import Cpu from "@lucide/svelte/icons/cpu";
 import BellRing from "@lucide/svelte/icons/bell-ring";
-import Boxes from "@lucide/svelte/icons/boxes";
 import ClipboardList from "@lucide/svelte/icons/clipboard-list";
 import FileSpreadsheet from "@lucide/svelte/icons/file-spreadsheet";
 import Gauge from "@lucide/svelte/icons/gauge";
 import KeyRound from "@lucide/svelte/icons/key-round";
+import Layers from "@lucide/svelte/icons/layers";
 import ListChecks from "@lucide/svelte/icons/list-checks";
 import Lock from "@lucide/svelte/icons/lock";
 import MapPin from "@lucide/svelte/icons/map-pin";
@@ -50,6 +51,7 @@ export const groups: Group[] = [
     title: "nav.things",
     entries: [
       { title: "nav.devices", path: "/devices", icon: Cpu, permission: ["device.view"] },
+      { title: "nav.products", path: "/products", icon: Boxes, permission: ["product.view", "product.manage"] },
       { title: "entities.title", path: "/entities", icon: Shapes, permission: ["entity_data.view"] },
       { title: "integrations.title", path: "/integrations", icon: Plug, permission: ["integration.view"] },
     ],
@@ -59,7 +61,7 @@ export const groups: Group[] = [
     entries: [
       { title: "alarms.title", path: "/alarms", icon: BellRing, permission: ALARMS },
       { title: "events.title", path: "/events", icon: Radio, permission: ["entity_data.view"] },
-      { title: "groups.title", path: "/fleet/groups", icon: Boxes, permission: ["device.view"] },
+      { title: "groups.title", path: "/fleet/groups", icon: Layers, permission: ["device.view"] },
       { title: "places.title", path: "/fleet/places", icon: MapPin, permission: ["device.view"] },
       { title: "selection.title", path: "/fleet/selection", icon: ListChecks, permission: ["device.edit", "device.delete"] },
       { title: "imports.title", path: "/fleet/imports", icon: FileSpreadsheet, permission: ["device.view"] },

@@ -11,8 +11,11 @@ const page = (asyncComponent: Page) => wrap({ asyncComponent, loadingComponent: 
 
 export const routes = {
   "/": page(() => import("./features/start/Start.svelte")),
+  "/connect": page(() => import("./features/start/Connect.svelte")),
   "/devices": page(() => import("./features/devices/Devices.svelte")),
   "/devices/:id": page(() => import("./features/devices/Device.svelte")),
+  "/products": page(() => import("./features/products/Products.svelte")),
+  "/products/:model": page(() => import("./features/products/Product.svelte")),
   "/entities": page(() => import("./features/entities/Entities.svelte")),
   "/entities/tags": page(() => import("./features/entities/Tags.svelte")),
   "/entities/:id": page(() => import("./features/entities/Entity.svelte")),

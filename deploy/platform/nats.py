@@ -128,7 +128,7 @@ _SERVICES: Mapping[str, Grant] = {
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
             *_consumer("DEAD"),
-            *(f"$JS.API.CONSUMER.DELETE.{stream}.look-*" for stream in ("EVENTS", "DEAD")),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in ("EVENTS", "DEAD")),
         ),
         subscribe=(
             "rpc.device.>",

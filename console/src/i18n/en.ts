@@ -11,8 +11,10 @@ import { en as palette } from "../features/palette/en";
 import { en as people } from "../features/people/en";
 import { en as system } from "../features/system/en";
 import { en as devices } from "../features/devices/en";
+import { en as products } from "../features/products/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
+import { en as tsl } from "../features/tsl/en";
 
 export const en = {
   ...account,
@@ -27,8 +29,10 @@ export const en = {
   ...people,
   ...system,
   ...devices,
+  ...products,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "Start",
   "nav.devices": "Devices",
   "nav.docs": "API",

@@ -10,8 +10,10 @@ import { zh as palette } from "../features/palette/zh";
 import { zh as people } from "../features/people/zh";
 import { zh as system } from "../features/system/zh";
 import { zh as devices } from "../features/devices/zh";
+import { zh as products } from "../features/products/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
+import { zh as tsl } from "../features/tsl/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
@@ -27,8 +29,10 @@ export const zh: Messages = {
   ...people,
   ...system,
   ...devices,
+  ...products,
   ...signIn,
   ...start,
+  ...tsl,
   "nav.start": "首页",
   "nav.devices": "设备",
   "nav.docs": "接口",
