@@ -30,7 +30,7 @@ export const en = {
   "alarms.note.hint": "What you found, for those who look later",
   "alarms.none": "No alarms",
   "alarms.none.text": "Nothing is wrong that a rule looks for, or the filters leave nothing.",
-  "alarms.total": "{count} alarms. Looked at anew every {seconds} s.",
+  "alarms.total": "{count} in all. Looked at anew every {seconds} s.",
   "alarms.export.hint": "By text, device, time and claim",
   "severity.CRITICAL": "Critical",
   "severity.MAJOR": "Major",

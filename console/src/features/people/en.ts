@@ -85,5 +85,7 @@ export const en = {
   "permission.page.workflow": "Flows",
   "permission.page.integration": "Integrations",
   "permission.page.credentials": "Credentials",
+  "permission.page.product": "Products",
+  "permission.page.tag": "Tags of entities",
   "permission.page.setting": "Settings",
 };

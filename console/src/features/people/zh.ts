@@ -87,5 +87,7 @@ export const zh: Record<keyof typeof en, string> = {
   "permission.page.workflow": "流程",
   "permission.page.integration": "集成",
   "permission.page.credentials": "凭证",
+  "permission.page.product": "产品",
+  "permission.page.tag": "实体标签",
   "permission.page.setting": "设置",
 };
