@@ -3,6 +3,7 @@ import Boxes from "@lucide/svelte/icons/boxes";
 import House from "@lucide/svelte/icons/house";
 import Cpu from "@lucide/svelte/icons/cpu";
 import BellRing from "@lucide/svelte/icons/bell-ring";
+import CircleUser from "@lucide/svelte/icons/circle-user";
 import ClipboardList from "@lucide/svelte/icons/clipboard-list";
 import FileSpreadsheet from "@lucide/svelte/icons/file-spreadsheet";
 import Gauge from "@lucide/svelte/icons/gauge";
@@ -70,6 +71,7 @@ export const groups: Group[] = [
   {
     title: "nav.administration",
     entries: [
+      { title: "account.title", path: "/account", icon: CircleUser },
       { title: "people.users", path: "/people/users", icon: Users, permission: SUPER_ADMINS },
       { title: "people.roles", path: "/people/roles", icon: ShieldCheck, permission: SUPER_ADMINS },
       { title: "applications.title", path: "/applications", icon: KeyRound, permission: SUPER_ADMINS },
