@@ -92,7 +92,7 @@ export function edit(root: ShadowRoot, given: Given, changed: (text: string) => 
         look,
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
         EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ "aria-label": given.label }),
+        EditorView.contentAttributes.of({ "aria-label": given.label, tabindex: "0" }),
         EditorState.readOnly.of(given.readonly),
         LANGUAGES[given.language](),
         faults,

@@ -11,9 +11,12 @@ export class Submission {
     return this.error.faults.find((fault) => fault.field === field)?.reason;
   }
 
-  /** What failed and stands at none of these fields: shown above the buttons. */
+  /** What failed, unless all of it stands at these fields or inside of them: shown above the buttons. */
   rest(fields: string[]): unknown {
-    return fields.some((field) => this.fault(field)) ? null : this.error;
+    const { error } = this;
+    if (!(error instanceof Failure) || !error.faults.length) return error;
+    const inside = (fault: string) => fields.some((field) => fault === field || fault.startsWith(`${field}.`) || fault.startsWith(`${field}[`));
+    return error.faults.every((fault) => inside(fault.field)) ? null : error;
   }
 
   /** Run `work`; true when it did not fail. A second call while one runs does nothing. */

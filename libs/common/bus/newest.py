@@ -46,7 +46,7 @@ async def newest(
     try:
         state = (await bus.js.stream_info(stream)).state
         end = state.last_seq + 1 if before is None else min(before, state.last_seq + 1)
-        if end <= state.first_seq:
+        if not state.messages or end <= state.first_seq:
             return []
         look = _Look(bus, stream, subjects, end)
         return (await look.read(await look.start(state.first_seq, most)))[-most:][::-1]

@@ -11,7 +11,7 @@ export const en = {
   "devices.model": "Product",
   "devices.group": "Group",
   "devices.reported": "Last report",
-  "devices.number": "{count} devices",
+  "devices.number": "Devices: {count}",
   "devices.none": "No device is like that.",
   "devices.none.text": "Change the filters, or clear them.",
   "device.values": "Values",

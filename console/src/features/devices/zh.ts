@@ -13,7 +13,7 @@ export const zh: Record<keyof typeof en, string> = {
   "devices.model": "产品",
   "devices.group": "分组",
   "devices.reported": "最近上报",
-  "devices.number": "{count} 台设备",
+  "devices.number": "设备：{count}",
   "devices.none": "没有符合条件的设备。",
   "devices.none.text": "请修改或清除筛选条件。",
   "device.values": "当前值",
