@@ -52,7 +52,7 @@ lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
-bench: $(DEV) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
+bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)
 
 compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)

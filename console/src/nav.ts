@@ -1,6 +1,8 @@
 /** What the menu of the console leads to, in its order. An entry is shown to who may see its page. */
 import Boxes from "@lucide/svelte/icons/boxes";
 import House from "@lucide/svelte/icons/house";
+import LayoutDashboard from "@lucide/svelte/icons/layout-dashboard";
+import Workflow from "@lucide/svelte/icons/workflow";
 import Cpu from "@lucide/svelte/icons/cpu";
 import BellRing from "@lucide/svelte/icons/bell-ring";
 import CircleUser from "@lucide/svelte/icons/circle-user";
@@ -47,7 +49,13 @@ export interface Group {
 }
 
 export const groups: Group[] = [
-  { entries: [{ title: "nav.start", path: "/", icon: House }] },
+  {
+    entries: [
+      { title: "nav.start", path: "/", icon: House },
+      { title: "nav.dashboards", path: "/dashboards", icon: LayoutDashboard, permission: ["dashboard.view"] },
+      { title: "nav.flows", path: "/flows", icon: Workflow, permission: ["workflow.view"] },
+    ],
+  },
   {
     title: "nav.things",
     entries: [

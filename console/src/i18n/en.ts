@@ -10,7 +10,9 @@ import { en as integrations } from "../features/integrations/en";
 import { en as palette } from "../features/palette/en";
 import { en as people } from "../features/people/en";
 import { en as system } from "../features/system/en";
+import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
+import { en as flows } from "../features/flows/en";
 import { en as products } from "../features/products/en";
 import { en as signIn } from "../features/sign-in/en";
 import { en as start } from "../features/start/en";
@@ -28,7 +30,9 @@ export const en = {
   ...palette,
   ...people,
   ...system,
+  ...dashboards,
   ...devices,
+  ...flows,
   ...products,
   ...signIn,
   ...start,
@@ -69,6 +73,8 @@ export const en = {
   "dialog.refresh": "Refresh",
   "dialog.type": "Type {word} to confirm",
   "toasts.title": "Notes",
+  "diff.unchanged": "{count} lines that are the same",
+  "entity.search": "Search entities",
   "combobox.type": "Type to search",
   "combobox.none": "Nothing found",
   "pages.title": "Pages",

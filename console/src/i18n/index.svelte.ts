@@ -58,8 +58,10 @@ export function known(key: string): string | undefined {
   return (reader.words as Record<string, string | undefined>)[key];
 }
 
-export function number(value: number): string {
-  return new Intl.NumberFormat(reader.locale).format(value);
+/** With so many digits behind the point, else up to three. */
+export function number(value: number, digits: number | null = null): string {
+  const some = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(reader.locale, some).format(value);
 }
 
 /** A moment (ms), to the second. */

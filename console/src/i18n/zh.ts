@@ -9,7 +9,9 @@ import { zh as integrations } from "../features/integrations/zh";
 import { zh as palette } from "../features/palette/zh";
 import { zh as people } from "../features/people/zh";
 import { zh as system } from "../features/system/zh";
+import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
+import { zh as flows } from "../features/flows/zh";
 import { zh as products } from "../features/products/zh";
 import { zh as signIn } from "../features/sign-in/zh";
 import { zh as start } from "../features/start/zh";
@@ -28,7 +30,9 @@ export const zh: Messages = {
   ...palette,
   ...people,
   ...system,
+  ...dashboards,
   ...devices,
+  ...flows,
   ...products,
   ...signIn,
   ...start,
@@ -69,6 +73,8 @@ export const zh: Messages = {
   "dialog.refresh": "刷新",
   "dialog.type": "输入 {word} 以确认",
   "toasts.title": "通知",
+  "diff.unchanged": "{count} 行相同",
+  "entity.search": "搜索实体",
   "combobox.type": "输入以搜索",
   "combobox.none": "没有结果",
   "pages.title": "分页",

@@ -50,6 +50,8 @@ interface Given {
   language: Language;
   label: string;
   readonly: boolean;
+  /** What a use of it adds. */
+  more?: Extension;
 }
 
 export interface Editor {
@@ -95,6 +97,7 @@ export function edit(root: ShadowRoot, given: Given, changed: (text: string) => 
         EditorView.contentAttributes.of({ "aria-label": given.label, tabindex: "0" }),
         EditorState.readOnly.of(given.readonly),
         LANGUAGES[given.language](),
+        given.more ?? [],
         faults,
         EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
       ],

@@ -25,8 +25,8 @@ export async function journey(steps) {
     headless: true,
   });
   const problems = [];
+  const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light" });
   try {
-    const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light" });
     page.setDefaultTimeout(PATIENCE);
     page.on("console", (said) => said.type() === "error" && problems.push(said.text()));
     page.on("pageerror", (error) => problems.push(String(error)));
@@ -34,6 +34,10 @@ export async function journey(steps) {
     const signIn = (email = given.email, password = given.password) => signInTo(page, given.baseUrl, email, password);
     const found = await steps({ page, given, look, signIn, problems });
     console.log(JSON.stringify({ ...found, problems }));
+  } catch (error) {
+    if (given.screenshots) await page.screenshot({ path: `${given.screenshots}/failed.png` });
+    console.error(problems);
+    throw error;
   } finally {
     await browser.close();
   }

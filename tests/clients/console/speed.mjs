@@ -1,0 +1,114 @@
+// How fast the console is, in Chromium: `node console/speed.mjs GIVEN`. What it prints is told in `bench/console.py`.
+import { journey } from "./page.mjs";
+
+/** Rows of the history that is drawn. */
+const POINTS = 100_000;
+/** Milliseconds for which frames are counted. */
+const COUNTED = 10_000;
+/** Milliseconds before the first look at the heap: pages grow until all of them has been used once. */
+const WARM = 15_000;
+
+await journey(async ({ page, given, signIn }) => {
+  const { baseUrl, device, board, entity, seconds } = given;
+  const scripts = [];
+  page.on("requestfinished", (request) => request.resourceType() === "script" && scripts.push(request.sizes()));
+  await page.addInitScript(watch);
+  await signIn();
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.waitForLoadState("networkidle");
+  const sizes = (await Promise.all(scripts)).reduce((sum, one) => sum + one.responseBodySize, 0);
+
+  // Again, with nothing in the cache: who was signed in goes on.
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Network.enable");
+  await cdp.send("Network.clearBrowserCache");
+  const ready = [];
+  for (let round = 0; round < 5; round += 1) {
+    await page.goto("about:blank");
+    await cdp.send("Network.clearBrowserCache");
+    await page.goto(`${baseUrl}/#/`, { waitUntil: "commit" });
+    await page.locator("main h1").waitFor();
+    ready.push(await page.evaluate(() => performance.now()));
+  }
+
+  await page.route("**/entity/history/search", (route) => route.fulfill({ json: history(entity) }));
+  await page.goto(`${baseUrl}/#/dashboards/${board}`);
+  await page.locator("canvas").waitFor();
+  await page.waitForFunction(() => globalThis.drawn > globalThis.given);
+  await page.waitForTimeout(500);
+  const chart = [];
+  for (let round = 0; round < 5; round += 1) {
+    await page.reload();
+    await page.waitForFunction(() => globalThis.drawn > globalThis.given);
+    await page.waitForTimeout(500);
+    chart.push(await page.evaluate(() => globalThis.drawn - globalThis.given));
+  }
+  await page.unroute("**/entity/history/search");
+
+  await page.goto(`${baseUrl}/#/devices/${device}`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.waitForTimeout(3_000);
+  const frames = await page.evaluate(frameTimes, COUNTED);
+
+  await page.waitForTimeout(WARM);
+  const before = await heap(page, cdp);
+  await page.waitForTimeout(seconds * 1000);
+  const after = await heap(page, cdp);
+  return { scripts: sizes, ready, chart, frames, heap: { before, after } };
+});
+
+/** In the page: when a history was there, and when a canvas was last drawn on. */
+function watch() {
+  globalThis.given = Infinity;
+  globalThis.drawn = 0;
+  for (const name of ["text", "json"]) {
+    const read = Response.prototype[name];
+    Response.prototype[name] = async function () {
+      const found = await read.call(this);
+      if (this.url.endsWith("/entity/history/search")) globalThis.given = performance.now();
+      return found;
+    };
+  }
+  const stroke = CanvasRenderingContext2D.prototype.stroke;
+  CanvasRenderingContext2D.prototype.stroke = function (...words) {
+    stroke.apply(this, words);
+    if (this.canvas.width > 0) globalThis.drawn = performance.now();
+  };
+}
+
+/** In the page: frames a second, and the longest time between two of them (ms). */
+function frameTimes(counted) {
+  return new Promise((resolve) => {
+    const begin = performance.now();
+    let last = begin;
+    let longest = 0;
+    let frames = 0;
+    const tick = (now) => {
+      frames += 1;
+      longest = Math.max(longest, now - last);
+      last = now;
+      if (now - begin < counted) requestAnimationFrame(tick);
+      else resolve({ rate: (frames * 1000) / (now - begin), longest });
+    };
+    requestAnimationFrame(tick);
+  });
+}
+
+async function heap(page, cdp) {
+  await page.requestGC();
+  await cdp.send("Performance.enable");
+  const { metrics } = await cdp.send("Performance.getMetrics");
+  return metrics.find((one) => one.name === "JSHeapUsedSize").value;
+}
+
+function history(entity_id) {
+  const now = Date.now();
+  const content = Array.from({ length: POINTS }, (_, at) => ({
+    id: String(at),
+    entity_id,
+    timestamp: now - at * 800,
+    value: 20 + 5 * Math.sin(at / 900) + Math.random(),
+    value_type: "DOUBLE",
+  }));
+  return { data: { page_size: POINTS, page_number: 1, total: POINTS, content }, status: "Success", request_id: "0" };
+}
