@@ -27,7 +27,7 @@ device = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=sn)
 device.username_pw_set(sn, key)
 device.on_connect = listen
 device.on_message = confirm
-device.on_subscribe = lambda *_: print("ready", flush=True)
+device.on_subscribe = lambda *_: sys.stdout.write("ready\n") and sys.stdout.flush()
 device.connect(host, int(port))
 device.loop_start()
 for line in sys.stdin:

@@ -42,9 +42,9 @@ await journey(async ({ page, given, look, problems }) => {
     ([it, before]) => it.textContent !== before,
     [await card.elementHandle(), before],
   );
-  await page.locator(".uplot").waitFor();
-  await look("device");
   const after = await card.textContent();
+  await page.getByRole("tab", { name: "History" }).click();
+  await page.locator(".uplot").waitFor();
 
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Password").waitFor();
