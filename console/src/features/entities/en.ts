@@ -34,8 +34,6 @@ export const en = {
   "entities.access.RW": "Read and write",
   "entities.unit": "Unit",
   "entities.set": "Set the value",
-  "entities.export": "30 days as CSV",
-  "entities.history": "History",
   "entities.children": "Members",
   "entities.delete.title": "Delete {name}?",
   "entities.delete.text": "Its history goes with it, and what shows or uses it finds it no more.",

@@ -36,8 +36,6 @@ export const zh: Record<keyof typeof en, string> = {
   "entities.access.RW": "读写",
   "entities.unit": "单位",
   "entities.set": "设置值",
-  "entities.export": "导出 30 天 CSV",
-  "entities.history": "历史",
   "entities.children": "成员",
   "entities.delete.title": "删除 {name}？",
   "entities.delete.text": "其历史一并删除，引用它的内容将失效。",
