@@ -13,7 +13,7 @@ import KeyRound from "@lucide/svelte/icons/key-round";
 import Layers from "@lucide/svelte/icons/layers";
 import ListChecks from "@lucide/svelte/icons/list-checks";
 import Lock from "@lucide/svelte/icons/lock";
-import MapPin from "@lucide/svelte/icons/map-pin";
+import Pin from "@lucide/svelte/icons/map-pin";
 import Plug from "@lucide/svelte/icons/plug";
 import Radio from "@lucide/svelte/icons/radio";
 import Shapes from "@lucide/svelte/icons/shapes";
@@ -71,7 +71,7 @@ export const groups: Group[] = [
       { title: "alarms.title", path: "/alarms", icon: BellRing, permission: ALARMS },
       { title: "events.title", path: "/events", icon: Radio, permission: ["entity_data.view"] },
       { title: "groups.title", path: "/fleet/groups", icon: Layers, permission: ["device.view"] },
-      { title: "places.title", path: "/fleet/places", icon: MapPin, permission: ["device.view"] },
+      { title: "places.title", path: "/fleet/places", icon: Pin, permission: ["device.view"] },
       { title: "selection.title", path: "/fleet/selection", icon: ListChecks, permission: ["device.edit", "device.delete"] },
       { title: "imports.title", path: "/fleet/imports", icon: FileSpreadsheet, permission: ["device.view"] },
     ],

@@ -8,7 +8,7 @@ long while a backup runs.
 import contextlib
 import hashlib
 import struct
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import bson
@@ -228,8 +228,3 @@ class Restored:
                     name,
                     indexes=[{key: one[key] for key in one if key != "ns"} for one in indexes],
                 )
-
-
-def databases_of(names: Collection[tuple[str, str]]) -> list[str]:
-    """The databases of collections, in order."""
-    return sorted({database for database, _ in names})

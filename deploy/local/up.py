@@ -80,9 +80,7 @@ def up(given: Namespace) -> Exit:
     Raises `LauncherError` with exit code 2 when a program, the data directory or a port
     does not allow a start, with exit code 1 when something does not become ready.
     """
-    doors = given_ports(given)
-    asked = {one.name: getattr(given, one.name) for one in fields(Options)}
-    options = Options(**(asked | doors))
+    options = options_of(given)
     if os.environ.get(END_WITH_PARENT):
         end_with_parent()
     found = servers.Programs.find()
@@ -91,9 +89,15 @@ def up(given: Namespace) -> Exit:
         raise LauncherError(
             f"a restore into {options.data} has not come to its end: empty it and begin again"
         )
-    ports.require_free(options.host, port_options(doors))
+    ports.require_free(options.host, port_options(given_ports(given)))
     asyncio.run(Launcher(options, found, handle).run())
     return Exit.OK
+
+
+def options_of(given: Namespace) -> Options:
+    """What the words of `thingway up` ask for."""
+    asked = {one.name: getattr(given, one.name) for one in fields(Options)}
+    return Options(**(asked | given_ports(given)))
 
 
 class Launcher:

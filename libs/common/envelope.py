@@ -21,7 +21,15 @@ class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
 
     data: T | msgspec.UnsetType = msgspec.UNSET
     status: Literal["Success"] = "Success"
-    requestId: str  # noqa: N815 - the wire name
+    request_id: str = msgspec.field(name="requestId")
+
+
+class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
+    """An answer of the management API: `{data?, status: "Success", request_id}`."""
+
+    data: T | msgspec.UnsetType = msgspec.UNSET
+    status: Literal["Success"] = "Success"
+    request_id: str
 
 
 def _failed() -> Literal["Failed"]:

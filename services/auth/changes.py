@@ -76,26 +76,17 @@ class Change:
         self.access_changed = True
 
 
+@dataclass(frozen=True)
 class Changes:
     """Runs changes."""
 
-    def __init__(
-        self,
-        mongo: Mongo,
-        audit: AuditStore,
-        outbox: Outbox,
-        revocations: RevocationStore,
-        revoker: Revoker,
-        tenants: TenantStore,
-        versions: AccessVersions,
-    ) -> None:
-        self._mongo = mongo
-        self._audit = audit
-        self._outbox = outbox
-        self._revocations = revocations
-        self._revoker = revoker
-        self._tenants = tenants
-        self._versions = versions
+    mongo: Mongo
+    audit: AuditStore
+    outbox: Outbox
+    revocations: RevocationStore
+    revoker: Revoker
+    tenants: TenantStore
+    versions: AccessVersions
 
     async def run(self, caller: Caller, work: Callable[[Change], Awaitable[R]]) -> R:
         """Run `work(change)` in the caller's tenant; it may run again after a conflict.
@@ -108,29 +99,29 @@ class Changes:
             change = Change(session)
             result = await work(change)
             for revocation in change.revocations:
-                await self._revocations.add(revocation, session)
+                await self.revocations.add(revocation, session)
             raises = change.access_changed
-            version = await self._tenants.raise_version(tenant, session) if raises else 0
+            version = await self.tenants.raise_version(tenant, session) if raises else 0
             return result, change, version, await self._record(caller, change)
 
-        result, change, version, outgoing = await self._mongo.transaction(whole)
+        result, change, version, outgoing = await self.mongo.transaction(whole)
         for revocation in change.revocations:
-            await self._revoker.apply(revocation)
+            await self.revoker.apply(revocation)
         if version:
-            await self._versions.reach(tenant, version)
-        await self._outbox.relay(outgoing)
+            await self.versions.reach(tenant, version)
+        await self.outbox.relay(outgoing)
         return result
 
     async def _record(self, caller: Caller, change: Change) -> list[Document]:
         events = [_event(caller, deed) for deed in change.deeds]
-        await self._audit.add(events, change.session)
+        await self.audit.add(events, change.session)
         entries = [
             OutboxEntry(
                 auth_event(event.tenant, f"{event.object.type}.{event.action}"), fitted(event)
             )
             for event in events
         ]
-        return await self._outbox.add(entries, change.session)
+        return await self.outbox.add(entries, change.session)
 
 
 def _event(caller: Caller, deed: Deed) -> AccountChanged:

@@ -194,7 +194,7 @@ def console(shared: Shared) -> dict[str, Any]:
     base, groups, grants = shared.base, shared.groups, shared.grants
     granted = GrantedDevices(base.devices, grants)
     streams = uplink_streams(base.settings.uplink_partitions)
-    DeviceNames(base.devices, shared.models).offer(shared.rpc)
+    DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
     users = UserDevices(
         store=base.devices,
         groups=groups,
@@ -279,7 +279,7 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
     values = ValueStore(base.mongo)
     history = EntityHistory(service, values, base.retention, base.settings.retention_days)
     search = EntitySearch(
-        base.devices,
+        base.devices.lists,
         shared.models,
         directory,
         shared.grants,

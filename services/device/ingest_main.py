@@ -93,9 +93,9 @@ async def main() -> None:
         days = settings.retention_days
         own = base.things.own
         end_tasks = partial(base.commands.fail_all, code=DELETED.code, reason=DELETED.text)
-        rows = HistoryRows(base.devices, own, base.partitions, base.limits, days)
+        rows = HistoryRows(base.devices.lists, own, base.partitions, base.limits, days)
         sweeps = Sweeps(
-            devices=base.devices,
+            devices=base.devices.lists,
             own=own,
             removed=RemovedThings(base.mongo.database),
             partitions=base.partitions,

@@ -15,7 +15,7 @@ from tests.contract.test_management_fleet import does
 from tests.contract.test_management_live_mqtt import page as page_of
 from tests.contract.test_management_live_mqtt import until_told
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 
 class Alarm(Exact, kw_only=True):

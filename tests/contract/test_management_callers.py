@@ -11,7 +11,7 @@ import pytest
 from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import Hall
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 PATIENCE = 20.0
 

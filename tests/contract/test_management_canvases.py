@@ -12,7 +12,7 @@ from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import ALL, UNKNOWN, Hall
 from tests.contract.shapes import Exact, IdText, MsText, Widget, shaped
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 VIEW = "dashboard.view"

@@ -20,7 +20,7 @@ from tests.contract.ping import Ping, hosted
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 SEARCH = '{"page_size":10,"page_number":1}'
 

@@ -8,7 +8,7 @@ from tests.contract.console import Console, new_name
 from tests.contract.hall import UNKNOWN, Hall
 from tests.contract.shapes import Dashboard, DashboardRef, shaped
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 BAD = "parameter_validation_failed"
 LIST = "/dashboard/dashboards"

@@ -10,7 +10,7 @@ from tests.contract.console import Console, console_accepted, console_refused, n
 from tests.contract.hall import ADD_DEVICE, UNKNOWN, Hall, add_custom, add_device
 from tests.contract.shapes import Credentials, Device, DeviceDetail, Page, shaped
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 BAD = "parameter_validation_failed"
 

@@ -10,7 +10,7 @@ from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import ALL, UNKNOWN, Hall, add_custom, add_dashboard, add_device
 from tests.contract.shapes import Entity, EntityMeta, EntityStatus, Page, shaped
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 BAD = "parameter_validation_failed"
 ATTRIBUTES = {

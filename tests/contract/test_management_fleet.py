@@ -12,7 +12,7 @@ from tests.contract.console import Console, console_accepted, new_name
 from tests.contract.hall import UNKNOWN, Hall, add_custom, add_device
 from tests.contract.shapes import Device, DeviceDetail, Entity, Exact, IdText, Ms, Page, shaped
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 
 class Group(Exact, kw_only=True):

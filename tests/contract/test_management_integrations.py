@@ -12,7 +12,7 @@ from tests.contract.shapes import Integration, IntegrationDetail, Page, shaped
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 BAD = "parameter_validation_failed"
 SEARCH = "/integration/search"

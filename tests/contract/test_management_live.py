@@ -10,7 +10,7 @@ from tests.contract.console import Console
 from tests.contract.hall import UNKNOWN, Hall, add_custom
 from tests.contract.live import Socket, opened
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 VIEW = ("dashboard.view", "dashboard.edit")
 

@@ -13,7 +13,7 @@ import pytest
 from tests.contract.console import Console
 from tests.contract.hall import Hall, add_custom
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 PATIENCE = 20.0
 

@@ -6,7 +6,7 @@ from libs.common.things import DIRECT
 from tests.contract.console import Console
 from tests.contract.hall import ADD_DEVICE, Hall, add_custom
 
-pytestmark = [pytest.mark.xdist_group("things"), pytest.mark.usefixtures("api")]
+pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.usefixtures("api")]
 
 TEXTS = [
     "\0", "a\0b", "\ud800", "\u202e", "💡" * 100, ".*", "(", "[a-", "\\", "$where", "{'$gt':''}",

@@ -24,7 +24,7 @@ from tests.contract.shapes import (
     shaped,
 )
 
-pytestmark = pytest.mark.xdist_group("things")
+pytestmark = pytest.mark.xdist_group("platform")
 
 BAD = "parameter_validation_failed"
 HISTORY, AGGREGATE = "/entity/history/search", "/entity/history/aggregate"

@@ -100,6 +100,8 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         for number, service in enumerate(services)
     ]
     bus = await Bus.connect(servers.nats_url, name="others", streams=1)
+    for stream in (UPLINK, EVENTS):  # the replicas of another test died with some in hand
+        await bus.js.purge_stream(stream)
     mongo = Mongo(servers.mongo_url, database)
     await migrate(mongo.database, MIGRATIONS)
     now = datetime.now(UTC)

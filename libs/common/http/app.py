@@ -93,7 +93,7 @@ def create_app(service: Service) -> Litestar:
         async with service.lifespan():
             yield
 
-    given = {name: _give(value) for name, value in service.dependencies.items()}
+    given = {name: _given(service, name) for name in service.dependencies}
     given["principal"] = requester
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
@@ -117,9 +117,9 @@ def create_app(service: Service) -> Litestar:
     return Application.from_config(config)
 
 
-def _give(value: Any) -> Callable[..., Any]:
+def _given(service: Service, name: str) -> Callable[..., Any]:
     def provide() -> Any:
-        return value
+        return service.dependencies[name]
 
     return provide
 

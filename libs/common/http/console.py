@@ -3,20 +3,17 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_origin
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
-from litestar import Litestar, Response
 from litestar.datastructures import ResponseHeader
-from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import PathParameter
-from litestar.types import AnyCallable, ASGIApp
 
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.documented import SENTENCES
-from libs.common.http.request import HttpRequest, request_id_of
+from libs.common.http.operations import ConsoleOperation
 
 T = TypeVar("T")
 
@@ -66,14 +63,6 @@ def name_of(text: str, field: str = "name", most: int | None = None) -> str:
 def ids_of(values: Sequence[int | str]) -> list[int]:
     """The numbers of ids, each once, in the order they came."""
     return list(dict.fromkeys(map(int, values)))
-
-
-class Answer(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):
-    """A success: `{data?, status: "Success", request_id}`."""
-
-    data: T | msgspec.UnsetType = msgspec.UNSET
-    status: Literal["Success"] = "Success"
-    request_id: str
 
 
 class Shown(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -200,30 +189,7 @@ NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
 """The header of answers that hold secrets."""
 
 
-class Operation(HTTPRouteHandler):
-    """Puts the success envelope around what a function gives; without `data` when that is None.
-
-    A function that gives an `Answer` or a `Response` itself has its own.
-    """
-
-    def __call__(self, fn: AnyCallable) -> Self:
-        """Let Litestar and the document take the function for one that gives the envelope."""
-        given = fn.__annotations__["return"]
-        kind = get_origin(given) or given
-        if not (isinstance(kind, type) and issubclass(kind, Answer | Response)):
-            fn.__annotations__["return"] = Answer[given]  # type: ignore[valid-type]
-        super().__call__(fn)
-        return self
-
-    async def to_response(self, app: Litestar, data: Any, request: HttpRequest) -> ASGIApp:
-        """Put it around `data`."""
-        if not isinstance(data, Answer | Response):
-            given = msgspec.UNSET if data is None else data
-            data = Answer(data=given, request_id=request_id_of(request))
-        return await super().to_response(app, data, request)
-
-
-route = partial(Operation, responses=CONSOLE_REFUSALS, status_code=200)
+route = partial(ConsoleOperation, responses=CONSOLE_REFUSALS, status_code=200)
 """An operation of the management API: whatever it does, a success is a 200."""
 get = partial(route, http_method="GET")
 post = partial(route, http_method="POST")

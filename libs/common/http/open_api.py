@@ -2,12 +2,12 @@
 
 from functools import lru_cache, partial
 
-import litestar
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
 from libs.common.errors import InvalidInput
 from libs.common.http.documented import REFUSALS
+from libs.common.http.operations import Operation
 from libs.common.http.request import HttpRequest
 
 
@@ -36,13 +36,12 @@ def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
     return tuple(found)
 
 
-get = partial(litestar.get, responses=REFUSALS, before_request=refuse_unknown_parameters)
-post = partial(
-    litestar.post, responses=REFUSALS, before_request=refuse_unknown_parameters, status_code=200
+route = partial(
+    Operation, responses=REFUSALS, before_request=refuse_unknown_parameters, status_code=200
 )
-put = partial(litestar.put, responses=REFUSALS, before_request=refuse_unknown_parameters)
-patch = partial(litestar.patch, responses=REFUSALS, before_request=refuse_unknown_parameters)
-delete = partial(
-    litestar.delete, responses=REFUSALS, before_request=refuse_unknown_parameters, status_code=200
-)
-"""Litestar's, for operations of the device open API: what is done is a 200."""
+"""An operation of the device open API: what is done is a 200."""
+get = partial(route, http_method="GET")
+post = partial(route, http_method="POST")
+put = partial(route, http_method="PUT")
+patch = partial(route, http_method="PATCH")
+delete = partial(route, http_method="DELETE")

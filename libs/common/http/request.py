@@ -95,4 +95,4 @@ def caller_of(connection: Connection) -> Caller:
 
 def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
     """The open API's success envelope around `data`."""
-    return Success(data=data, requestId=request_id_of(connection))
+    return Success(data=data, request_id=request_id_of(connection))

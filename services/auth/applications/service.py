@@ -1,6 +1,7 @@
 """Creates, finds, changes and deletes applications: for super-admins and for other services."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -28,20 +29,14 @@ MAX_NAME = 64
 """Most characters of an application's name."""
 
 
+@dataclass(frozen=True)
 class ApplicationService:
     """The operations on applications, each in the tenant of its caller."""
 
-    def __init__(
-        self,
-        store: ApplicationStore,
-        changes: Changes,
-        tenants: TenantStore,
-        next_id: Callable[[], Awaitable[int]],
-    ) -> None:
-        self._store = store
-        self._changes = changes
-        self._tenants = tenants
-        self._next_id = next_id
+    store: ApplicationStore
+    changes: Changes
+    tenants: TenantStore
+    next_id: Callable[[], Awaitable[int]]
 
     async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
         """Add an application; the secret is shown once.
@@ -51,11 +46,11 @@ class ApplicationService:
         tenant = caller.principal.tenant
         name = name_of(wanted.name, most=MAX_NAME)
         allowed = allow_list(wanted.allowed_addresses)
-        if not await self._tenants.exists(tenant):
+        if not await self.tenants.exists(tenant):
             raise NotFound(f"there is no tenant {tenant!r}", field="tenant")
         secret = new_secret()
         application = StoredApplication(
-            id=await self._next_id(),
+            id=await self.next_id(),
             tenant=tenant,
             name=name,
             client_id=str(uuid4()),
@@ -67,28 +62,28 @@ class ApplicationService:
         )
 
         async def work(change: Change) -> None:
-            await self._store.add(application, change.session)
+            await self.store.add(application, change.session)
             change.record(
                 Deed(action="created", subject=application.subject, after=application.told)
             )
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, work)
         return _with_secret(application, secret)
 
     async def get(self, caller: Caller, application_id: int) -> StoredApplication:
         """One application; raise `NotFound`."""
-        found = await self._store.get(application_id, caller.principal.tenant)
+        found = await self.store.get(application_id, caller.principal.tenant)
         return _found(found, application_id)
 
     async def all(self, caller: Caller) -> Sequence[StoredApplication]:
         """All applications by name."""
-        return await self._store.all(caller.principal.tenant)
+        return await self.store.all(caller.principal.tenant)
 
     async def search(
         self, caller: Caller, wanted: ApplicationSearch
     ) -> tuple[Sequence[StoredApplication], int]:
         """The applications that were asked for, and how many there are of them."""
-        return await self._store.search(caller.principal.tenant, wanted)
+        return await self.store.search(caller.principal.tenant, wanted)
 
     async def update(self, caller: Caller, application_id: int, wanted: ApplicationUpdate) -> None:
         """Rename an application and say whether it may read events.
@@ -133,9 +128,9 @@ class ApplicationService:
         """Remove an application; its tokens are dead when this returns."""
 
         async def work(change: Change) -> None:
-            found = await self._store.get(application_id, caller.principal.tenant, change.session)
+            found = await self.store.get(application_id, caller.principal.tenant, change.session)
             application = _found(found, application_id)
-            await self._store.remove(application, change.session)
+            await self.store.remove(application, change.session)
             change.record(
                 Deed(action="deleted", subject=application.subject, before=application.told)
             )
@@ -143,7 +138,7 @@ class ApplicationService:
             user = application.user if application.events else ""
             change.revoke(Kind.APPLICATION, str(application_id), generation, user)
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, work)
 
     async def _change(
         self,
@@ -155,11 +150,11 @@ class ApplicationService:
         """Read, alter and write; what changes nothing is neither written nor told."""
 
         async def work(change: Change) -> StoredApplication:
-            found = await self._store.get(application_id, caller.principal.tenant, change.session)
+            found = await self.store.get(application_id, caller.principal.tenant, change.session)
             before = _found(found, application_id)
             after = alter(before)
             if after != before:
-                await self._store.replace(after, change.session)
+                await self.store.replace(after, change.session)
                 change.record(_deed(action, before, after))
             user = before.user if before.events else ""
             if after.generation > before.generation:
@@ -168,7 +163,7 @@ class ApplicationService:
                 change.disconnect(user)
             return after
 
-        return await self._changes.run(caller, work)
+        return await self.changes.run(caller, work)
 
 
 def raised(application: StoredApplication) -> StoredApplication:

@@ -1,6 +1,7 @@
 """What the credential of a connection is called: a short hash that tells it from others."""
 
 import hashlib
+from dataclasses import dataclass
 
 from libs.common.bus.accounts import APPLICATION_PREFIX
 from libs.common.contracts.credentials import LOGIN_PREFIX as FLOWS_PREFIX
@@ -14,36 +15,30 @@ from services.auth.integrations.store import IntegrationLoginStore
 LENGTH = 16
 
 
+@dataclass(frozen=True)
 class Credentials:
     """The credentials that are good now, as MongoDB and `workflow` have them."""
 
-    def __init__(
-        self,
-        devices: DeviceStore,
-        applications: ApplicationStore,
-        integrations: IntegrationLoginStore,
-        clients: MqttClients,
-    ) -> None:
-        self._devices = devices
-        self._applications = applications
-        self._integrations = integrations
-        self._clients = clients
+    devices: DeviceStore
+    applications: ApplicationStore
+    integrations: IntegrationLoginStore
+    clients: MqttClients
 
     async def of(self, user: str) -> frozenset[str]:
         """The credentials of a user of the bus: one, and of a device its certificates."""
         if user.startswith(APPLICATION_PREFIX):
             client_id = user.removeprefix(APPLICATION_PREFIX)
-            application = await self._applications.by_client_id(client_id)
+            application = await self.applications.by_client_id(client_id)
             if application is None or not application.events:
                 return frozenset()
             return frozenset({application_credential(application)})
         if user.startswith(LOGIN_PREFIX):
-            stored = await self._integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
+            stored = await self.integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
             return frozenset() if stored is None else frozenset({credential(stored)})
         if user.startswith(FLOWS_PREFIX):
-            found = await self._clients.login(user.removeprefix(FLOWS_PREFIX))
+            found = await self.clients.login(user.removeprefix(FLOWS_PREFIX))
             return frozenset({credential(found.credential)}) if found.tenant else frozenset()
-        device = await self._devices.get(user)
+        device = await self.devices.get(user)
         if device is None:
             return frozenset()
         return frozenset(map(credential, (device.key_hash, *device.certificates)))

@@ -4,6 +4,7 @@ by secret."""
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
 from libs.common.contracts.auth import Connection
@@ -41,33 +42,22 @@ LATER = 1.5
 """Seconds after which somebody with too many connections may try again."""
 
 
+@dataclass(frozen=True)
 class Doorkeeper:
     """Admits connections; reads the state anew for each, so that revocation is immediate.
 
     `refused` is told of applications that come from where they may not.
     """
 
-    def __init__(
-        self,
-        devices: DeviceService,
-        applications: ApplicationStore,
-        integrations: IntegrationLoginStore,
-        entries: Entries,
-        connections: UserConnections,
-        limits: KnownLimits,
-        refused: Callable[[Caller, str], None],
-        passes: PassVerifier,
-        clients: MqttClients,
-    ) -> None:
-        self._devices = devices
-        self._applications = applications
-        self._integrations = integrations
-        self._entries = entries
-        self._connections = connections
-        self._limits = limits
-        self._refused = refused
-        self._passes = passes
-        self._clients = clients
+    devices: DeviceService
+    applications: ApplicationStore
+    integrations: IntegrationLoginStore
+    entries: Entries
+    connections: UserConnections
+    limits: KnownLimits
+    refused: Callable[[Caller, str], None]
+    passes: PassVerifier
+    clients: MqttClients
 
     async def admit(
         self,
@@ -98,16 +88,16 @@ class Doorkeeper:
         door, admission = await self._known(user, password, address, mqtt_id)
         entry = None
         if admission is not None:
-            entry = await self._entries.enter(admission, connection, mqtt_id)
+            entry = await self.entries.enter(admission, connection, mqtt_id)
         count_login(door, ok=entry is not None)
         if admission is None or entry is None:
             return None
         if entry.wait:
             raise TooManyRequests("too many log-ins", retry_after=entry.wait)
-        most = self._limits.of(admission.tenant).each_connections
+        most = self.limits.of(admission.tenant).each_connections
         if admission.shared:
             most = max(most, MOST_CLIENTS)
-        if not await self._connections.has_room(admission.name, connection, entry.kept, most):
+        if not await self.connections.has_room(admission.name, connection, entry.kept, most):
             count_limited("eachConnections", admission.tenant)
             raise TooManyRequests("too many connections", retry_after=LATER)
         return admission
@@ -118,7 +108,7 @@ class Doorkeeper:
         if mqtt_id is None:
             if user.startswith(LOGIN_PREFIX):
                 return "nats_integration", await self._integration(user, password)
-            application = await self._applications.by_client_id(user) if _is_uuid(user) else None
+            application = await self.applications.by_client_id(user) if _is_uuid(user) else None
             if application is not None:
                 return "nats_application", self._application(application, password, address)
         elif ACCESS_KEY(user):
@@ -133,7 +123,7 @@ class Doorkeeper:
         if not secret_matches(secret, application.secret_hash) or not application.events:
             return None
         if not application.may_call_from(address):
-            self._refused(Caller(application.principal, address), "address")
+            self.refused(Caller(application.principal, address), "address")
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(
@@ -142,13 +132,13 @@ class Doorkeeper:
 
     async def _integration(self, user: str, secret: str) -> Admission | None:
         integration = user.removeprefix(LOGIN_PREFIX)
-        stored = await self._integrations.secret_hash(integration)
+        stored = await self.integrations.secret_hash(integration)
         if not secret_matches(secret, stored) or stored is None:
             return None
         return Admission(user, integration_permissions(integration), credential(stored))
 
     async def _client(self, access_key: str, secret: str) -> Admission | None:
-        found = await self._clients.login(access_key, secret)
+        found = await self.clients.login(access_key, secret)
         if not found.tenant:
             return None
         return Admission(
@@ -160,11 +150,11 @@ class Doorkeeper:
         )
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
-        certificate = self._passes.verify(key)
+        certificate = self.passes.verify(key)
         if certificate is None:
-            found, shown = await self._devices.log_in(sn, key), ""
+            found, shown = await self.devices.log_in(sn, key), ""
         else:
-            found, shown = await self._devices.log_in_with(certificate), certificate.serial
+            found, shown = await self.devices.log_in_with(certificate), certificate.serial
         if found is None:
             return None
         if found.sn != sn:

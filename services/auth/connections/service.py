@@ -5,6 +5,7 @@ Users of the bus are devices, applications and integrations.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 
 from libs.common.bus import RpcServer
 from libs.common.clock import now_ms
@@ -20,21 +21,16 @@ UNTOLD = 5_000
 """Milliseconds in which `device` may not have heard yet of a connection that was admitted."""
 
 
+@dataclass(frozen=True)
 class UserConnections:
     """The connections of users of the bus.
 
     `current` tells the credentials of a user that are good now.
     """
 
-    def __init__(
-        self,
-        admissions: Admissions,
-        live: ConnectionsOverRpc,
-        current: Callable[[str], Awaitable[Collection[str]]],
-    ) -> None:
-        self._admissions = admissions
-        self._live = live
-        self._current = current
+    admissions: Admissions
+    live: ConnectionsOverRpc
+    current: Callable[[str], Awaitable[Collection[str]]]
 
     async def has_room(self, user: str, connection: Connection, kept: int, most: int) -> bool:
         """Tell whether a connection that was just admitted is one of `most` open ones at most.
@@ -45,12 +41,12 @@ class UserConnections:
         if kept <= most:
             return True
         try:
-            found = set(await self._live.find(user))
+            found = set(await self.live.find(user))
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
         since = now_ms() - UNTOLD
-        untold = {one.connection for one in await self._admissions.of(user) if one.at > since}
+        untold = {one.connection for one in await self.admissions.of(user) if one.at > since}
         return len((found | untold) - {connection}) < most
 
     async def close(self, user: str, *, ask_servers: bool = False) -> None:
@@ -59,23 +55,23 @@ class UserConnections:
         Whoever is found has been admitted before, so the admissions are read after that.
         Raises `Unavailable` and `UpstreamFailed`.
         """
-        found = await self._live.find(user, ask_servers=ask_servers)
+        found = await self.live.find(user, ask_servers=ask_servers)
         if not found:
             return
-        admitted = await self._admissions.of(user)
-        current = await self._current(user)
+        admitted = await self.admissions.of(user)
+        current = await self.current(user)
         kept = {one.connection for one in admitted if one.credential in current}
         old = [one for one in found if one not in kept]
         if old:
-            await self._live.close(old)
+            await self.live.close(old)
 
     async def shut_out(self, user: str) -> None:
         """Close all connections of a user, which makes no new one for `SHUT_OUT_SECONDS`.
 
         Raises `Unavailable` and `UpstreamFailed`; it is kept out all the same.
         """
-        await self._admissions.bar(user, SHUT_OUT_SECONDS)
-        await self._live.close(await self._live.find(user, ask_servers=True))
+        await self.admissions.bar(user, SHUT_OUT_SECONDS)
+        await self.live.close(await self.live.find(user, ask_servers=True))
 
 
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from libs.common.bus.subjects import is_token
 from libs.common.clock import now_ms
@@ -33,44 +34,38 @@ WRONG_LOGIN = "the SN or the device key is wrong"
 """One answer for an unknown device and for a wrong key."""
 
 
+@dataclass(frozen=True)
 class DeviceService:
     """The operations on device credentials."""
 
-    def __init__(
-        self,
-        store: DeviceStore,
-        copies: DeviceCopies,
-        revoker: Revoker,
-        release: Callable[[str], Awaitable[None]],
-    ) -> None:
-        """`release` takes an SN from a device that uses it as its MQTT client id."""
-        self._store = store
-        self._copies = copies
-        self._revoker = revoker
-        self._release = release
+    store: DeviceStore
+    copies: DeviceCopies
+    revoker: Revoker
+    release: Callable[[str], Awaitable[None]]
+    """Takes an SN from a device that uses it as its MQTT client id."""
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
         key, credentials = _made(device)
-        replaced = await self._store.put(credentials)
-        await self._release(device.sn)
-        await self._revoker.apply(revocation_of(device.sn, replaced))
+        replaced = await self.store.put(credentials)
+        await self.release(device.sn)
+        await self.revoker.apply(revocation_of(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
     async def issue_first(self, device: DeviceRef) -> FirstDeviceKey:
         """Make a key unless there is one. Shown only here."""
         key, credentials = _made(device)
-        if not await self._store.add(credentials):
+        if not await self.store.add(credentials):
             return FirstDeviceKey(None)
-        await self._release(device.sn)
-        await self._revoker.apply(revocation_of(device.sn, None))
+        await self.release(device.sn)
+        await self.revoker.apply(revocation_of(device.sn, None))
         return FirstDeviceKey(key)
 
     async def revoke(self, device: DeviceRef) -> Done:
         """Take a device's key away; it is dead when this returns. Repeatable."""
-        removed = await self._store.remove(device)
+        removed = await self.store.remove(device)
         if removed is not None:
-            await self._revoker.apply(revocation_of(device.sn, removed))
+            await self.revoker.apply(revocation_of(device.sn, removed))
         return Done()
 
     async def check(self, login: DeviceLogin) -> DeviceIdentity:
@@ -91,24 +86,24 @@ class DeviceService:
 
         Raises `NotFound` for an SN without credentials, `Conflict` beyond `MOST_CERTIFICATES`.
         """
-        now, known = now_ms(), await self._store.certificates(certificate.sn)
+        now, known = now_ms(), await self.store.certificates(certificate.sn)
         if sum(one.expires > now for one in known) >= MOST_CERTIFICATES:
             raise Conflict(f"{certificate.sn} has {MOST_CERTIFICATES} certificates: revoke one")
-        if not await self._store.add_certificate(certificate, now):
+        if not await self.store.add_certificate(certificate, now):
             raise NotFound(f"no device with credentials has this very SN: {certificate.sn}")
-        await self._revoker.apply(revocation_of(certificate.sn, None))
+        await self.revoker.apply(revocation_of(certificate.sn, None))
         return Done()
 
     async def revoke_certificate(self, certificate: DeviceCertificateRef) -> Done:
         """End a certificate, and its connections; raise `NotFound` for one that is not known."""
-        if not await self._store.remove_certificate(certificate):
+        if not await self.store.remove_certificate(certificate):
             raise NotFound(f"{certificate.sn} has no certificate {certificate.serial}")
-        await self._revoker.apply(revocation_of(certificate.sn, certificate.sn))
+        await self.revoker.apply(revocation_of(certificate.sn, certificate.sn))
         return Done()
 
     async def list_certificates(self, wanted: ListDeviceCertificates) -> DeviceCertificates:
         """The certificates of a device."""
-        return DeviceCertificates(await self._store.certificates(wanted.sn))
+        return DeviceCertificates(await self.store.certificates(wanted.sn))
 
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
         """Say whose certificate this is, which TLS has proved; raise `Unauthenticated`."""
@@ -125,13 +120,13 @@ class DeviceService:
         return copy if copy is not None and copy.knows(certificate) else None
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
-        return await self._copies.get(sn) or await self._restore(sn)
+        return await self.copies.get(sn) or await self._restore(sn)
 
     async def _restore(self, sn: str) -> DeviceKeyCopy | None:
-        announced = await self._copies.begin_restore(sn)
-        found = await self._store.get(sn)
+        announced = await self.copies.begin_restore(sn)
+        found = await self.store.get(sn)
         if found is not None:
-            await self._copies.finish_restore(found, announced)
+            await self.copies.finish_restore(found, announced)
         return found
 
 

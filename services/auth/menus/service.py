@@ -4,6 +4,7 @@ No entry ever changes its parent, and none that has children goes: the tree stay
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -23,29 +24,23 @@ DEEPEST = 16
 """Most entries one below the other. Consoles show three; answers nest as deep as the tree."""
 
 
+@dataclass(frozen=True)
 class MenuService:
     """The menus of the caller's tenant."""
 
-    def __init__(
-        self,
-        changes: Changes,
-        store: MenuStore,
-        roles: RoleStore,
-        next_id: Callable[[], Awaitable[int]],
-    ) -> None:
-        self._changes = changes
-        self._store = store
-        self._roles = roles
-        self._next_id = next_id
+    changes: Changes
+    store: MenuStore
+    roles: RoleStore
+    next_id: Callable[[], Awaitable[int]]
 
     async def all(self, caller: Caller) -> list[Menu]:
         """Every entry by rising id."""
-        return await self._store.all(caller.principal.tenant)
+        return await self.store.all(caller.principal.tenant)
 
     async def create(self, caller: Caller, wanted: NewMenu) -> int:
         """Add an entry; raise `InvalidInput`, `NotFound` (the parent) or `Conflict` (the code)."""
         menu = Menu(
-            id=await self._next_id(),
+            id=await self.next_id(),
             code=name_of(wanted.code, "code", MAX_CODE),
             name=name_of(wanted.name, most=MAX_CODE),
             type=wanted.type,
@@ -57,10 +52,10 @@ class MenuService:
         async def work(change: Change) -> None:
             if menu.parent_id is not None:
                 await self._check_parent(tenant, menu.parent_id, change.session)
-            await self._store.insert(tenant, menu, change.session)
+            await self.store.insert(tenant, menu, change.session)
             change.record_access("created", menu.subject, after=_told(menu))
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, work)
         return menu.id
 
     async def update(self, caller: Caller, menu_id: int, wanted: MenuUpdate) -> None:
@@ -74,10 +69,10 @@ class MenuService:
             _check_root(after)
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
                 await self._check_leaf(tenant, menu_id, "type", change.session)
-            await self._store.update(tenant, after, change.session)
+            await self.store.update(tenant, after, change.session)
             change.record_access("updated", after.subject, _told(before), _told(after))
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, work)
 
     async def delete(self, caller: Caller, menu_id: int) -> None:
         """Remove an entry, from roles too; raise `NotFound`, `Conflict` while it has children."""
@@ -86,32 +81,32 @@ class MenuService:
         async def work(change: Change) -> None:
             menu = await self._found(tenant, menu_id, change.session)
             await self._check_leaf(tenant, menu_id, "menu_id", change.session)
-            await self._store.delete(tenant, menu_id, change.session)
-            await self._roles.drop_menu(tenant, menu_id, change.session)
+            await self.store.delete(tenant, menu_id, change.session)
+            await self.roles.drop_menu(tenant, menu_id, change.session)
             change.record_access("deleted", menu.subject, before=_told(menu))
 
-        await self._changes.run(caller, work)
+        await self.changes.run(caller, work)
 
     async def _found(self, tenant: str, menu_id: int, session: Session) -> Menu:
-        menu = await self._store.get(tenant, menu_id, session)
+        menu = await self.store.get(tenant, menu_id, session)
         if menu is None:
             raise NotFound(f"there is no menu {menu_id}", field="menu_id")
         return menu
 
     async def _check_parent(self, tenant: str, parent_id: int, session: Session) -> None:
-        parent = await self._store.get(tenant, parent_id, session)
+        parent = await self.store.get(tenant, parent_id, session)
         if parent is None:
             raise NotFound(f"there is no menu {parent_id}", field="parent_id")
         if parent.type is not MenuType.MENU:
             raise MalformedRequest("a function has no children", field="parent_id")
         depth = 1
         while parent is not None and parent.parent_id is not None:
-            parent, depth = await self._store.get(tenant, parent.parent_id, session), depth + 1
+            parent, depth = await self.store.get(tenant, parent.parent_id, session), depth + 1
         if depth >= DEEPEST:
             raise MalformedRequest(f"the tree is at most {DEEPEST} entries deep", field="parent_id")
 
     async def _check_leaf(self, tenant: str, menu_id: int, field: str, session: Session) -> None:
-        if await self._store.has_children(tenant, menu_id, session):
+        if await self.store.has_children(tenant, menu_id, session):
             raise Conflict("the menu has children", field=field, code="parameter_syntax_error")
 
 

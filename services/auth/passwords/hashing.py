@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 from argon2 import PasswordHasher
@@ -30,32 +31,32 @@ RETRY_AFTER = 2.0
 NICENESS = 10
 """How far the threads stand back behind others who want the core (Linux; 0 to 19)."""
 
+_hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
+
 
 class PasswordHashes:
     """Makes and checks hashes; at most `threads` at a time, and `QUEUE` waiting for each."""
 
     def __init__(self, threads: int = 0) -> None:
         threads = threads or max(1, (os.cpu_count() or 1) // 2)
-        self._hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
-        self._nobody = self._hasher.hash(secrets.token_urlsafe())
         self._pool = ThreadPoolExecutor(threads, "argon2", initializer=_stand_back)
         self._free = threads * (1 + QUEUE)
 
     async def hash(self, password: str) -> str:
         """Make a hash; raise `Unavailable` when too many wait."""
-        return await self._run(lambda: self._hasher.hash(password))
+        return await self._run(lambda: _hasher.hash(password))
 
     async def matches(self, password: str, stored: str | None) -> bool:
         """Tell whether `password` has the hash `stored`: the same work when there is none.
 
         Raises `Unavailable` when too many wait.
         """
-        same = await self._run(lambda: self._verified(password, stored or self._nobody))
+        same = await self._run(lambda: self._verified(password, stored or _nobodys()))
         return same and stored is not None
 
     def outdated(self, stored: str) -> bool:
         """Tell whether a hash was made with other parameters than those of now."""
-        return self._hasher.check_needs_rehash(stored)
+        return _hasher.check_needs_rehash(stored)
 
     def close(self) -> None:
         """End the threads; what waits is dropped."""
@@ -63,7 +64,7 @@ class PasswordHashes:
 
     def _verified(self, password: str, stored: str) -> bool:
         try:
-            return self._hasher.verify(stored, password)
+            return _hasher.verify(stored, password)
         except VerifyMismatchError:
             return False
 
@@ -83,3 +84,9 @@ def _stand_back() -> None:
     """Lower the priority of this thread; Linux keeps one for each."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+@cache
+def _nobodys() -> str:
+    """A hash of no password that is known; it is made once in a process."""
+    return _hasher.hash(secrets.token_urlsafe())

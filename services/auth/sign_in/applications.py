@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -27,6 +28,7 @@ WRONG_CREDENTIALS = "client_id or client_secret is wrong"
 WRONG_REFRESH = "refresh_token is not valid, or no longer"
 
 
+@dataclass(frozen=True)
 class TokenService:
     """Gives tokens for credentials and for refresh tokens.
 
@@ -34,20 +36,11 @@ class TokenService:
     seconds.
     """
 
-    def __init__(
-        self,
-        applications: ApplicationStore,
-        tokens: TokenWriter,
-        refused: Callable[[Caller, str], None],
-        *,
-        access_life: int,
-        refresh_life: int,
-    ) -> None:
-        self._applications = applications
-        self._tokens = tokens
-        self._refused = refused
-        self._access_life = access_life
-        self._refresh_life = refresh_life
+    applications: ApplicationStore
+    tokens: TokenWriter
+    refused: Callable[[Caller, str], None]
+    access_life: int
+    refresh_life: int
 
     async def grant(self, request: TokenRequest, origin: Origin) -> TokenDetails:
         """Answer either grant; raise `Unauthenticated` or `Forbidden`."""
@@ -60,12 +53,12 @@ class TokenService:
 
         Raises `Unauthenticated`, and `Forbidden` when they are right and the address is not.
         """
-        application = await self._applications.by_client_id(credentials.client_id)
+        application = await self.applications.by_client_id(credentials.client_id)
         stored = application.secret_hash if application else None
         outcome: TokenPair | Refusal | None = None
         if secret_matches(credentials.client_secret, stored) and application:
             self._check_address(application, origin, "client_credentials")
-            outcome = await self._tokens.issue(application.principal, application.generation)
+            outcome = await self.tokens.issue(application.principal, application.generation)
         granted = isinstance(outcome, TokenPair)
         count_login("client_credentials", ok=granted)
         return self._details(outcome, WRONG_CREDENTIALS)
@@ -82,19 +75,17 @@ class TokenService:
         return self._details(outcome, WRONG_REFRESH)
 
     async def _rotate(self, request: RefreshToken, origin: Origin) -> TokenPair | Refusal:
-        holder = await self._tokens.holder(request.refresh_token)
+        holder = await self.tokens.holder(request.refresh_token)
         if holder is None or holder.kind is not Kind.APPLICATION:
             return Refusal.UNKNOWN
-        application = await self._applications.by_id(holder.application_id)
+        application = await self.applications.by_id(holder.application_id)
         if application is None:
             return Refusal.STALE
         if not _is_of(application, request):
             return Refusal.UNKNOWN
         self._check_address(application, origin, "refresh_token")
         principal = msgspec.structs.replace(application.principal, family=holder.family)
-        outcome = await self._tokens.rotate(
-            request.refresh_token, principal, application.generation
-        )
+        outcome = await self.tokens.rotate(request.refresh_token, principal, application.generation)
         if outcome is Refusal.REUSED:
             log.warning(
                 "application %d used a refresh token twice; its family is revoked", application.id
@@ -106,7 +97,7 @@ class TokenService:
         if application.may_call_from(origin.address):
             return
         count_login(door, ok=False)
-        self._refused(Caller(application.principal, origin.address, origin.request_id), "address")
+        self.refused(Caller(application.principal, origin.address, origin.request_id), "address")
         raise Forbidden(f"application may not call from {origin.address or 'an unknown address'}")
 
     def _details(self, outcome: TokenPair | Refusal | None, otherwise: str) -> TokenDetails:
@@ -116,8 +107,8 @@ class TokenService:
         return TokenDetails(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining(self._access_life),
-            refresh_token_expires_in=remaining(self._refresh_life),
+            expires_in=remaining(self.access_life),
+            refresh_token_expires_in=remaining(self.refresh_life),
         )
 
 

@@ -2,11 +2,9 @@
 
 from litestar.di import NamedDependency
 
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, Requester, ok, open_api
+from libs.common.http import Requester, open_api
 from libs.common.http.console import get
 from libs.common.http.guards import applications, super_admins
-from libs.common.http.request import principal_of
 from services.auth.tenants.limits import TenantLimitsService
 from services.auth.tenants.schemas import TenantUse
 
@@ -14,9 +12,9 @@ Limits = NamedDependency[TenantLimitsService]
 
 
 @open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
-async def get_limits(request: HttpRequest, limits: Limits) -> Success[TenantUse]:
+async def get_limits(principal: Requester, limits: Limits) -> TenantUse:
     """Get the limits of the application and its tenant, and what is used of them."""
-    return ok(request, await limits.use(principal_of(request)))
+    return await limits.use(principal)
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])

@@ -5,7 +5,8 @@ from typing import Annotated
 import msgspec
 
 from libs.common.contracts.access import ResourceType
-from libs.common.http.console import Answer, Ids, PageRequest, Shown
+from libs.common.envelope import Answer
+from libs.common.http.console import Ids, PageRequest, Shown
 from services.auth.menus.schemas import MenuNode
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]

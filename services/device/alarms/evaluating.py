@@ -63,24 +63,16 @@ class _Look:
     """Sequence of what decided last."""
 
 
+@dataclass(frozen=True)
 class Evaluator:
     """Carries states on; one per process."""
 
-    def __init__(
-        self,
-        rules: RuleStore,
-        alarms: AlarmStore,
-        history: History,
-        devices: DeviceStore,
-        latest: LatestValues,
-        uplink: UplinkReader,
-    ) -> None:
-        self._rules = rules
-        self._alarms = alarms
-        self._history = history
-        self._devices = devices
-        self._latest = latest
-        self._uplink = uplink
+    rules: RuleStore
+    alarms: AlarmStore
+    history: History
+    devices: DeviceStore
+    latest: LatestValues
+    uplink: UplinkReader
 
     async def take(self, events: Iterable[tuple[str, bytes]]) -> set[int]:
         """Do what events ask for: subjects and bodies. Repeatable.
@@ -104,7 +96,7 @@ class Evaluator:
     async def _looks(self, pointers: Sequence[Pointer]) -> list[_Look]:
         """One look for each rule and device, whatever number of pointers there are."""
         ids = {rule for pointer in pointers for rule in pointer.values}
-        rules = {one: compiled(rule) for one, rule in (await self._rules.some(list(ids))).items()}
+        rules = {one: compiled(rule) for one, rule in (await self.rules.some(list(ids))).items()}
         looks: dict[tuple[int, int], _Look] = {}
         for pointer in pointers:
             for rule_id, value in pointer.values.items():
@@ -121,7 +113,7 @@ class Evaluator:
     async def again(self, compiled: Compiled, state: State) -> None:
         """Look at a state whose time has come, or later."""
         if not await self.look(_Look(compiled, state.device, state.at, near=state.sequence)):
-            await self._alarms.postpone([(state, now_ms() + int(AGAIN * 1000))])
+            await self.alarms.postpone([(state, now_ms() + int(AGAIN * 1000))])
 
     async def look(self, wanted: _Look) -> bool:
         """Carry a state on by all that history has since; whether nothing had to be waited for."""
@@ -138,7 +130,7 @@ class Evaluator:
                 if any(row.sequence > missing.sequence for row in rows):
                     return False
                 now = min(now, missing.received)
-            state = await self._alarms.settle(
+            state = await self.alarms.settle(
                 rule,
                 wanted.device,
                 lambda state, rows=rows, now=now: decide(  # type: ignore[misc]
@@ -152,9 +144,9 @@ class Evaluator:
     async def _look_at_silence(self, wanted: _Look, condition: SilenceCondition) -> bool:
         if await self._missing(wanted, 0) is not None:
             return False
-        newest = (await self._latest.times([wanted.device])).get(wanted.device)
+        newest = (await self.latest.times([wanted.device])).get(wanted.device)
         now = now_ms()
-        await self._alarms.settle(
+        await self.alarms.settle(
             wanted.compiled.rule,
             wanted.device,
             lambda state: decide_silence(condition, state, newest, now),
@@ -168,34 +160,34 @@ class Evaluator:
         after = 0
         while True:
             missing = await self._missing(wanted, after)
-            stored = await self._history.since(condition, wanted.device, at, sequence)
+            stored = await self.history.since(condition, wanted.device, at, sequence)
             if missing is None or all(row.sequence != missing.sequence for row in stored):
                 return stored, missing
             after = missing.sequence
 
     async def _missing(self, wanted: _Look, after: int) -> Unstored | None:
-        listed = await self._devices.listed(wanted.compiled.rule.tenant, [wanted.device])
+        listed = await self.devices.lists.listed(wanted.compiled.rule.tenant, [wanted.device])
         heard = {row.sequence for row in wanted.heard}
         for device in listed:
-            return await self._uplink.first(device.sn, after, {*heard, wanted.near}, heard)
+            return await self.uplink.first(device.sn, after, {*heard, wanted.near}, heard)
         return None
 
     async def _fit(self, tenant: str, devices: set[int]) -> None:
         """Let states follow devices that are new, changed or gone."""
-        found = {one.id: one.model for one in await self._devices.listed(tenant, devices)}
+        found = {one.id: one.model for one in await self.devices.lists.listed(tenant, devices)}
         for gone in devices - found.keys():
-            await self._rules.end_of_device(tenant, gone)
-            await self._alarms.end_of_device(gone)
-        rules = await self._rules.about(tenant, found)
-        for state in await self._alarms.of_devices(found):
+            await self.rules.end_of_device(tenant, gone)
+            await self.alarms.end_of_device(gone)
+        rules = await self.rules.about(tenant, found)
+        for state in await self.alarms.of_devices(found):
             model = found[state.device]
             if not any(one.id == state.rule and one.applies(tenant, state.device, model)
                        for one in rules):  # fmt: skip
-                await self._alarms.end(state, gone=False)
+                await self.alarms.end(state, gone=False)
         for rule in rules:
             if isinstance(rule.condition, SilenceCondition):
                 mine = [one for one, model in found.items() if rule.applies(tenant, one, model)]
-                await self._alarms.watch_silences(rule, mine, now_ms())
+                await self.alarms.watch_silences(rule, mine, now_ms())
 
 
 def _read(subject: str, body: bytes) -> Pointer | None:

@@ -1,5 +1,6 @@
 """Rules on behalf of users: those of devices that they see; of products, who sees everything."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -23,24 +24,18 @@ COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt", "updated_at":
 ORDERED = {"GT", "GTE", "LT", "LTE"}
 
 
+@dataclass(frozen=True)
 class AlarmRules:
     """Makes, lists, changes and ends rules."""
 
-    def __init__(
-        self,
-        store: RuleStore,
-        devices: DeviceStore,
-        products: ProductStore,
-        grants: GrantReader,
-    ) -> None:
-        self._store = store
-        self._devices = devices
-        self._products = products
-        self._grants = grants
+    store: RuleStore
+    devices: DeviceStore
+    products: ProductStore
+    grants: GrantReader
 
     async def search(self, principal: Principal, wanted: SearchRules) -> Page[ShownRule]:
         """A page of the rules that the user sees."""
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant}
         if not grants.everything:
             query["$and"] = [{"device": {"$in": await self._seen(principal.tenant, grants)}}]
@@ -54,7 +49,7 @@ class AlarmRules:
             query["enabled"] = wanted.enabled
         order = wanted.order(COLUMNS)
         skip = (wanted.number - 1) * wanted.size
-        found, total = await self._store.search(query, order, skip, wanted.size)
+        found, total = await self.store.search(query, order, skip, wanted.size)
         rows = [_shown(rule) for rule in found]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
@@ -67,7 +62,7 @@ class AlarmRules:
         now = now_ms()
         target = await self._target(principal, body)
         rule = Rule(
-            id=await self._store.new_id(),
+            id=await self.store.new_id(),
             tenant=principal.tenant,
             name=body.name.strip(),
             severity=body.severity,
@@ -79,7 +74,7 @@ class AlarmRules:
             changed=now,
             **target,
         )
-        await self._store.insert(rule)
+        await self.store.insert(rule)
         return rule.id
 
     async def replace(self, principal: Principal, rule_id: int, body: PutRule) -> None:
@@ -102,19 +97,19 @@ class AlarmRules:
         )
         if _decides(rule) != _decides(before):
             rule.generation, rule.todo = before.generation + 1, True
-            await self._store.check_room(rule)
-        if not await self._store.replace(rule, before.updated_at):
+            await self.store.check_room(rule)
+        if not await self.store.replace(rule, before.updated_at):
             raise Conflict("the rule has just been changed", field="rule_id")
 
     async def delete(self, principal: Principal, rule_id: int) -> None:
         """Delete a rule, and what it has raised is over; raise `NotFound`."""
         await self._find(principal, rule_id)
-        if not await self._store.begin_end(principal.tenant, rule_id):
+        if not await self.store.begin_end(principal.tenant, rule_id):
             raise rule_not_found(rule_id)
 
     async def _find(self, principal: Principal, rule_id: int) -> Rule:
-        grants = await self._grants.of(principal)
-        rule = await self._store.find(principal.tenant, rule_id)
+        grants = await self.grants.of(principal)
+        rule = await self.store.find(principal.tenant, rule_id)
         if rule is None or not (
             grants.everything or (rule.device and await self._sees(principal, grants, rule.device))
         ):
@@ -125,7 +120,7 @@ class AlarmRules:
         """What a rule is about, which the user sees."""
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("must be of a device or of a product", field="device_id")
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         if body.device_id is not None:
             if not await self._sees(principal, grants, int(body.device_id)):
                 raise NotFound(f"device {body.device_id} not found", field="device_id")
@@ -133,16 +128,16 @@ class AlarmRules:
         if not grants.everything:
             text = "rules of a product are for those who see all devices"
             raise Forbidden(text, field="product")
-        if await self._products.find(principal.tenant, str(body.product)) is None:
+        if await self.products.find(principal.tenant, str(body.product)) is None:
             raise NotFound(f"product {body.product} not found", field="product")
         return {"product": body.product}
 
     async def _sees(self, principal: Principal, grants: Grants, device_id: int) -> bool:
-        found = await self._devices.listed(principal.tenant, [device_id])
+        found = await self.devices.lists.listed(principal.tenant, [device_id])
         return any(grants.device(one.id, one.integration, one.group) for one in found)
 
     async def _seen(self, tenant: str, grants: Grants) -> list[int]:
-        return await self._devices.ids_that(tenant, seen(grants))
+        return await self.devices.lists.ids_that(tenant, seen(grants))
 
 
 def _decides(rule: Rule) -> tuple[Any, ...]:

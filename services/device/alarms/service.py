@@ -1,6 +1,7 @@
 """Alarms on behalf of users: those of the devices that they see."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -52,32 +53,27 @@ HEAD = (
 )
 
 
+@dataclass(frozen=True)
 class Alarms:
     """Shows, claims and clears alarms."""
 
-    def __init__(
-        self,
-        store: AlarmStore,
-        devices: DeviceStore,
-        grants: GrantReader,
-    ) -> None:
-        self._store = store
-        self._devices = devices
-        self._grants = grants
+    store: AlarmStore
+    devices: DeviceStore
+    grants: GrantReader
 
     async def search(self, principal: Principal, wanted: SearchAlarms) -> Page[ShownAlarm]:
         """A page of the alarms that the user sees, the newest first unless sorted otherwise."""
         order = wanted.order(COLUMNS, NEWEST_FIRST)
         query = await self._query(principal, wanted)
         skip = (wanted.number - 1) * wanted.size
-        found, total = await self._store.search(query, order, skip, wanted.size)
+        found, total = await self.store.search(query, order, skip, wanted.size)
         places = await self._places(principal.tenant, found)
         rows = [_shown(alarm, places.get(alarm.device)) for alarm in found]
         return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
     async def count(self, principal: Principal, wanted: SearchAlarms) -> AlarmNumbers:
         """How many alarms a search would find."""
-        found = await self._store.count(await self._query(principal, wanted))
+        found = await self.store.count(await self._query(principal, wanted))
         numbers = AlarmNumbers(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in found:
             numbers.total += number
@@ -95,19 +91,19 @@ class Alarms:
         """
         if (body.device_id is None) == (body.alarm_ids is None):
             raise InvalidInput("must be a device, or some alarms", field="device_id")
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         query: Document = {"tenant": principal.tenant, "claimedAt": None}
         if body.device_id is not None:
             device_id = int(body.device_id)
-            found = await self._devices.listed(principal.tenant, [device_id])
+            found = await self.devices.lists.listed(principal.tenant, [device_id])
             if not any(grants.device(one.id, one.integration, one.group) for one in found):
                 raise NotFound(f"device {device_id} not found", field="device_id")
             query["device"] = device_id
         else:
             query["_id"] = {"$in": ids_of(body.alarm_ids or [])}
             query.update(await self._seen(principal.tenant, grants))
-        while ids := await self._store.ids(query, MOST_AT_ONCE):
-            await self._store.claim(ids, principal.subject, principal.name, body.note)
+        while ids := await self.store.ids(query, MOST_AT_ONCE):
+            await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
     async def clear(self, principal: Principal, body: ClearAlarms) -> None:
@@ -115,10 +111,10 @@ class Alarms:
         query: Document = {
             "tenant": principal.tenant,
             "_id": {"$in": ids_of(body.alarm_ids)},
-            **await self._seen(principal.tenant, await self._grants.of(principal)),
+            **await self._seen(principal.tenant, await self.grants.of(principal)),
         }
-        ids = await self._store.ids(query, MOST_AT_ONCE)
-        await self._store.clear(ids, principal.subject, body.note)
+        ids = await self.store.ids(query, MOST_AT_ONCE)
+        await self.store.clear(ids, principal.subject, body.note)
 
     async def export(
         self, principal: Principal, wanted: SearchAlarms, timezone: str
@@ -132,12 +128,12 @@ class Alarms:
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncIterator[bytes]:
         yield csv_lines([HEAD])
-        async for alarm in self._store.walk(query, MOST_EXPORTED):
+        async for alarm in self.store.walk(query, MOST_EXPORTED):
             yield csv_lines([_row(alarm, zone)])
 
     async def _query(self, principal: Principal, wanted: SearchAlarms) -> Document:
         """The alarms that meet a filter, of the devices that the user sees."""
-        seen = await self._seen(principal.tenant, await self._grants.of(principal))
+        seen = await self._seen(principal.tenant, await self.grants.of(principal))
         query: Document = {"tenant": principal.tenant, **seen}
         conditions: list[Document] = []
         if wanted.keyword:
@@ -166,12 +162,12 @@ class Alarms:
         if grants.everything:
             return {}
         granted = grants.resources
-        inside = await self._devices.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
+        inside = await self.devices.lists.ids_that(tenant, {"group": {"$in": list(granted.groups)}})
         devices = {"device": {"$in": [*granted.devices, *inside]}}
         return {"$or": [devices, {"integration": {"$in": list(granted.integrations)}}]}
 
     async def _places(self, tenant: str, alarms: list[Alarm]) -> dict[int, Location]:
-        found = await self._devices.find_all(tenant, list({alarm.device for alarm in alarms}))
+        found = await self.devices.find_all(tenant, list({alarm.device for alarm in alarms}))
         return {one.id: one.location for one in found if one.location is not None}
 
 

@@ -6,6 +6,7 @@ Runs in one replica (a lease). What it sends may arrive twice; devices tell by `
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from libs.common.bus import Bus, Outgoing
 from libs.common.errors import Unavailable
@@ -23,21 +24,14 @@ PERIOD = 0.3
 """Seconds between looks at what is due."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Delivery:
     """Sends due commands, and ends those whose time is over."""
 
-    def __init__(
-        self,
-        *,
-        devices: DeviceStore,
-        bus: Bus,
-        commands: CommandStore,
-        carrier: CommandCarrier,
-    ) -> None:
-        self._devices = devices
-        self._bus = bus
-        self._commands = commands
-        self._carrier = carrier
+    devices: DeviceStore
+    bus: Bus
+    commands: CommandStore
+    carrier: CommandCarrier
 
     async def run(self) -> None:
         """Work for ever; a store or bus that is away is waited for."""
@@ -51,34 +45,34 @@ class Delivery:
     async def once(self) -> None:
         """Deal with all that is due now; what its device will not answer any more ends."""
         moment = now()
-        due = await self._commands.due(moment)
+        due = await self.commands.due(moment)
         expired = [command for command in due if command.expires_at <= moment]
         for command in expired:
-            await self._commands.end(command, "TIMEOUT", "the device did not answer in time")
+            await self.commands.end(command, "TIMEOUT", "the device did not answer in time")
         waiting = sorted(
             (command for command in due if command.expires_at > moment),
             key=lambda command: (command.created_at, command.id),
         )
         if not waiting:
             return
-        devices = await self._devices.standing({command.thing_id for command in waiting})
+        devices = await self.devices.presence.standing({command.thing_id for command in waiting})
         for command in waiting:
             if command.thing_id not in devices:
-                await self._commands.end(command, "FAILED", DELETED.text, DELETED.code)
+                await self.commands.end(command, "FAILED", DELETED.text, DELETED.code)
             elif command.application_id not in {None, devices[command.thing_id].application_id}:
-                await self._commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
+                await self.commands.end(command, "FAILED", REMOVED.text, REMOVED.code)
         waiting = [command for command in waiting if command.status in OPEN]
         online = {one for one, device in devices.items() if device.connect_status == "ONLINE"}
         here = [one for one in waiting if one.carrier or one.thing_id in online]
         away = [one for one in waiting if not one.carrier and one.thing_id not in online]
-        await self._commands.sent(here, moment)
-        await self._commands.rest(away)
-        self._carrier.send(here)
+        await self.commands.sent(here, moment)
+        await self.commands.rest(away)
+        self.carrier.send(here)
         await self._send([one for one in here if not one.carrier])
 
     async def _send(self, commands: Sequence[Command]) -> None:
         entries = [entry for command in commands for entry in to_device(command)]
-        await self._bus.publish(
+        await self.bus.publish(
             [
                 Outgoing(entry.subject, entry.payload, headers=entry.headers)
                 for entry in entries
@@ -87,4 +81,4 @@ class Delivery:
         )
         for entry in entries:
             if not entry.stream:
-                await self._bus.publish_core(entry.subject, entry.payload, entry.headers)
+                await self.bus.publish_core(entry.subject, entry.payload, entry.headers)

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, Requester, ok
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import operations_of
 from services.device.commands.schemas import (
@@ -26,6 +26,7 @@ from services.device.things.access import MAX_ID, DeviceId
 TASKS = "/device/openapi/v1/tasks"
 
 TaskId = Annotated[int, PathParameter(ge=1, le=MAX_ID)]
+Commands = NamedDependency[CommandService]
 
 
 _ADDRESS = [
@@ -52,22 +53,23 @@ def task_address(task_id: int) -> dict[str, str]:
 )
 async def update_device_properties(
     request: HttpRequest,
-    commands: NamedDependency[CommandService],
+    principal: Requester,
+    commands: Commands,
     device_id: DeviceId,
     data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
     """Update device properties incrementally; `Location` names the task."""
-    command = await commands.update_properties(principal_of(request), device_id, data.properties)
+    command = await commands.update_properties(principal, device_id, data.properties)
     answer = ok(request, UpdatedProperties(data.properties))
     return Response(answer, headers=task_address(command.id))
 
 
 @get("/devices/{device_id:str}/config", summary="Get device configuration", tags=["Devices"])
 async def get_device_config(
-    request: HttpRequest, commands: NamedDependency[CommandService], device_id: DeviceId
-) -> Success[Config]:
+    principal: Requester, commands: Commands, device_id: DeviceId
+) -> Config:
     """Get device configuration, in the shape that a task takes."""
-    return ok(request, await commands.config(principal_of(request), device_id))
+    return await commands.config(principal, device_id)
 
 
 @post(
@@ -79,14 +81,13 @@ async def get_device_config(
 )
 async def call_device_service(
     request: HttpRequest,
-    commands: NamedDependency[CommandService],
+    principal: Requester,
+    commands: Commands,
     device_id: DeviceId,
     data: JSONBody[CallService],
 ) -> Response[Success[None]]:
     """Invoke a service asynchronously; `Location` names the task."""
-    command = await commands.call_service(
-        principal_of(request), device_id, data.service_id, data.inputs
-    )
+    command = await commands.call_service(principal, device_id, data.service_id, data.inputs)
     answer: Success[None] = ok(request)
     return Response(answer, headers=task_address(command.id))
 
@@ -102,19 +103,17 @@ async def call_device_service(
     tags=["Tasks"],
 )
 async def create_tasks(
-    request: HttpRequest, commands: NamedDependency[CommandService], data: JSONBody[CreateTasks]
-) -> Success[CreatedTasks]:
+    principal: Requester, commands: Commands, data: JSONBody[CreateTasks]
+) -> CreatedTasks:
     """Create configuration tasks for one or many devices."""
-    relations = await commands.create_tasks(principal_of(request), data)
-    return ok(request, CreatedTasks(relations))
+    relations = await commands.create_tasks(principal, data)
+    return CreatedTasks(relations)
 
 
 @get("/tasks/{task_id:str}", summary="Get a task", tags=["Tasks"])
-async def get_task(
-    request: HttpRequest, commands: NamedDependency[CommandService], task_id: TaskId
-) -> Success[Task]:
+async def get_task(principal: Requester, commands: Commands, task_id: TaskId) -> Task:
     """The state of a configuration task or of a call."""
-    return ok(request, await commands.task(principal_of(request), task_id))
+    return await commands.task(principal, task_id)
 
 
 ROUTER = Router("/device/openapi/v1", route_handlers=operations_of(globals()))

@@ -14,8 +14,7 @@ from nats.aio.subscription import Subscription
 
 from libs.common.bus import Bus
 from libs.common.bus.subjects import down_command
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import Requester
 from libs.common.http.guards import devices
 from libs.common.http.open_api import get
 from libs.common.http.operations import operations_of
@@ -105,16 +104,16 @@ class CommandPolls:
 
 @get("/commands", summary="Fetch commands")
 async def fetch_commands(
-    request: HttpRequest,
+    principal: Requester,
     command_polls: NamedDependency[CommandPolls],
     sn: FromPath[str],
     wait: Annotated[int, QueryParameter(ge=0, le=LONGEST_POLL)] = 0,
-) -> Success[Commands]:
+) -> Commands:
     """The commands that wait, after `wait` seconds at the latest.
 
     Each comes again after 30 s until it is answered.
     """
-    return ok(request, await command_polls.commands(principal_of(request), sn, wait))
+    return await command_polls.commands(principal, sn, wait)
 
 
 ROUTER = Router(

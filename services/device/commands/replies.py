@@ -5,6 +5,7 @@ ledger's count are one transaction, keyed by the uplink, so a repeated reply cha
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,27 +30,17 @@ Point = Callable[[Uplink, Thing, dict[str, Any]], Awaitable[list[OutboxEntry]]]
 """What else is said of values that a device has confirmed: of alarms they may raise or clear."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReplyHandler:
     """Closes commands by what devices answer."""
 
-    def __init__(
-        self,
-        *,
-        mongo: Mongo,
-        devices: DeviceStore,
-        commands: CommandStore,
-        outbox: Outbox,
-        latest: LatestValues,
-        reports: ReportStore,
-        point: Point,
-    ) -> None:
-        self._mongo = mongo
-        self._devices = devices
-        self._commands = commands
-        self._outbox = outbox
-        self._latest = latest
-        self._reports = reports
-        self._point = point
+    mongo: Mongo
+    devices: DeviceStore
+    commands: CommandStore
+    outbox: Outbox
+    latest: LatestValues
+    reports: ReportStore
+    point: Point
 
     async def handle(self, uplink: Uplink, thing: Thing) -> str | None:
         """Close the command that `uplink` answers; return why not, when it is refused."""
@@ -57,7 +48,7 @@ class ReplyHandler:
             reply, command_id = read_reply(uplink.payload)
         except InvalidInput as error:
             return f"not a reply: {error.text}"
-        command = await self._commands.find_for_thing(command_id, thing.id)
+        command = await self.commands.find_for_thing(command_id, thing.id)
         if command is not None and command.status in OPEN:
             try:
                 _answer(command, reply, thing, uplink.received)
@@ -65,43 +56,43 @@ class ReplyHandler:
                 return f"command {command_id}: {error}"
             properties = _confirmed(command)
             if properties is not None:  # who sees the command closed finds these values
-                await self._latest.apply([(thing.id, uplink.received, properties)])
+                await self.latest.apply([(thing.id, uplink.received, properties)])
             if await self._close(command, thing, uplink):
                 return None
-            command = await self._mongo.transaction(
-                lambda session: self._commands.find_for_thing(command_id, thing.id, session)
+            command = await self.mongo.transaction(
+                lambda session: self.commands.find_for_thing(command_id, thing.id, session)
             )  # as the failed attempt saw it: a plain majority read may lag behind it
         if command is None:
             return f"commandId {command_id} is not a command of this device"
         if command.closed_by is None:
             return f"command {command_id} expired before this answer"
         if command.closed_by != uplink.key:
-            await self._reports.store_repetition(uplink)
+            await self.reports.store_repetition(uplink)
         return None
 
     async def _close(self, command: Command, thing: Thing, uplink: Uplink) -> bool:
         properties = _confirmed(command)
-        pointers = await self._point(uplink, thing, properties) if properties else []
+        pointers = await self.point(uplink, thing, properties) if properties else []
         written: list[dict[str, Any]] = []
 
         async def work(session: Session) -> bool:
             written.clear()
-            if not await self._commands.close(command, session, closed_by=uplink.key):
+            if not await self.commands.close(command, session, closed_by=uplink.key):
                 return False
             entries = [finished(command)]
             if properties is not None:
                 entries.append(confirmed(command, uplink.received, f"r-{uplink.key}"))
                 entries += pointers
             elif command.kind == "SET_PROFILE" and command.status == "SUCCESS":
-                await self._commands.confirm_profile(thing.id, command.settings(), session)
+                await self.commands.confirm_profile(thing.id, command.settings(), session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
-                await self._devices.provisioned(thing.id, session)
-            written.extend(await self._outbox.add(entries, session))
+                await self.devices.notes.provisioned(thing.id, session)
+            written.extend(await self.outbox.add(entries, session))
             return True
 
-        closed = await self._reports.store_confirmed(uplink, thing, properties, work)
+        closed = await self.reports.store_confirmed(uplink, thing, properties, work)
         if closed:
-            await self._outbox.relay(written)
+            await self.outbox.relay(written)
         return closed
 
 

@@ -1,6 +1,7 @@
 """What users ask of devices: property updates of many, one result for each; and what was asked."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from libs.common.contracts.events import TaskStatus
@@ -19,20 +20,14 @@ Configured = dict[int, Command | ThingwayError]
 """Devices by id, each with its task or with what went wrong."""
 
 
+@dataclass(frozen=True)
 class Selections:
     """Asks each device of a selection to take on the same properties."""
 
-    def __init__(
-        self,
-        commands: CommandService,
-        devices: DeviceStore,
-        things: ThingDirectory,
-        grants: GrantReader,
-    ) -> None:
-        self._commands = commands
-        self._devices = devices
-        self._things = things
-        self._grants = grants
+    commands: CommandService
+    devices: DeviceStore
+    things: ThingDirectory
+    grants: GrantReader
 
     async def configure(
         self, principal: Principal, ids: Sequence[int], properties: dict[str, Any]
@@ -41,20 +36,20 @@ class Selections:
 
         All of these are written, or none. Raises `TooLarge` for too many bytes.
         """
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         results: Configured = {
             one: NotFound(f"device {one} not found", field="device_id") for one in ids
         }
         drafts: list[Draft] = []
-        found = await self._devices.find_all(principal.tenant, ids)
+        found = await self.devices.find_all(principal.tenant, ids)
         seen = [one for one in found if grants.device(one.id, one.integration, one.group)]
-        for thing in await self._things.things(seen):
+        for thing in await self.things.things(seen):
             try:
-                drafts.append(await self._commands.check_properties(thing, properties))
+                drafts.append(await self.commands.check_properties(thing, properties))
             except InvalidInput as error:
                 results[thing.id] = error
         if drafts:
-            commands = await self._commands.issue(principal, drafts)
+            commands = await self.commands.issue(principal, drafts)
             results.update({command.thing_id: command for command in commands})
         return results
 

@@ -33,23 +33,15 @@ class Form:
     """The input that names the device, when the integration says which."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class DeviceAdder:
     """Adds devices on behalf of users."""
 
-    def __init__(
-        self,
-        *,
-        integrations: Integrations,
-        client: IntegrationClient,
-        bringer: DeviceBringer,
-        grants: GrantReader,
-        groups: GroupStore,
-    ) -> None:
-        self._integrations = integrations
-        self._client = client
-        self._bringer = bringer
-        self._grants = grants
-        self._groups = groups
+    integrations: Integrations
+    client: IntegrationClient
+    bringer: DeviceBringer
+    grants: GrantReader
+    groups: GroupStore
 
     async def form(self, principal: Principal, integration: str) -> Form:
         """The form of an integration.
@@ -57,9 +49,9 @@ class DeviceAdder:
         Raises `Forbidden` without a grant of it, `NotFound` for one that there never was,
         `InvalidInput` for one that adds no devices, `NobodyAnswers` for one that is away.
         """
-        if not (await self._grants.of(principal)).integration(integration):
+        if not (await self.grants.of(principal)).integration(integration):
             raise Forbidden("user does not have data permission", field=FIELD)
-        found = await self._integrations.find(integration)
+        found = await self.integrations.find(integration)
         if found is None:
             raise NotFound(f"integration {integration} not found!", field=FIELD)
         manifest = found.manifest
@@ -90,7 +82,7 @@ class DeviceAdder:
         location = location_of(body.location or SentLocation(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
-            await self._groups.check_room(principal.tenant, group_name)
+            await self.groups.check_room(principal.tenant, group_name)
         wanted = AddDevice(
             tenant=principal.tenant,
             user_id=principal.user_id,
@@ -105,7 +97,7 @@ class DeviceAdder:
             user_id=principal.user_id,
             new=new,
             params=wanted.params,
-            group=await self._groups.of_name(principal.tenant, group_name) if group_name else None,
+            group=await self.groups.of_name(principal.tenant, group_name) if group_name else None,
             location=location,
         )
 
@@ -113,7 +105,7 @@ class DeviceAdder:
         """Write a device that its integration is ready for; raise `Conflict` as `add`."""
         parameters = form.parameters
         try:
-            return await self._bringer.add(wanted)
+            return await self.bringer.add(wanted)
         except InvalidInput as error:
             if not parameters.has("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
@@ -127,7 +119,7 @@ class DeviceAdder:
 
     async def _ask(self, form: Form, wanted: AddDevice) -> NewDevice:
         try:
-            return await self._client.add_device(form.integration, wanted)
+            return await self.client.add_device(form.integration, wanted)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
             if not form.parameters.has(name):

@@ -5,8 +5,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.contracts.auth import DeviceCredentials
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import Requester
 from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import operations_of
 from libs.common.tsl import TslDocument
@@ -21,6 +20,8 @@ from services.device.devices.schemas import (
 from services.device.devices.service import DeviceService
 from services.device.things.access import DeviceId
 
+Devices = NamedDependency[DeviceService]
+
 
 @post(
     "/",
@@ -28,10 +29,10 @@ from services.device.things.access import DeviceId
     example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]},
 )
 async def add_device(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], data: JSONBody[AddDevice]
-) -> Success[DeviceRef]:
+    principal: Requester, device_service: Devices, data: JSONBody[AddDevice]
+) -> DeviceRef:
     """Add a device to the application; its TSL can be read right after."""
-    return ok(request, await device_service.add(principal_of(request), data))
+    return await device_service.add(principal, data)
 
 
 @post(
@@ -40,65 +41,54 @@ async def add_device(
     example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]},
 )
 async def search_devices(
-    request: HttpRequest,
-    device_service: NamedDependency[DeviceService],
-    data: JSONBody[SearchDevices],
-) -> Success[DevicePage]:
+    principal: Requester, device_service: Devices, data: JSONBody[SearchDevices]
+) -> DevicePage:
     """Devices of the application, filtered, sorted and paged."""
-    return ok(request, await device_service.search(principal_of(request), data))
+    return await device_service.search(principal, data)
 
 
 @get("/{device_id:str}", summary="Get a device")
 async def get_device(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
-) -> Success[DeviceRecord]:
+    principal: Requester, device_service: Devices, device_id: DeviceId
+) -> DeviceRecord:
     """The whole record of a device."""
-    return ok(request, await device_service.get(principal_of(request), device_id))
+    return await device_service.get(principal, device_id)
 
 
 @put("/", summary="Update a device")
 async def update_device(
-    request: HttpRequest,
-    device_service: NamedDependency[DeviceService],
-    data: JSONBody[UpdateDevice],
-) -> Success[DeviceRef]:
+    principal: Requester, device_service: Devices, data: JSONBody[UpdateDevice]
+) -> DeviceRef:
     """Change what people say of a device, and the TSL version it follows."""
-    return ok(request, await device_service.update(principal_of(request), data))
+    return await device_service.update(principal, data)
 
 
 @delete("/{device_id:str}", summary="Delete a device")
-async def delete_device(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
-) -> Success[str]:
+async def delete_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> str:
     """Delete a device, also one that was removed from the application; answers its SN."""
-    return ok(request, await device_service.delete(principal_of(request), device_id))
+    return await device_service.delete(principal, device_id)
 
 
 @put("/remove/{device_id:str}", summary="Remove a device from the application")
-async def remove_device(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
-) -> Success[None]:
+async def remove_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> None:
     """Take a device from the application: its key and open tasks end, its id and history stay."""
-    await device_service.remove(principal_of(request), device_id)
-    return ok(request)
+    await device_service.remove(principal, device_id)
 
 
 @get("/{device_id:str}/thing-specification", summary="Query TSL model")
 async def get_thing_specification(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
-) -> Success[TslDocument]:
+    principal: Requester, device_service: Devices, device_id: DeviceId
+) -> TslDocument:
     """The TSL of a device."""
-    tsl = await device_service.thing_specification(principal_of(request), device_id)
-    return ok(request, tsl)
+    return await device_service.thing_specification(principal, device_id)
 
 
 @post("/{device_id:str}/credentials", summary="Issue device credentials")
 async def issue_credentials(
-    request: HttpRequest, device_service: NamedDependency[DeviceService], device_id: DeviceId
-) -> Success[DeviceCredentials]:
+    principal: Requester, device_service: Devices, device_id: DeviceId
+) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
-    issued = await device_service.issue_credentials(principal_of(request), device_id)
-    return ok(request, issued)
+    return await device_service.issue_credentials(principal, device_id)
 
 
 ROUTER = Router(

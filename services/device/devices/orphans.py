@@ -6,6 +6,7 @@ missed; who wants to add such a device before that has it freed at once.
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from functools import partial
 
 from nats.aio.msg import Msg
@@ -45,32 +46,26 @@ class ApplicationsOverRpc:
         return True
 
 
+@dataclass(frozen=True)
 class Orphans:
     """Devices and RPS records whose application is gone."""
 
-    def __init__(
-        self,
-        devices: DeviceStore,
-        records: RpsStore,
-        applications: ApplicationsOverRpc,
-        leaving: Leaving,
-    ) -> None:
-        self._devices = devices
-        self._records = records
-        self._applications = applications
-        self._leaving = leaving
+    devices: DeviceStore
+    records: RpsStore
+    applications: ApplicationsOverRpc
+    leaving: Leaving
 
     async def freed(self, device: Device) -> bool:
         """Make the device nobody's if its application is gone; whether it was."""
         owner = device.application_id
-        if owner is None or await self._applications.exists(device.tenant, owner):
+        if owner is None or await self.applications.exists(device.tenant, owner):
             return False
         await self._free(device, owner)
         return True
 
     async def _free(self, device: Device, owner: int) -> None:
-        detach = partial(self._devices.detach, device.tenant, device.id, owner)
-        await self._leaving.leave(device, detach, ORPHANED)
+        detach = partial(self.devices.detach, device.tenant, device.id, owner)
+        await self.leaving.leave(device, detach, ORPHANED)
 
     async def run(self, bus: Bus) -> None:
         """Look for ever; run by the lease holder."""
@@ -95,14 +90,14 @@ class Orphans:
 
     async def once(self) -> None:
         """Free all that there is."""
-        for tenant in await self._devices.tenants():
-            for application in await self._devices.applications(tenant):
-                if await self._applications.exists(tenant, application):
+        for tenant in await self.devices.lists.tenants():
+            for application in await self.devices.applications(tenant):
+                if await self.applications.exists(tenant, application):
                     continue
-                while some := await self._devices.of_application(tenant, application, CHUNK):
+                while some := await self.devices.of_application(tenant, application, CHUNK):
                     for device in some:
                         await self._free(device, application)
-        for owner in await self._records.owners():
-            if not await self._applications.exists(*owner):
-                for key in await self._records.keys(owner):
-                    await self._records.delete(owner, key)
+        for owner in await self.records.owners():
+            if not await self.applications.exists(*owner):
+                for key in await self.records.keys(owner):
+                    await self.records.delete(owner, key)

@@ -17,8 +17,9 @@ from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Document, containing
 from libs.common.things import DIRECT
 from services.device.members.models import Models
-from services.device.things.pages import Condition, Query
-from services.device.things.store import DeviceStore
+from services.device.things.conditions import Condition
+from services.device.things.lists import DeviceLists
+from services.device.things.pages import Query
 
 ORDERS = {"id": "_id", "name": "name", "createdAt": "createdAt"}
 """What devices may be sorted by, and where it is stored."""
@@ -28,8 +29,8 @@ _SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 class DeviceNames:
     """Answers `describe_devices` and `count_devices`."""
 
-    def __init__(self, store: DeviceStore, models: Models) -> None:
-        self._store = store
+    def __init__(self, lists: DeviceLists, models: Models) -> None:
+        self._lists = lists
         self._models = models
 
     def offer(self, rpc: RpcServer) -> None:
@@ -50,7 +51,7 @@ class DeviceNames:
             order.setdefault(ORDERS[name], way)
         order.setdefault("_id", -1)
         query = Query(_condition(wanted), list(order.items()), wanted.skip, wanted.limit)
-        found, total = await self._store.find_documents(query, _SHOWN, counted=wanted.counted)
+        found, total = await self._lists.find_documents(query, _SHOWN, counted=wanted.counted)
         return DescribedDevices(list(map(_described, found)), total)
 
     async def count(self, wanted: CountDevices) -> DeviceCounts:
@@ -58,7 +59,7 @@ class DeviceNames:
 
         Entities are counted by product: as many as the TSL has members, times its devices.
         """
-        groups = await self._store.counted_models(wanted.tenant)
+        groups = await self._lists.counted_models(wanted.tenant)
         members = await self._models.of(wanted.tenant, {group.model for group in groups})
         counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
         for group in groups:

@@ -7,8 +7,9 @@ from libs.common.http.console import ids_of
 from libs.common.identity.grants import Grants
 from libs.common.store.mongo import containing, pattern_of
 from services.device.devices.schemas import Area, FindDevices, SearchDevices
+from services.device.things.conditions import Condition
 from services.device.things.fields import order_of
-from services.device.things.pages import Condition, Lead, Order, Query
+from services.device.things.pages import Lead, Order, Query
 from services.device.things.seen import (
     MANY,
     NOTHING,

@@ -1,6 +1,7 @@
 """What may be done with devices. Every caller sees those of its application only."""
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -55,28 +56,18 @@ class Provisioner(Protocol):
         """Forget what a device that gets another owner has been configured to."""
 
 
+@dataclass(frozen=True)
 class DeviceService:
     """Devices of an application."""
 
-    def __init__(
-        self,
-        store: DeviceStore,
-        latest: LatestValues,
-        ids: IdAllocator,
-        products: ProductService,
-        provisioner: Provisioner,
-        credentials: CredentialsOverRpc,
-        leaving: Leaving,
-        orphans: Orphans,
-    ) -> None:
-        self._store = store
-        self._latest = latest
-        self._ids = ids
-        self._products = products
-        self._provisioner = provisioner
-        self._credentials = credentials
-        self._leaving = leaving
-        self._orphans = orphans
+    store: DeviceStore
+    latest: LatestValues
+    ids: IdAllocator
+    products: ProductService
+    provisioner: Provisioner
+    credentials: CredentialsOverRpc
+    leaving: Leaving
+    orphans: Orphans
 
     async def add(self, principal: Principal, body: AddDevice) -> DeviceRef:
         """Add a device, or one of the tenant that is nobody's any more.
@@ -90,7 +81,7 @@ class DeviceService:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
         config = config_of(body)
-        holder, known = await self._store.with_serial(key_of(serial))
+        holder, known = await self.store.with_serial(key_of(serial))
         if known is not None:
             device = await self._add_again(principal, known, body, config)
         elif holder is not None:
@@ -104,15 +95,15 @@ class DeviceService:
     async def _add_new(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        product = await self._products.choose(principal.tenant, body.model, key_of(serial))
-        device = begin(await self._ids.take(), serial, principal.tenant, product)
+        product = await self.products.choose(principal.tenant, body.model, key_of(serial))
+        device = begin(await self.ids.take(), serial, principal.tenant, product)
         device = device.changed(given_by(principal, body))
         if config is not None:
-            await self._provisioner.validate(device, config)
+            await self.provisioner.validate(device, config)
         try:
-            await self._store.insert([device])
+            await self.store.insert([device])
         except SerialTaken as error:
-            holder, _ = await self._store.with_serial(key_of(serial))
+            holder, _ = await self.store.with_serial(key_of(serial))
             raise _taken(holder or "device", serial) from error
         return device
 
@@ -122,15 +113,15 @@ class DeviceService:
         known = await self._nobodys(principal, known, body.sn_dev_eui)
         changes = given_by(principal, body)
         if body.model is not None and body.model != known.model:
-            product = await self._products.choose(principal.tenant, body.model, known.sn_key)
+            product = await self.products.choose(principal.tenant, body.model, known.sn_key)
             follow(changes, product)
         if config is not None:
-            await self._provisioner.validate(known.changed(changes), config)
+            await self.provisioner.validate(known.changed(changes), config)
         other = known.removed_from != principal.application_id
         if other:
-            await self._provisioner.forget(known.id)
+            await self.provisioner.forget(known.id)
         try:
-            device = await self._store.attach(known, changes, other=other)
+            device = await self.store.attach(known, changes, other=other)
         except SerialTaken as error:
             raise rps_record_exists(body.sn_dev_eui, SERIAL_FIELD) from error
         if device is None:
@@ -140,8 +131,8 @@ class DeviceService:
     async def _nobodys(self, principal: Principal, known: Device, serial: str) -> Device:
         """The device, which may be added; raise `Conflict` when it is somebody's."""
         if known.tenant == principal.tenant:
-            if known.application is not None and await self._orphans.freed(known):
-                known = await self._store.with_id(known.id) or known
+            if known.application is not None and await self.orphans.freed(known):
+                known = await self.store.with_id(known.id) or known
             if known.nobodys:
                 return known
         raise device_exists(serial, SERIAL_FIELD)
@@ -152,21 +143,21 @@ class DeviceService:
         It stays `WAITING` then, and a configuration task does what was left.
         """
         try:
-            await self._provisioner.provision(device, config)
+            await self.provisioner.provision(device, config)
         except ThingwayError:
             log.exception("device %d was added and not provisioned", device.id)
 
     async def get(self, principal: Principal, device_id: int) -> DeviceRecord:
         """The whole record of a device."""
         device = await self._find(principal, device_id)
-        times = await self._latest.times([device_id])
+        times = await self.latest.times([device_id])
         return record_of(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
         """One page of the devices that match; see `SearchDevices`."""
         query = query_of(principal.tenant, principal.application_id, search)
-        devices, total = await self._store.search(query)
-        times = await self._latest.times([device.id for device in devices])
+        devices, total = await self.store.search(query)
+        times = await self.latest.times([device.id for device in devices])
         records = [record_of(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)
 
@@ -181,11 +172,11 @@ class DeviceService:
             data_storage=_given(body.data_storage),
         )
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
-            versions = await self._products.versions(principal.tenant, device.model)
+            versions = await self.products.versions(principal.tenant, device.model)
             if body.tsl_version not in versions:
                 raise unknown_version(device.model, body.tsl_version)
             changes.tsl_version = body.tsl_version
-        updated = await self._store.update(
+        updated = await self.store.update(
             principal.tenant, body.device_id, changes, principal.application_id
         )
         return ref_of(_found(updated, body.device_id))
@@ -196,9 +187,9 @@ class DeviceService:
 
         async def remove() -> None:
             owner = principal.application_id
-            _found(await self._store.detach(principal.tenant, device_id, owner), device_id)
+            _found(await self.store.detach(principal.tenant, device_id, owner), device_id)
 
-        await self._leaving.leave(device, remove, REMOVED)
+        await self.leaving.leave(device, remove, REMOVED)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN.
@@ -206,27 +197,27 @@ class DeviceService:
         Also one that was removed from the application and is nobody's since.
         """
         tenant, owner = principal.tenant, principal.application_id
-        device = _found(await self._store.find_deletable(tenant, device_id, owner), device_id)
+        device = _found(await self.store.find_deletable(tenant, device_id, owner), device_id)
 
         async def delete() -> None:
-            _found(await self._store.delete(tenant, device_id, owner), device_id)
+            _found(await self.store.delete(tenant, device_id, owner), device_id)
 
-        await self._leaving.leave(device, delete, DELETED)
+        await self.leaving.leave(device, delete, DELETED)
         return device.sn
 
     async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
-        return await self._products.tsl(device.tenant, device.model, device.tsl_version)
+        return await self.products.tsl(device.tenant, device.model, device.tsl_version)
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
         device = await self._find(principal, device_id)
         look = partial(self._find, principal, device_id)
-        return await issue_key(self._credentials, device, look)
+        return await issue_key(self.credentials, device, look)
 
     async def _find(self, principal: Principal, device_id: int) -> Device:
-        found = await self._store.find(principal.tenant, device_id, principal.application_id)
+        found = await self.store.find(principal.tenant, device_id, principal.application_id)
         return _found(found, device_id)
 
 

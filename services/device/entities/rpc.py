@@ -7,6 +7,7 @@ Who asks on behalf of a user has looked at grants, and who lets a flow run has b
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from libs.common.bus import RpcServer
@@ -40,23 +41,15 @@ PLATFORM = "0"
 """The user that stands for the platform itself, as in the audit log."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class EntityRpc:
     """The operations that `device` offers on entities."""
 
-    def __init__(
-        self,
-        *,
-        directory: EntityDirectory,
-        values: ValueReader,
-        writer: EntityWriter,
-        caller: EntityCaller,
-        custom: CustomEntities,
-    ) -> None:
-        self._directory = directory
-        self._values = values
-        self._writer = writer
-        self._caller = caller
-        self._custom = custom
+    directory: EntityDirectory
+    values: ValueReader
+    writer: EntityWriter
+    caller: EntityCaller
+    custom: CustomEntities
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer what other services do with entities."""
@@ -64,8 +57,8 @@ class EntityRpc:
         rpc.offer("entity_values", ReadEntities, self.read)
         rpc.offer("update_entities", UpdateEntities, self.update)
         rpc.offer("call_service", CallServices, self.call)
-        rpc.offer("put_flow_service", PutFlowService, self._custom.put_flow)
-        rpc.offer("remove_flow_service", RemoveFlowService, self._custom.remove_flow)
+        rpc.offer("put_flow_service", PutFlowService, self.custom.put_flow)
+        rpc.offer("remove_flow_service", RemoveFlowService, self.custom.remove_flow)
 
     async def resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
         """What is known of entities by key, by id, or some of each."""
@@ -73,17 +66,17 @@ class EntityRpc:
         _check_size("ids", wanted.ids)
         found: dict[int, Entity] = {}
         if wanted.ids:
-            found = await self._directory.by_ids(wanted.tenant, wanted.ids)
+            found = await self.directory.by_ids(wanted.tenant, wanted.ids)
         if wanted.keys:
-            by_key = await self._directory.by_keys(wanted.tenant, wanted.keys)
+            by_key = await self.directory.by_keys(wanted.tenant, wanted.keys)
             found |= {entity.id: entity for entity in by_key.values()}
         return ResolvedEntities(list(map(_resolved, found.values())))
 
     async def read(self, wanted: ReadEntities) -> EntityValues:
         """Latest values; None of what has none, or none of its own."""
         _check_size("keys", wanted.keys)
-        found = await self._directory.by_keys(wanted.tenant, wanted.keys)
-        latest = await self._values.entries(wanted.tenant, found.values())
+        found = await self.directory.by_keys(wanted.tenant, wanted.keys)
+        latest = await self.values.entries(wanted.tenant, found.values())
         return EntityValues(
             {
                 key: one.value_in(plain(latest.get(one.thing.id, {})))
@@ -100,7 +93,7 @@ class EntityRpc:
         for one in wanted.updates:
             keys[one.tenant].update(one.exchange)
         found = {
-            tenant: await self._directory.by_keys(tenant, some, records=True)
+            tenant: await self.directory.by_keys(tenant, some, records=True)
             for tenant, some in keys.items()
         }
         updates = [_update(one, found[one.tenant]) for one in wanted.updates]
@@ -113,7 +106,7 @@ class EntityRpc:
 
     async def _write_custom(self, updates: Sequence[Update]) -> None:
         try:
-            await self._writer.write_custom(updates)
+            await self.writer.write_custom(updates)
         except ThingwayError as error:
             for update in updates:
                 update.error = update.error or error
@@ -121,7 +114,7 @@ class EntityRpc:
     async def _write(self, update: Update) -> None:
         with led_by(update.hops):
             try:
-                await self._writer.write(
+                await self.writer.write(
                     _platform(update.tenant),
                     update.exchange,
                     update.entities,
@@ -136,13 +129,13 @@ class EntityRpc:
 
         Raises `UpstreamTimeout` for a device that is offline: it gets the call when it connects.
         """
-        found = await self._directory.by_keys(wanted.tenant, wanted.exchange, records=True)
+        found = await self.directory.by_keys(wanted.tenant, wanted.exchange, records=True)
         missing = _missing(wanted.exchange, found)
         if missing:
             raise missing
         with led_by(wanted.hops):
             who = _platform(wanted.tenant)
-            called = await self._caller.run(who, wanted.exchange, found, dry_run=wanted.dry_run)
+            called = await self.caller.run(who, wanted.exchange, found, dry_run=wanted.dry_run)
         if called.queued:
             sns = ", ".join(one.sn for one in called.queued[:5])
             text = f"{sns} is offline; the call waits until it connects"

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Answer, Id, Ids, PageRequest, Shown
+from libs.common.envelope import Answer
+from libs.common.http.console import Id, Ids, PageRequest, Shown
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
 from services.device.entities.tags.schemas import EntityTag

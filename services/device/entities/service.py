@@ -1,6 +1,7 @@
 """Entities on behalf of users: who sees which, and how answers show them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -27,23 +28,15 @@ MOST_KEYS = 1000
 """Entities of one exchange."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class EntityService:
     """Finds entities that a user sees, and says what is known of them."""
 
-    def __init__(
-        self,
-        *,
-        directory: EntityDirectory,
-        grants: GrantReader,
-        integrations: Integrations,
-        maker: ThingMaker,
-        values: ValueReader,
-    ) -> None:
-        self._directory = directory
-        self._grants = grants
-        self._integrations = integrations
-        self._maker = maker
-        self._values = values
+    directory: EntityDirectory
+    grants: GrantReader
+    integrations: Integrations
+    maker: ThingMaker
+    values: ValueReader
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """An entity, when the user sees it; see `find_all`."""
@@ -57,12 +50,12 @@ class EntityService:
         several shows the others; when that is all, `NotFound` names the first, or `Forbidden`
         says that the user has no grant at all.
         """
-        found = await self._directory.by_ids(principal.tenant, ids)
+        found = await self.directory.by_ids(principal.tenant, ids)
         rows = [found[key] for key in ids if key in found]
         shared = sum(map(_shared, rows))
         if shared == len(ids):
             return rows
-        grants = await (self._grants.of(principal) if shared else self._granted(principal))
+        grants = await (self.grants.of(principal) if shared else self._granted(principal))
         seen = [one for one in rows if _shared(one) or one.seen_with(grants)]
         if not seen:
             raise NotFound(f"entity {ids[0]} not found", field="entity_id")
@@ -79,16 +72,16 @@ class EntityService:
             raise InvalidInput(f"must have 1 to {MOST_KEYS} entities", field="exchange")
         parts = [split for key in keys if (split := split_key(key)) is not None]
         own = {part.integration for part in parts if part.device is None} - {SYSTEM}
-        await self._maker.complete(principal.tenant, own)
-        found = await self._directory.by_keys(principal.tenant, keys, records=True)
+        await self.maker.complete(principal.tenant, own)
+        found = await self.directory.by_keys(principal.tenant, keys, records=True)
         shared = {key: one for key, one in found.items() if _shared(one)}
         if len(shared) == len(keys):
             return shared
-        grants = await self._grants.of(principal) if shared else await self._granted(principal)
+        grants = await self.grants.of(principal) if shared else await self._granted(principal)
         return {key: one for key, one in found.items() if key in shared or one.seen_with(grants)}
 
     async def _granted(self, principal: Principal) -> Grants:
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         return grants
@@ -96,7 +89,7 @@ class EntityService:
     async def children(self, principal: Principal, entity_id: int) -> list[ShownEntity]:
         """The children of an entity, by number; none of one that is no OBJECT."""
         entity = await self.find(principal, entity_id)
-        integrations = await self._integrations.known()
+        integrations = await self.integrations.known()
         members = entity.thing.children(entity.member.path)
         members.sort(key=lambda member: member.number)
         return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
@@ -118,14 +111,14 @@ class EntityService:
 
     async def statuses(self, principal: Principal, ids: Sequence[int]) -> dict[str, LatestValue]:
         """The latest values of those of some entities that the user sees, by id."""
-        found = await self._directory.by_ids(principal.tenant, ids)
-        grants = await self._grants.of(principal)
+        found = await self.directory.by_ids(principal.tenant, ids)
+        grants = await self.grants.of(principal)
         seen = [one for one in found.values() if _shared(one) or one.seen_with(grants)]
         values = await self._latest(principal.tenant, seen)
         return {str(one.id): value for one, value in zip(seen, values, strict=True)}
 
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
-        entries = await self._values.entries(tenant, entities)
+        entries = await self.values.entries(tenant, entities)
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
 
 

@@ -46,21 +46,14 @@ class Update:
         return all(entity.customized for entity in self.entities.values())
 
 
+@dataclass(frozen=True, kw_only=True)
 class EntityWriter:
     """Updates of properties, for users and for flows."""
 
-    def __init__(
-        self,
-        *,
-        entities: EntityService,
-        commands: CommandService,
-        reporter: Reporter,
-        integrations: IntegrationClient,
-    ) -> None:
-        self._entities = entities
-        self._commands = commands
-        self._reporter = reporter
-        self._integrations = integrations
+    entities: EntityService
+    commands: CommandService
+    reporter: Reporter
+    integrations: IntegrationClient
 
     async def update(self, principal: Principal, body: UpdateEntities) -> None:
         """Set what can be set; nothing is done unless every value is right.
@@ -68,7 +61,7 @@ class EntityWriter:
         A device takes its values on when it answers the command; those of other things are
         in force when this returns.
         """
-        entities = await self._entities.with_keys(principal, body.exchange)
+        entities = await self.entities.with_keys(principal, body.exchange)
         await self.write(principal, body.exchange, entities)
 
     async def write(
@@ -94,7 +87,7 @@ class EntityWriter:
             try:
                 if thing.device:
                     drafts.append(
-                        await self._commands.check_properties(thing.record, writing.values)
+                        await self.commands.check_properties(thing.record, writing.values)
                     )
                 else:
                     others.append((thing, _checked(writing)))
@@ -107,7 +100,7 @@ class EntityWriter:
         if dry_run:
             return
         if drafts:
-            await self._commands.issue(principal, drafts)
+            await self.commands.issue(principal, drafts)
         for thing, values in others:
             try:
                 await self._set(thing.record, values)
@@ -118,11 +111,11 @@ class EntityWriter:
         shown = _shown(thing, values)
         about = (thing.integration, thing.tenant, thing.id, values)
         if len(shown) < len(values):  # first, so that a refusal leaves what was in force
-            await self._integrations.entrust(*about)
+            await self.integrations.entrust(*about)
         if shown:
-            await self._reporter.report(thing, shown)
+            await self.reporter.report(thing, shown)
         if len(shown) == len(values) and thing.integration != SYSTEM:
-            await self._integrations.updated(*about)
+            await self.integrations.updated(*about)
 
     async def write_custom(self, updates: Sequence[Update]) -> None:
         """Set custom entities for flows, which do it hundreds of times a second.
@@ -137,7 +130,7 @@ class EntityWriter:
                 update.error = error
         done = [update for update in updates if not update.dry_run]
         reports = [(update, report) for update in done for report in update.reports]
-        reasons = await self._reporter.report_all([report for _, report in reports])
+        reasons = await self.reporter.report_all([report for _, report in reports])
         for (update, _), reason in zip(reports, reasons, strict=True):
             if reason is not None:
                 update.error = InvalidInput(reason, field="properties")

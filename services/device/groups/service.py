@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from libs.common.contracts.names import DescribedGroups, DescribeGroups
 from libs.common.http.console import Page
@@ -21,24 +22,18 @@ PERIOD = 60.0
 """Seconds between two looks for deletions that broke off."""
 
 
+@dataclass(frozen=True)
 class Groups:
     """Makes, lists and ends groups."""
 
-    def __init__(
-        self,
-        store: GroupStore,
-        devices: DeviceStore,
-        grants: GrantReader,
-        forgetting: GrantsOverRpc,
-    ) -> None:
-        self._store = store
-        self._devices = devices
-        self._grants = grants
-        self._forgetting = forgetting
+    store: GroupStore
+    devices: DeviceStore
+    grants: GrantReader
+    forgetting: GrantsOverRpc
 
     async def search(self, principal: Principal, wanted: FindGroups) -> Page[ShownGroup]:
         """A page of the groups, with the number of the devices that a user sees if asked for."""
-        found, total = await self._store.search(principal.tenant, wanted)
+        found, total = await self.store.search(principal.tenant, wanted)
         counts: dict[int, int] = {}
         if wanted.with_device_count and found:
             counts = await self._counts(principal, found.keys())
@@ -50,13 +45,13 @@ class Groups:
 
     async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
         """How many devices of groups a user sees: all of one that is granted, of others some."""
-        grants = await self._grants.of(principal)
+        grants = await self.grants.of(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
         others, rest = set(groups) - set(whole), without_groups(grants)
         parts = [(whole, {}), (others, rest)] if rest != NOTHING else [(whole, {})]
         counts = await asyncio.gather(
             *(
-                self._devices.count_groups(principal.tenant, some, condition)
+                self.devices.lists.count_groups(principal.tenant, some, condition)
                 for some, condition in parts
                 if some
             )
@@ -65,22 +60,22 @@ class Groups:
 
     async def count(self, principal: Principal) -> int:
         """How many there are."""
-        return await self._store.count(principal.tenant)
+        return await self.store.count(principal.tenant)
 
     async def create(self, principal: Principal, name: str) -> int:
         """Make a group; raise `InvalidInput` when there is one of the name, or too many."""
-        return await self._store.add(principal.tenant, name.strip())
+        return await self.store.add(principal.tenant, name.strip())
 
     async def rename(self, principal: Principal, group_id: int, name: str) -> None:
         """Give a group another name; raise `NotFound` or `InvalidInput`."""
-        await self._store.rename(principal.tenant, group_id, name.strip())
+        await self.store.rename(principal.tenant, group_id, name.strip())
 
     async def delete(self, principal: Principal, group_id: int) -> None:
         """Delete a group: its devices are in none, and its grants end; raise `NotFound`.
 
         The group ends at once; should the rest break off, `finish` does it.
         """
-        await self._store.begin_end(principal.tenant, group_id)
+        await self.store.begin_end(principal.tenant, group_id)
         await self._end(principal.tenant, group_id)
 
     async def run(self) -> None:
@@ -94,14 +89,14 @@ class Groups:
 
     async def finish(self) -> None:
         """Finish the deletions that broke off."""
-        for tenant, group_id in await self._store.ending():
+        for tenant, group_id in await self.store.ending():
             await self._end(tenant, group_id)
 
     async def describe(self, wanted: DescribeGroups) -> DescribedGroups:
         """Answer `auth`, which grants groups."""
-        return DescribedGroups(list(await self._store.names(wanted.tenant, wanted.ids)))
+        return DescribedGroups(list(await self.store.names(wanted.tenant, wanted.ids)))
 
     async def _end(self, tenant: str, group_id: int) -> None:
-        await self._forgetting.forget_group(tenant, group_id)
-        await self._devices.ungroup(tenant, group_id)
-        await self._store.end(group_id)
+        await self.forgetting.forget_group(tenant, group_id)
+        await self.devices.ungroup(tenant, group_id)
+        await self.store.end(group_id)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from libs.common.bus import NobodyAnswers
@@ -49,25 +50,16 @@ PAUSES = (0.5, 1.0, 2.0)
 """Seconds until an integration that cannot now is asked once more for a device."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class ImportWorker:
     """Works off imports, in one replica."""
 
-    def __init__(
-        self,
-        *,
-        store: ImportStore,
-        sheets: Sheets,
-        adder: DeviceAdder,
-        bringer: DeviceBringer,
-        devices: DeviceStore,
-        groups: GroupStore,
-    ) -> None:
-        self._store = store
-        self._sheets = sheets
-        self._adder = adder
-        self._bringer = bringer
-        self._devices = devices
-        self._groups = groups
+    store: ImportStore
+    sheets: Sheets
+    adder: DeviceAdder
+    bringer: DeviceBringer
+    devices: DeviceStore
+    groups: GroupStore
 
     async def run(self) -> None:
         """Work off imports for ever, those of a tenant one after the other."""
@@ -76,7 +68,7 @@ class ImportWorker:
         try:
             while True:
                 working = {tenant: task for tenant, task in working.items() if not task.done()}
-                waiting = turns.next(await self._store.running(), working, time.monotonic())
+                waiting = turns.next(await self.store.running(), working, time.monotonic())
                 for job in waiting[: TENANTS - len(working)]:
                     working[job.tenant] = asyncio.ensure_future(self._turn(job, turns))
                 if working:
@@ -106,7 +98,7 @@ class ImportWorker:
             await self._go_on(job)
         except NobodyAnswers as error:
             if not job.waiting:
-                await self._store.wait(job.id, waiting=True)
+                await self.store.wait(job.id, waiting=True)
             return error
         return None
 
@@ -116,13 +108,13 @@ class ImportWorker:
         Raises `NobodyAnswers` when its integration, or what knows of integrations, is away.
         """
         try:
-            form, columns = await self._sheets.columns(job.principal, job.integration)
+            form, columns = await self.sheets.columns(job.principal, job.integration)
             heads = columns.of(Sheet(job.columns, []))
         except (Forbidden, InvalidInput, NotFound) as error:  # it would be so for ever
             log.warning("import %d ends: %s", job.id, error)
-            await self._store.end(job.id, "CANCELLED")
+            await self.store.end(job.id, "CANCELLED")
             return
-        taken = await self._store.identifiers(job.id)
+        taken = await self.store.identifiers(job.id)
         places, until = asyncio.Semaphore(ABREAST), time.monotonic() + TURN
         away: list[NobodyAnswers] = []
 
@@ -142,41 +134,41 @@ class ImportWorker:
                     return None
                 return row, wanted
 
-        while rows := await self._store.waiting(job.id, CHUNK):
-            if not await self._store.is_running(job.id):
+        while rows := await self.store.waiting(job.id, CHUNK):
+            if not await self.store.is_running(job.id):
                 return
             ready = await asyncio.gather(*map(prepare, rows))
             await self._write(job, form, [one for one in ready if one is not None])
-            await self._store.settle(job.id, rows)
+            await self.store.settle(job.id, rows)
             if away:
                 raise away[0]
             if job.waiting:
                 log.info("import %d goes on", job.id)
-                await self._store.wait(job.id, waiting=False)
+                await self.store.wait(job.id, waiting=False)
                 job.waiting = False
             if time.monotonic() > until:
                 return
-        await self._store.end(job.id, "DONE")
+        await self.store.end(job.id, "DONE")
 
     async def _prepare(self, principal: Principal, form: Form, request: CreateDevice) -> Brought:
         for pause in PAUSES:
             try:
-                return await self._adder.prepare(principal, form, request)
+                return await self.adder.prepare(principal, form, request)
             except NobodyAnswers:
                 raise
             except Unavailable:
                 await asyncio.sleep(pause)
-        return await self._adder.prepare(principal, form, request)
+        return await self.adder.prepare(principal, form, request)
 
     async def _write(self, job: Import, form: Form, ready: Sequence[tuple[Row, Brought]]) -> None:
         """Write devices: new ones together, and each by itself when that fails."""
         keys = [key_of(wanted.new.identifier) for _, wanted in ready]
-        known = {device.sn_key for device in await self._devices.with_serials(keys)}
+        known = {device.sn_key for device in await self.devices.with_serials(keys)}
         fresh = [one for key, one in zip(keys, ready, strict=True) if key not in known]
         try:
-            made = await asyncio.gather(*(self._bringer.make(wanted) for _, wanted in fresh))
+            made = await asyncio.gather(*(self.bringer.make(wanted) for _, wanted in fresh))
             if made:
-                await self._bringer.add_all(made)
+                await self.bringer.add_all(made)
         except (ThingwayError, SerialTaken):
             fresh = []
         for row, _ in fresh:
@@ -187,7 +179,7 @@ class ImportWorker:
 
     async def _write_one(self, job: Import, form: Form, row: Row, wanted: Brought) -> None:
         try:
-            await self._adder.write(form, wanted)
+            await self.adder.write(form, wanted)
             row.outcome = "CREATED"
         except Conflict as error:
             row.outcome = await self._change(job, wanted)
@@ -203,7 +195,7 @@ class ImportWorker:
         """
         tenant = job.tenant
         identifier = wanted.new.identifier
-        known = await self._devices.with_identifier(tenant, job.integration, identifier)
+        known = await self.devices.with_identifier(tenant, job.integration, identifier)
         if known is None:
             return None
         if known.created_at >= job.created_at and known.user_id == job.user_id:
@@ -212,8 +204,8 @@ class ImportWorker:
         location = known.location if wanted.location is None else wanted.location
         if (wanted.name, group, location) != (known.name, known.group, known.location):
             changes = DeviceChanges(name=wanted.name, group=group, location=location)
-            join = None if group is None else partial(self._groups.join, tenant, group)
-            await self._devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
+            join = None if group is None else partial(self.groups.join, tenant, group)
+            await self.devices.change_each(tenant, [known.id], {}, lambda _: changes, join)
         return "UPDATED"
 
 

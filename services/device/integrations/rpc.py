@@ -4,6 +4,7 @@ An integration is who the subject says: `rpc.device.{operation}.{integration}`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -55,33 +56,20 @@ MOST_MODELS = 1000
 """Products that a form offers."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class IntegrationRpc:
     """The operations that `device` offers to integrations."""
 
-    def __init__(
-        self,
-        *,
-        devices: DeviceStore,
-        integrations: Integrations,
-        maker: ThingMaker,
-        directory: ThingDirectory,
-        reporter: Reporter,
-        presence: HttpPresence,
-        products: ProductService,
-        latest: LatestValues,
-        bringer: DeviceBringer,
-        retention_ms: int,
-    ) -> None:
-        self._devices = devices
-        self._integrations = integrations
-        self._maker = maker
-        self._directory = directory
-        self._reporter = reporter
-        self._presence = presence
-        self._products = products
-        self._latest = latest
-        self._bringer = bringer
-        self._retention_ms = retention_ms
+    devices: DeviceStore
+    integrations: Integrations
+    maker: ThingMaker
+    directory: ThingDirectory
+    reporter: Reporter
+    presence: HttpPresence
+    products: ProductService
+    latest: LatestValues
+    bringer: DeviceBringer
+    retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{operation}.{integration}`, `rpc.device.integration_entities`."""
@@ -119,13 +107,13 @@ class IntegrationRpc:
         """Properties of the integration itself; stored when this is answered."""
         thing = await self._thing_of(integration, told.tenant)
         raw = msgspec.json.encode({"properties": told.properties})
-        check("report", thing, raw, now_ms(), self._retention_ms)
-        await self._reporter.report(thing, told.properties)
+        check("report", thing, raw, now_ms(), self.retention_ms)
+        await self.reporter.report(thing, told.properties)
         return Acknowledged()
 
     async def list_devices(self, integration: str, asked: ListDevices) -> ListedDevices:
         """The integration's devices of all tenants, by id."""
-        found = await self._devices.of_integration(integration, asked.after, asked.limit)
+        found = await self.devices.of_integration(integration, asked.after, asked.limit)
         return ListedDevices(list(map(ref_of, found)))
 
     async def put_device(self, integration: str, wanted: PutDevice) -> DeviceRef:
@@ -137,27 +125,27 @@ class IntegrationRpc:
             user_id=None,
             new=wanted.device,
         )
-        return ref_of(await self._bringer.bring(brought))
+        return ref_of(await self.bringer.bring(brought))
 
     async def get_tsl(self, integration: str, asked: GetTsl) -> GotTsl:
         """The TSL of a device."""
         device = await self._device(integration, asked.tenant, asked.identifier)
-        found = await self._products.tsl(device.tenant, device.model, device.tsl_version)
+        found = await self.products.tsl(device.tenant, device.model, device.tsl_version)
         return GotTsl(to_wire(found))
 
     async def own_values(self, integration: str, asked: GetOwnValues) -> OwnValues:
         """Latest values of the integration itself."""
         thing = await self._thing_of(integration, asked.tenant)
-        values = await self._latest.of([thing.id])
+        values = await self.latest.of([thing.id])
         return OwnValues(thing.id, dict(values.get(thing.id, {})))
 
     async def describe(self, wanted: DescribeIntegrationEntities) -> ThingEntities:
         """Parents, each followed by its children; none of an integration that is not known."""
-        found = await self._integrations.find(wanted.integration)
+        found = await self.integrations.find(wanted.integration)
         if found is None:
             return ThingEntities([])
-        thing = of_thing(await self._maker.ensure(wanted.tenant, found.manifest))
-        values = (await self._latest.of([thing.id])).get(thing.id, {})
+        thing = of_thing(await self.maker.ensure(wanted.tenant, found.manifest))
+        values = (await self.latest.of([thing.id])).get(thing.id, {})
         models = await self._models_to_choose(wanted.tenant, found.manifest)
         return ThingEntities(
             [
@@ -171,7 +159,7 @@ class IntegrationRpc:
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
-        return {f"{service}.{MODEL}": await self._products.labels(tenant, MOST_MODELS)}
+        return {f"{service}.{MODEL}": await self.products.labels(tenant, MOST_MODELS)}
 
     async def _say(
         self,
@@ -182,28 +170,28 @@ class IntegrationRpc:
         report_id: str | None = None,
     ) -> Acknowledged:
         """Check what a device says and put it on its way, as if the device had said it."""
-        thing = await self._directory.thing(device)
+        thing = await self.directory.thing(device)
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
         if len(raw) > MAX_PAYLOAD:
             raise TooLarge(f"a message may have {MAX_PAYLOAD} bytes")
-        check(channel, thing, raw, now_ms(), self._retention_ms)
-        await self._reporter.say(thing, channel, raw, report_id)
-        await self._presence.heard(thing)
+        check(channel, thing, raw, now_ms(), self.retention_ms)
+        await self.reporter.say(thing, channel, raw, report_id)
+        await self.presence.heard(thing)
         return Acknowledged()
 
     async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
-        device = await self._devices.with_identifier(tenant, integration, identifier)
+        device = await self.devices.with_identifier(tenant, integration, identifier)
         if device is None:
             raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
         return device
 
     async def _thing_of(self, integration: str, tenant: str) -> Thing:
-        found = await self._integrations.find(integration)
+        found = await self.integrations.find(integration)
         if found is None:
             raise NotFound(f"integration {integration} is not known", field="integration")
-        document = await self._maker.ensure(tenant, found.manifest)
+        document = await self.maker.ensure(tenant, found.manifest)
         sn = own_sn(document["_id"])
-        return (await self._directory.by_sn([sn]))[sn]
+        return (await self.directory.by_sn([sn]))[sn]
 
 
 def _described(

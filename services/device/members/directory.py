@@ -8,8 +8,8 @@ from libs.common.things import SYSTEM, KeyParts, number_of, split_key, thing_of
 from services.device.members.entity import Entity, EntityThing, of_device, of_thing
 from services.device.members.models import Models
 from services.device.things import Thing, ThingDirectory
+from services.device.things.conditions import Condition
 from services.device.things.model import ListedDevice
-from services.device.things.pages import Condition
 from services.device.things.store import DeviceStore
 
 Things = dict[tuple[str, str], EntityThing]
@@ -63,7 +63,7 @@ class EntityDirectory:
     async def things(self, tenant: str, ids: Iterable[int]) -> dict[int, EntityThing]:
         """The things of `ids`; what is unknown is missing."""
         wanted = list(ids)
-        devices = await self._devices.listed(tenant, wanted)
+        devices = await self._devices.lists.listed(tenant, wanted)
         things = await self.of_devices(tenant, devices)
         things += await self.others(tenant, {"_id": {"$in": wanted}})
         return {thing.id: thing for thing in things}
@@ -96,7 +96,7 @@ class EntityDirectory:
                 devices += whole
                 loaded += await self._things.things(whole)
             else:
-                devices += await self._devices.listed_with(tenant, integration, identifiers)
+                devices += await self._devices.lists.listed_with(tenant, integration, identifiers)
         things = await self.of_devices(tenant, devices, loaded)
         return {(thing.integration, thing.identifier): thing for thing in things}
 

@@ -107,7 +107,7 @@ class ShapeStore:
         """The shape of this name when no device and no shape names it."""
         if (
             name is None
-            or await devices.has_shape(name)
+            or await devices.notes.has_shape(name)
             or await self._shapes.find_one({"parent": name}, {"_id": 1})
         ):
             return None
@@ -185,7 +185,7 @@ class ShapeKeeper:
     async def _read(self, devices: set[int]) -> None:
         if not devices:
             return
-        found = await self._devices.shapes(devices)
+        found = await self._devices.notes.shapes(devices)
         missing = {name for name in found.values() if name and name not in self._known}
         if missing:
             self._learn(await self._store.read(missing))
@@ -203,7 +203,7 @@ class ShapeKeeper:
             }
             await self._store.add(added)
             given = [(device, before[device], name) for device, name in names.items()]
-            if await self._devices.reshape(given) == len(given):
+            if await self._devices.notes.reshape(given) == len(given):
                 self._learn({name: larger[device] for device, name in names.items()})
                 self._of.update(names)
                 return

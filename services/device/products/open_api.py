@@ -6,13 +6,14 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import Requester
 from libs.common.http.open_api import delete, get, put
 from libs.common.http.operations import operations_of
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_NUMBER, LARGEST_PAGE
+
+Products = NamedDependency[ProductService]
 
 _TSL = {
     "version": "v1.0",
@@ -46,24 +47,21 @@ _TSL = {
 
 @get("/", summary="List products")
 async def list_products(
-    request: HttpRequest,
-    product_service: NamedDependency[ProductService],
+    principal: Requester,
+    product_service: Products,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=LARGEST_NUMBER)] = 1,
-) -> Success[ProductPage]:
+) -> ProductPage:
     """The products of the tenant, without their TSL."""
-    page = await product_service.page(
-        principal_of(request), page_number, min(page_size, LARGEST_PAGE)
-    )
-    return ok(request, page)
+    return await product_service.page(principal, page_number, min(page_size, LARGEST_PAGE))
 
 
 @get("/{model:str}", summary="Get a product")
 async def get_product(
-    request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
-) -> Success[ProductWithTsl]:
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> ProductWithTsl:
     """A product with its current TSL."""
-    return ok(request, await product_service.get(principal_of(request), model))
+    return await product_service.get(principal, model)
 
 
 @put(
@@ -72,21 +70,21 @@ async def get_product(
     example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL},
 )
 async def put_product(
-    request: HttpRequest,
-    product_service: NamedDependency[ProductService],
+    principal: Requester,
+    product_service: Products,
     model: FromPath[str],
     data: JSONBody[PutProduct],
-) -> Success[Product]:
+) -> Product:
     """Create or update a product; its TSL is checked whole and becomes the current version."""
-    return ok(request, await product_service.put(principal_of(request), model, data))
+    return await product_service.put(principal, model, data)
 
 
 @delete("/{model:str}", summary="Delete a product")
 async def delete_product(
-    request: HttpRequest, product_service: NamedDependency[ProductService], model: FromPath[str]
-) -> Success[str]:
+    principal: Requester, product_service: Products, model: FromPath[str]
+) -> str:
     """Delete a product that has no devices; answers its model."""
-    return ok(request, await product_service.delete(principal_of(request), model))
+    return await product_service.delete(principal, model)
 
 
 ROUTER = Router(

@@ -59,7 +59,7 @@ class Facts:
                 newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
         await self._write_facts(changed)
         if newest:
-            await self._devices.note_reports(newest)
+            await self._devices.notes.reports(newest)
             for key in newest:
                 self._written.put(key, now)
 
@@ -86,7 +86,7 @@ class Facts:
                 (thing_id, name, msgspec.to_builtins(value), times[name])
                 for name, value in shown.items()
             ]
-        await self._devices.note_facts(facts)
+        await self._devices.notes.facts(facts)
         for key, shown in written.items():
             things[key].facts.update(shown)
 

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nats.aio.msg import Msg
@@ -67,36 +68,22 @@ Point = Callable[[Batch], Awaitable[list[Outgoing]]]
 """What else is said of a batch that is stored: of what alarms it may raise or clear."""
 
 
+@dataclass(kw_only=True)
 class Ingest:
     """Deals with batches of `UPLINK`."""
 
-    def __init__(
-        self,
-        *,
-        bus: Bus,
-        things: ThingDirectory,
-        store: ReportStore,
-        latest: LatestValues,
-        facts: Facts,
-        shapes: ShapeKeeper,
-        close: Close,
-        point: Point,
-        quota: Quota,
-        refusals: Refusals,
-        retention_ms: int,
-    ) -> None:
-        self._bus = bus
-        self._things = things
-        self._store = store
-        self._latest = latest
-        self._facts = facts
-        self._shapes = shapes
-        self._close_command = close
-        self._point = point
-        self._quota = quota
-        self._refusals = refusals
-        self._retention_ms = retention_ms
-        self._failures: OrderedDict[str, int] = OrderedDict()
+    bus: Bus
+    things: ThingDirectory
+    store: ReportStore
+    latest: LatestValues
+    facts: Facts
+    shapes: ShapeKeeper
+    close: Close
+    point: Point
+    quota: Quota
+    refusals: Refusals
+    retention_ms: int
+    _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
     async def handle(self, messages: list[Msg]) -> None:
         """Store, announce and acknowledge one batch.
@@ -124,9 +111,9 @@ class Ingest:
         """Whether store and bus answer."""
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT):
-                await self._store.check()
+                await self.store.check()
                 for stream in (EVENTS, DEAD):
-                    await self._bus.js.stream_info(stream)
+                    await self.bus.js.stream_info(stream)
         except (StoreError, NatsError, APIError, OSError, TimeoutError):
             return False
         return True
@@ -156,27 +143,27 @@ class Ingest:
         _size.record(len(messages))
 
     async def _sort(self, uplinks: list[Uplink]) -> Batch:
-        things = await self._things.by_sn({uplink.sn for uplink in uplinks})
-        beyond = self._quota.beyond(uplinks, things)
-        return sort_batch(uplinks, things, self._retention_ms, beyond)
+        things = await self.things.by_sn({uplink.sn for uplink in uplinks})
+        beyond = self.quota.beyond(uplinks, things)
+        return sort_batch(uplinks, things, self.retention_ms, beyond)
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with step("store batch", SpanKind.CLIENT):
-            await asyncio.gather(self._store.store(batch), self._show(batch.reports))
+            await asyncio.gather(self.store.store(batch), self._show(batch.reports))
         with step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
-        await acknowledge(self._bus.client, messages)
-        await notify(self._bus, uplinks, batch)
+        await acknowledge(self.bus.client, messages)
+        await notify(self.bus, uplinks, batch)
 
     async def _show(self, reports: Sequence[GoodReport]) -> None:
         """Update shapes, latest values, and then the facts, which are read from those.
 
         Of the open product only what has an entity has a latest value; history has all.
         """
-        shapes = await self._shapes.note((one.thing, one.properties) for one in reports)
+        shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
         own = [one for one in reports if one.ts >= one.thing.owned_since]
-        await self._latest.apply((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
-        await self._facts.note([report for report in own if report.thing.device])
+        await self.latest.apply((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)
+        await self.facts.note([report for report in own if report.thing.device])
 
     async def _close_commands(self, batch: Batch) -> None:
         """Deal with the replies: those of one thing in order, those of several together.
@@ -196,14 +183,14 @@ class Ingest:
         refused = []
         for uplink, thing in replies:
             with continued("close command", SpanKind.INTERNAL, uplink.trace):
-                reason = await self._close_command(uplink, thing)
+                reason = await self.close(uplink, thing)
             if reason is not None:
                 refused.append(Refused(uplink, reason, thing))
         return refused
 
     async def _announce(self, batch: Batch) -> None:
-        await publish_each(self._bus, [*batch_events(batch), *await self._point(batch)])
-        await publish_each(self._bus, self._refusals.entries(batch))
+        await publish_each(self.bus, [*batch_events(batch), *await self.point(batch)])
+        await publish_each(self.bus, self.refusals.entries(batch))
 
 
 def _shown(report: GoodReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:

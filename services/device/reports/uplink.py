@@ -13,7 +13,7 @@ PARTITION_BITS = 44
 """Of a sequence; above them stands the partition. Together they stay below 2^53."""
 MQTT_PREFIX = "$MQTT.msgs."
 QOS_1 = "1"
-ACK_PARTS, ACK_PARTS_WITH_DOMAIN = 9, 11
+ACK_PARTS_WITH_DOMAIN = 11
 
 
 class Uplink(msgspec.Struct, frozen=True):

@@ -11,12 +11,11 @@ import msgspec
 from bson.regex import Regex
 
 from libs.common.store.mongo import Collection, pattern_of
+from services.device.things.conditions import Condition
 from services.device.things.grams import INDEX, LENGTH, wanted_grams
 from services.device.things.model import Device
 from services.device.things.totals import Totals
 
-Condition = dict[str, Any]
-"""A MongoDB condition on devices."""
 Order = list[tuple[str, int]]
 """Stored fields, each with 1 or -1."""
 

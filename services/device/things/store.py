@@ -1,14 +1,12 @@
-"""The collection `devices`, and the only module that opens it.
+"""The collection `devices`: whole devices, and the only module that opens it.
 
 A document is a `Device` (`services.device.things.model`), and besides it has `grams` (see
 `services.device.things.grams`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact).
-What people change is one transaction with the event that tells of it; what devices change
-themselves (facts, presence, shapes) says nothing here.
+What people change is one transaction with the event that tells of it. Beside it stand what others
+ask of the same records: `lists`, `presence`, and `notes` of what devices report.
 """
 
-from collections import Counter
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
     Collection,
@@ -16,12 +14,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from pymongo import ReturnDocument, UpdateOne, WriteConcern
+from pymongo import ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox
 from libs.common.clock import now_ms
@@ -29,51 +26,32 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import BulkFailed, Document, Mongo, Session
 from libs.common.things import DIRECT, GENERIC
+from services.device.things.conditions import Condition, deletable, owned
 from services.device.things.errors import unknown_model
 from services.device.things.grams import grams_of
 from services.device.things.latest import LatestValues
+from services.device.things.lists import DeviceLists
 from services.device.things.messages import Change, changed
 from services.device.things.model import (
     Device,
     DeviceChanges,
-    ListedDevice,
-    ModelKey,
-    PresentDevice,
-    Standing,
     StorageOf,
     device_of,
     document_of,
-    model_key,
     stored_fields,
 )
-from services.device.things.pages import WHOLE, Condition, DevicePages, Order, Query
+from services.device.things.notes import DeviceNotes
+from services.device.things.pages import WHOLE, DevicePages
+from services.device.things.presence import DevicePresence
 from services.device.things.removed import RemovedThings
 from services.device.things.serials import Holder, Serials, SerialTaken
 from services.device.things.usage import ProductUsage
 
-LARGEST_BATCH = 1000
-"""Most devices of one answer of MongoDB while they are walked through."""
 CHUNK = 500
 """Devices that are changed in one transaction."""
-LOCKED_MS = 250
-"""How long a report over HTTP waits for the device's record, and a connection with it."""
 Joining = Callable[[Session], Awaitable[None]]
 """What is done in the transaction that lets devices join a group."""
-_LISTED = stored_fields(ListedDevice)
-_PRESENT = stored_fields(PresentDevice)
-_STANDING = stored_fields(Standing)
 _STORAGE = stored_fields(StorageOf)
-_LISTED_FORM = list[ListedDevice]
-_PRESENT_FORM = list[PresentDevice]
-
-
-@dataclass(frozen=True, slots=True)
-class CountedModel:
-    """Devices of one integration and model."""
-
-    integration: str
-    model: ModelKey
-    devices: int
 
 
 class DeviceStore:
@@ -87,8 +65,9 @@ class DeviceStore:
         self._latest = latest
         self._devices = mongo.database["devices"]
         self._hot = mongo.direct["devices"]
-        self._heard = self._hot.with_options(write_concern=WriteConcern(1))
-        """No thread waits for a record that is locked; a note that is lost comes again."""
+        self.lists = DeviceLists(self._devices)
+        self.presence = DevicePresence(self._devices, self._hot)
+        self.notes = DeviceNotes(self._devices)
         self._quota = Quota(self._devices, limits, "devices")
         self.search = DevicePages(self._devices).find
         self._serials = Serials(mongo.database)
@@ -293,15 +272,6 @@ class DeviceStore:
         query = {"tenant": tenant, "group": group}
         await self._devices.update_many(query, {"$unset": {"group": ""}})
 
-    async def count_groups(
-        self, tenant: str, groups: Collection[int], condition: Condition
-    ) -> dict[int, int]:
-        """How many devices of groups meet a condition, by group; one that has none is missing."""
-        query = _all_of(tenant, [{"group": {"$in": list(groups)}}, condition])
-        counted = {"$group": {"_id": "$group", "devices": {"$sum": 1}}}
-        rows = await self._devices.aggregate([{"$match": query}, counted], hint="group")
-        return {row["_id"]: row["devices"] async for row in rows}
-
     async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
         """Take a device from its application; None when it does not belong to it."""
         query = owned(tenant, device_id, application_id)
@@ -404,89 +374,6 @@ class DeviceStore:
         await self._outbox.relay(entries)
         return devices
 
-    # Lists, entities, names.
-
-    async def listed(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
-        """Devices of the tenant by id."""
-        query = {"_id": {"$in": list(ids)}, "tenant": tenant}
-        found = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(found, _LISTED_FORM)
-
-    async def listed_with(
-        self, tenant: str, integration: str, identifiers: Iterable[str]
-    ) -> list[ListedDevice]:
-        """Devices by what their integration calls them."""
-        some = {"$in": list(identifiers)}
-        query = {"tenant": tenant, "integration": integration, "identifier": some}
-        found = await self._devices.find(query, _LISTED).to_list(None)
-        return msgspec.convert(found, _LISTED_FORM)
-
-    async def walk(
-        self,
-        tenant: str,
-        conditions: Sequence[Condition],
-        order: Order,
-        *,
-        skip: int,
-        expected: int,
-        hint: str | None,
-    ) -> AsyncGenerator[ListedDevice, None]:
-        """Devices that meet all conditions, in order; some `expected` of them will be read."""
-        options: dict[str, Any] = {"hint": hint} if hint else {}
-        cursor = self._devices.find(
-            _all_of(tenant, conditions),
-            _LISTED,
-            sort=order,
-            skip=skip,
-            batch_size=max(min(expected + 1, LARGEST_BATCH), 2),
-            **options,
-        )
-        try:
-            async for document in cursor:
-                yield msgspec.convert(document, ListedDevice)
-        finally:
-            await cursor.close()
-
-    async def count_models(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
-        """How many devices meet all conditions, by model."""
-        few = any("_id" in condition or "group" in condition for condition in conditions)
-        options: dict[str, Any] = {} if few else {"hint": "model"}
-        groups = await self._devices.aggregate(
-            [{"$match": _all_of(tenant, conditions)}, _grouped("model", "tslVersion", "shape")],
-            **options,
-        )
-        found: Counter[ModelKey] = Counter()
-        async for group in groups:
-            found[_model_of(group)] += group["devices"]
-        return found
-
-    async def counted_models(self, tenant: str) -> list[CountedModel]:
-        """The devices of a tenant, counted by integration and model."""
-        grouped = _grouped("integration", "model", "tslVersion", "shape")
-        groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
-        return [
-            CountedModel(
-                group["_id"].get("integration", DIRECT), _model_of(group), group["devices"]
-            )
-            async for group in groups
-        ]
-
-    async def integrations(self, tenant: str) -> list[str]:
-        """The integrations that devices of the tenant belong to."""
-        return list(await self._devices.distinct("integration", {"tenant": tenant}))
-
-    async def find_documents(
-        self, query: Query, fields: Mapping[str, int], *, counted: bool
-    ) -> tuple[list[Document], int]:
-        """Some fields of a page, and where it is `counted` how many devices match."""
-        page = self._devices.find(
-            query.filter, fields, sort=query.order, skip=query.skip, limit=query.limit
-        )
-        found = await page.to_list(None)
-        return found, await self._devices.count_documents(query.filter) if counted else 0
-
-    # Products, history, retention.
-
     async def uses(self, tenant: str, model: str, version: str | None, session: Session) -> bool:
         """Whether a device is of a product, or of a version of it."""
         query = {"tenant": tenant, "model": model}
@@ -501,195 +388,3 @@ class DeviceStore:
         query = owned(tenant, device_id, application_id)
         document = await self._hot.find_one(query, _STORAGE)
         return None if document is None else msgspec.convert(document, StorageOf)
-
-    async def tenants(self) -> list[str]:
-        """The tenants that have devices."""
-        return list(await self._devices.distinct("tenant"))
-
-    async def tenants_of(self, ids: Iterable[int]) -> dict[int, str]:
-        """The tenants of devices, by id."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, {"tenant": 1})
-        return {device["_id"]: device["tenant"] async for device in found}
-
-    async def models_after(
-        self, tenant: str, models: Collection[str] | None, after: int, limit: int
-    ) -> list[tuple[int, str]]:
-        """Devices by id behind `after` with their product; of all products, or of `models`."""
-        query: Condition = {"tenant": tenant, "_id": {"$gt": after}}
-        if models is not None:
-            query["model"] = {"$in": list(models)}
-        found = self._devices.find(query, {"model": 1}, sort=[("_id", 1)], limit=limit)
-        return [(one["_id"], one["model"]) async for one in found]
-
-    async def of_product(self, tenant: str, model: str, after: int, limit: int) -> list[int]:
-        """Ids of the devices of a product behind an id, in order."""
-        query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
-        found = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
-        return [one["_id"] async for one in found]
-
-    async def ids_that(self, tenant: str, condition: Condition) -> list[int]:
-        """Ids of the devices that meet a condition of grants."""
-        query = {"tenant": tenant, **condition}
-        return [one["_id"] async for one in self._devices.find(query, {"_id": 1})]
-
-    # What devices report.
-
-    async def note_reports(self, times: Mapping[int, int]) -> None:
-        """Note times (ms) of reports, by device; an older one changes nothing."""
-        await self._devices.bulk_write(
-            [
-                UpdateOne({"_id": one}, {"$max": {"lastUpdateTime": ts}})
-                for one, ts in times.items()
-            ],
-            ordered=False,
-        )
-
-    async def note_facts(self, facts: Iterable[tuple[int, str, Any, int]]) -> None:
-        """Write facts (device, field, value, ms), each unless the record has a newer one."""
-        operations = [
-            UpdateOne(
-                {"_id": device_id, f"factTimes.{name}": {"$not": {"$gt": ts}}},
-                {"$set": {name: value, f"factTimes.{name}": ts}},
-            )
-            for device_id, name, value, ts in facts
-        ]
-        if operations:
-            await self._devices.bulk_write(operations, ordered=False)
-
-    async def shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
-        """The shapes of devices, None for one that has none; unknown devices are missing."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
-        return {device["_id"]: device.get("shape") async for device in found}
-
-    async def reshape(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
-        """Give devices other shapes (device, before, after); how many had that one before."""
-        operations = [
-            UpdateOne({"_id": device_id, "shape": before}, {"$set": {"shape": after}})
-            for device_id, before, after in shapes
-        ]
-        return (await self._devices.bulk_write(operations, ordered=False)).matched_count
-
-    async def has_shape(self, shape: str) -> bool:
-        """Whether a device has the shape."""
-        return await self._devices.find_one({"shape": shape}, {"_id": 1}) is not None
-
-    async def provisioned(self, device_id: int, session: Session) -> None:
-        """A device that was added with a first configuration has taken one."""
-        await self._devices.update_one(
-            {"_id": device_id, "rpsStatus": "WAITING"},
-            {"$set": {"rpsStatus": "SUCCESS"}},
-            session=session,
-        )
-
-    # Presence.
-
-    async def standing(self, ids: Iterable[int]) -> dict[int, Standing]:
-        """Whose devices are and whether they are connected; one that is gone is missing."""
-        found = self._devices.find({"_id": {"$in": list(ids)}}, _STANDING)
-        return {row["_id"]: msgspec.convert(row, Standing) async for row in found}
-
-    async def present(self, keys: Collection[str], session: Session) -> list[PresentDevice]:
-        """Devices by SN in upper case."""
-        return await self._present({"snKey": {"$in": list(keys)}}, session)
-
-    async def present_with_id(self, device_id: int, session: Session) -> list[PresentDevice]:
-        """The device, when it is there."""
-        return await self._present({"_id": device_id}, session)
-
-    async def heard(self, device_id: int, at: datetime, life: timedelta) -> str | None:
-        """Note a report over HTTP: ONLINE for so long; its connection state, None when it is gone.
-
-        Raises `StoreError` when the record stays locked for `LOCKED_MS`.
-        """
-        device = await self._heard.find_one_and_update(
-            {"_id": device_id},
-            _heard_at(at, life),
-            {"connectStatus": 1},
-            maxTimeMS=LOCKED_MS,
-        )
-        return None if device is None else device.get("connectStatus", "DISCONNECT")
-
-    async def heard_again(
-        self, device_id: int, at: datetime, life: timedelta, session: Session
-    ) -> None:
-        """Make a transaction see what `heard` has written.
-
-        Its snapshot is one that a majority has, and `heard` does not wait for a majority: written
-        again, what the snapshot lacks is a conflict, and the transaction begins anew.
-        """
-        await self._devices.update_one({"_id": device_id}, _heard_at(at, life), session=session)
-
-    async def any_silent(self, since: datetime) -> bool:
-        """Whether a device was to be heard over HTTP until then at the latest."""
-        return await self._devices.find_one(_silent(since), {"_id": 1}) is not None
-
-    async def take_silent(
-        self, since: datetime, limit: int, session: Session
-    ) -> list[PresentDevice]:
-        """Some of the devices that were, the longest silent first; they are not looked at again."""
-        found = self._devices.find(_silent(since), _PRESENT, session=session)
-        rows = await found.sort("httpUntil", 1).limit(limit).to_list(None)
-        await self._devices.update_many(
-            {"_id": {"$in": [row["_id"] for row in rows]}},
-            {"$unset": {"httpUntil": ""}},
-            session=session,
-        )
-        return msgspec.convert(rows, _PRESENT_FORM)
-
-    async def set_status(self, ids: Collection[int], status: str, session: Session) -> None:
-        """Change the connection state of devices, from now on."""
-        change = {"connectStatus": status, "connectChanged": datetime.now(UTC)}
-        await self._devices.update_many(
-            {"_id": {"$in": list(ids)}}, {"$set": change}, session=session
-        )
-
-    async def _present(self, query: Condition, session: Session) -> list[PresentDevice]:
-        found = await self._devices.find(query, _PRESENT, session=session).to_list(None)
-        return msgspec.convert(found, _PRESENT_FORM)
-
-
-def owned(tenant: str, device_id: int | Condition, application_id: int | None = None) -> Condition:
-    """The condition that a device, or some, belong to a tenant and perhaps an application."""
-    query: Condition = {"_id": device_id, "tenant": tenant}
-    if application_id is not None:
-        query["application.applicationId"] = application_id
-    return query
-
-
-def deletable(tenant: str, device_id: int, application_id: int | None) -> Condition:
-    """The condition that the tenant, or an application of it, may delete a device."""
-    if application_id is None:
-        return owned(tenant, device_id)
-    mine = {"application.applicationId": application_id}
-    former = {"application": None, "removedFrom": application_id}
-    return {**owned(tenant, device_id), "$or": [mine, former]}
-
-
-def _all_of(tenant: str, conditions: Sequence[Condition]) -> Condition:
-    """One condition of many; the plain one that indexes know best comes first."""
-    given = [condition for condition in conditions if condition]
-    return {"tenant": tenant, **({"$and": given} if given else {})}
-
-
-def _grouped(*fields: str) -> Condition:
-    """The stage that counts devices by fields."""
-    return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
-
-
-def _model_of(group: Document) -> ModelKey:
-    of = group["_id"]
-    return model_key(of["model"], of["tslVersion"], of.get("shape"))
-
-
-def _heard_at(at: datetime, life: timedelta) -> list[Document]:
-    """The change of a record when a device is heard: an older note changes nothing.
-
-    A life that has become shorter counts from its next word on.
-    """
-    newer = {"$gte": [at, {"$ifNull": ["$httpAt", at]}]}
-    until = {"$cond": [newer, at + life, "$httpUntil"]}
-    return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
-
-
-def _silent(since: datetime) -> Condition:
-    return {"httpUntil": {"$lte": since}}

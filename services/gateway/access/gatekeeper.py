@@ -7,8 +7,15 @@ from, its rate limit; of a user then what it may do.
 import asyncio
 from typing import NamedTuple
 from urllib.parse import unquote
+from weakref import WeakValueDictionary
 
-from libs.common.errors import Forbidden, ThingwayError, Unauthenticated, Unavailable
+from libs.common.errors import (
+    Forbidden,
+    ThingwayError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 from libs.common.http.credentials import basic_login, bearer_token
 from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader
@@ -19,13 +26,17 @@ from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
 from services.gateway.access.addresses import Origin
 from services.gateway.limits import RateLimiter
-from services.gateway.limits.in_hand import key_of
+from services.gateway.limits.in_hand import SOON, key_of
 from services.gateway.routes import Credential, Route
 
 CERTIFICATE = "certificate"
 """Where the `state` of a request has the certificate that its client came with."""
 ADMISSION = 2.0
 """Seconds that letting a request in may take before it is refused."""
+LOGINS = 32
+"""Requests of one address that are let in at a time: half of what may ask Redis together."""
+TURN = 1.0
+"""Seconds that a request waits for its turn among those of its address."""
 
 
 def no_store() -> ThingwayError:
@@ -55,6 +66,7 @@ class Gatekeeper:
         self._devices = devices
         self._access = access
         self._limits = limits
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def admit(
         self,
@@ -70,8 +82,9 @@ class Gatekeeper:
         Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the
         caller bounds the time (`ADMISSION`).
         """
+        address = origin.limit_key
+        turn = await self._turn(address)
         try:
-            address = origin.limit_key
             await self._limits.address.take(address)
             if route.signs_in:
                 await self._limits.sign_in.take(address)
@@ -84,6 +97,24 @@ class Gatekeeper:
             return await self._access.complete(principal)
         except (RedisError, OSError) as error:
             raise no_store() from error
+        finally:
+            turn.release()
+
+    async def _turn(self, address: str) -> asyncio.Semaphore:
+        """A turn among the requests of an address, to be released: no crowd delays the others."""
+        turns = self._turns.get(address)
+        if turns is None:
+            turns = self._turns[address] = asyncio.Semaphore(LOGINS)
+        if not turns.locked():
+            await turns.acquire()
+            return turns
+        try:
+            async with asyncio.timeout(TURN):
+                await turns.acquire()
+        except TimeoutError as error:
+            message = "too many requests of this address want to be let in at once"
+            raise TooManyRequests(message, retry_after=SOON) from error
+        return turns
 
     async def admit_page(self, address: str) -> None:
         """Hold the limit of the address for a page of the gateway itself."""

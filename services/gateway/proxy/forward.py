@@ -54,35 +54,28 @@ class Exchange:
         return (path + b"?" + self.query if self.query else path).decode("latin-1")
 
 
+@dataclass(frozen=True)
 class Forwarder:
     """Sends exchanges to the services; `traced` when spans are exported."""
 
-    def __init__(
-        self,
-        upstreams: Mapping[str, Upstream],
-        signer: HeaderSigner,
-        timeout: float,
-        *,
-        traced: bool,
-    ) -> None:
-        self._upstreams = upstreams
-        self._signer = signer
-        self._timeout = timeout
-        self._traced = traced
+    upstreams: Mapping[str, Upstream]
+    signer: HeaderSigner
+    timeout: float
+    traced: bool
 
     async def forward(self, exchange: Exchange, send: Send) -> int:
         """Run the exchange and return the status.
 
         Raises `ThingwayError` when the service fails, `ClientGone` when the client does.
         """
-        upstream = self._upstreams.get(exchange.route.upstream)
+        upstream = self.upstreams.get(exchange.route.upstream)
         if upstream is None:
             raise Unavailable(f"the service {exchange.route.upstream} is not part of this platform")
         body = exchange.body
         taken = upstream.take(poll=exchange.wait > 0)
         try:
             exchange.watch.limit(
-                self._timeout + exchange.wait,
+                self.timeout + exchange.wait,
                 lambda: slow_client() if body.awaited else upstream.timed_out(),
             )
             request = Request(
@@ -114,10 +107,10 @@ class Forwarder:
         more = True
         while more:
             if not answer.complete:
-                watch.limit(self._timeout, upstream.timed_out)
+                watch.limit(self.timeout, upstream.timed_out)
             part, more = await upstream.part(answer)
             if more:
-                watch.limit(self._timeout, slow_client)
+                watch.limit(self.timeout, slow_client)
             if encode is not None:
                 part = encode(part, more)
             await send({"type": "http.response.body", "body": part, "more_body": more})
@@ -127,9 +120,9 @@ class Forwarder:
             exchange.scope["headers"], origin=exchange.origin, request_id=exchange.request_id
         )
         if exchange.principal is not None:
-            fields.append((_PRINCIPAL, self._signer.sign(exchange.principal).encode()))
+            fields.append((_PRINCIPAL, self.signer.sign(exchange.principal).encode()))
         if exchange.route.passes_login and (login := exchange.headers.get(b"authorization")):
             fields.append((b"authorization", login))
-        if self._traced and (trace := current_trace()):
+        if self.traced and (trace := current_trace()):
             fields.append((TRACE.encode(), trace.encode()))
         return fields

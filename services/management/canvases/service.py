@@ -1,6 +1,7 @@
 """Shows and saves canvases on behalf of users: who sees its owner sees a canvas."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -39,28 +40,21 @@ SAVES = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDI
 """What a user needs for canvases, by what they are attached to; any one suffices."""
 
 
+@dataclass(frozen=True)
 class CanvasService:
     """The operations on canvases."""
 
-    def __init__(
-        self,
-        store: CanvasStore,
-        dashboards: DashboardStore,
-        grants: GrantReader,
-        things: ThingsOverRpc,
-        next_id: NextId,
-    ) -> None:
-        self._store = store
-        self._dashboards = dashboards
-        self._grants = grants
-        self._things = things
-        self._next_id = next_id
+    store: CanvasStore
+    dashboards: DashboardStore
+    grants: GrantReader
+    things: ThingsOverRpc
+    next_id: NextId
 
     async def get(self, user: Principal, canvas_id: int) -> ShownCanvas:
         """A canvas with the entities on it that the user sees."""
         canvas, grants = await self._visible(user, canvas_id, LOOKS)
         content = canvas.content
-        entities = await self._things.entities(user.tenant, content.entity_ids)
+        entities = await self.things.entities(user.tenant, content.entity_ids)
         return ShownCanvas(
             id=str(canvas.id),
             name=canvas.name,
@@ -83,16 +77,16 @@ class CanvasService:
         content = await self._content(canvas, wanted)
         if canvas.is_main:
             changes = DashboardChanges(name=name, content=content)
-            saved = await self._dashboards.change(user.tenant, canvas_id, changes)
+            saved = await self.dashboards.change(user.tenant, canvas_id, changes)
         else:
-            saved = await self._store.arrange(user.tenant, canvas_id, name, content)
+            saved = await self.store.arrange(user.tenant, canvas_id, name, content)
         if not saved:
             raise _unknown(canvas_id)
 
     async def of_device(self, wanted: AskCanvas) -> DeviceCanvas:
         """Answer `device`, which has looked whether the user sees the device."""
         tenant, device_id = wanted.tenant, wanted.device_id
-        found = await self._store.of_device(tenant, device_id)
+        found = await self.store.of_device(tenant, device_id)
         if found is None:
             found = await self._made(tenant, device_id)
         return DeviceCanvas(str(found.id), found.name)
@@ -101,7 +95,7 @@ class CanvasService:
         """The canvases of a dashboard, the main one first."""
         name = await self._named(user, dashboard_id)
         main = _canvas(dashboard_id, user.tenant, name, "DASHBOARD", dashboard_id)
-        others = await self._store.of_dashboard(user.tenant, dashboard_id)
+        others = await self.store.of_dashboard(user.tenant, dashboard_id)
         return list(map(_row, [main, *others]))
 
     async def add(
@@ -110,12 +104,12 @@ class CanvasService:
         """Add an empty canvas to a dashboard."""
         name = checked_name(name_of(wanted.name))
         await self._named(user, dashboard_id)
-        if len(await self._store.of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
+        if len(await self.store.of_dashboard(user.tenant, dashboard_id)) >= MOST_CANVASES:
             raise Conflict(f"a dashboard has at most {MOST_CANVASES} of these", field="name")
-        canvas = _canvas(await self._next_id(), user.tenant, name, "DASHBOARD", dashboard_id)
-        await self._store.insert(canvas)
-        if await self._dashboards.get(user.tenant, dashboard_id) is None:
-            await self._store.remove(user.tenant, dashboard_id, [canvas.id])
+        canvas = _canvas(await self.next_id(), user.tenant, name, "DASHBOARD", dashboard_id)
+        await self.store.insert(canvas)
+        if await self.dashboards.get(user.tenant, dashboard_id) is None:
+            await self.store.remove(user.tenant, dashboard_id, [canvas.id])
             raise gone(dashboard_id)
         return _row(canvas)
 
@@ -125,41 +119,41 @@ class CanvasService:
         ids = ids_of(wanted.canvas_ids)
         if dashboard_id in ids:
             raise InvalidInput("names the main canvas, which stays", field="canvas_ids")
-        await self._store.remove(user.tenant, dashboard_id, ids)
+        await self.store.remove(user.tenant, dashboard_id, ids)
 
     async def _made(self, tenant: str, device_id: int) -> Canvas:
         device = await self._device(tenant, device_id)
-        canvas = _canvas(await self._next_id(), tenant, device.name, "DEVICE", device_id)
+        canvas = _canvas(await self.next_id(), tenant, device.name, "DEVICE", device_id)
         try:
-            await self._store.insert(canvas)
+            await self.store.insert(canvas)
         except DuplicateKey:  # another request made it
-            found = await self._store.of_device(tenant, device_id)
+            found = await self.store.of_device(tenant, device_id)
             if found is None:
                 raise
             return found
         try:
             await self._device(tenant, device_id)
         except NotFound:  # the event that it is gone may have come before its canvas
-            await self._store.forget_devices(tenant, [device_id])
+            await self.store.forget_devices(tenant, [device_id])
             raise
         return canvas
 
     async def _device(self, tenant: str, device_id: int) -> DescribedDevice:
-        for device in await self._things.devices(tenant, [device_id]):
+        for device in await self.things.devices(tenant, [device_id]):
             return device
         raise NotFound(f"device {device_id} not found", field="device_id")
 
     async def _content(self, canvas: Canvas, wanted: SaveCanvas) -> Content:
-        widgets = await placed(canvas.content, wanted.widgets, self._next_id)
+        widgets = await placed(canvas.content, wanted.widgets, self.next_id)
         for at, widget in enumerate(widgets):
             if len(widget.data) > LARGEST_WIDGET:
                 raise TooLarge(
                     f"has more than {LARGEST_WIDGET} characters as JSON",
                     field=f"widgets[{at}].data",
                 )
-        entities = await self._things.entities(canvas.tenant, ids_of(wanted.entity_ids or ()))
+        entities = await self.things.entities(canvas.tenant, ids_of(wanted.entity_ids or ()))
         devices = ids_of(wanted.device_ids or ())
-        known = await self._things.devices(canvas.tenant, devices) if devices else []
+        known = await self.things.devices(canvas.tenant, devices) if devices else []
         return Content(
             widgets=widgets,
             entity_ids=tuple(one.id for one in entities),
@@ -174,7 +168,7 @@ class CanvasService:
         Raises `NotFound`, and `Forbidden` for a canvas of what the user does not see.
         """
         canvas = await self._find(user.tenant, canvas_id)
-        grants = await self._grants.of(user)
+        grants = await self.grants.of(user)
         if not user.may(*needed[canvas.attach_type]):
             raise Forbidden("user does not have permission")
         if not await self._granted(grants, canvas):
@@ -182,11 +176,11 @@ class CanvasService:
         return canvas, grants
 
     async def _find(self, tenant: str, canvas_id: int) -> Canvas:
-        dashboard = await self._dashboards.get(tenant, canvas_id)
+        dashboard = await self.dashboards.get(tenant, canvas_id)
         if dashboard is not None:
             main = _canvas(dashboard.id, tenant, dashboard.name, "DASHBOARD", dashboard.id)
             return replace(main, content=dashboard.content)
-        canvas = await self._store.get(tenant, canvas_id)
+        canvas = await self.store.get(tenant, canvas_id)
         if canvas is None:
             raise _unknown(canvas_id)
         return canvas
@@ -199,12 +193,12 @@ class CanvasService:
 
     async def _named(self, user: Principal, dashboard_id: int) -> str:
         """The name of a dashboard that the user sees."""
-        grants = await self._grants.of(user)
+        grants = await self.grants.of(user)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         found = None
         if grants.dashboard(dashboard_id):
-            found = await self._dashboards.get(user.tenant, dashboard_id)
+            found = await self.dashboards.get(user.tenant, dashboard_id)
         if found is None:
             raise gone(dashboard_id)
         return found.name

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 
 from libs.common.errors import ThingwayError
@@ -29,20 +30,14 @@ POLICY = 1008
 """Close code "policy violation" (RFC 6455, 7.4.1)."""
 
 
+@dataclass(frozen=True)
 class Watch:
     """Looks after the sockets of a hub."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        tokens: Credentials,
-        judge: Judge,
-        subscriptions: Subscriptions,
-    ) -> None:
-        self._hub = hub
-        self._tokens = tokens
-        self._judge = judge
-        self._subscriptions = subscriptions
+    hub: Hub
+    tokens: Credentials
+    judge: Judge
+    subscriptions: Subscriptions
 
     async def run(self) -> None:
         """Look for ever; without Redis or `auth` what was known holds."""
@@ -55,9 +50,9 @@ class Watch:
 
     async def look(self) -> None:
         """One look at all sockets."""
-        for chunk in _chunks(list(self._hub.listeners)):
+        for chunk in _chunks(list(self.hub.listeners)):
             for subscriber, valid in zip(
-                chunk, await self._tokens.valid([one.credential for one in chunk]), strict=True
+                chunk, await self.tokens.valid([one.credential for one in chunk]), strict=True
             ):
                 if not valid:
                     subscriber.close(POLICY, ENDED)
@@ -65,10 +60,10 @@ class Watch:
 
     async def _look_at_versions(self) -> None:
         by_tenant: dict[str, list[Listener]] = defaultdict(list)
-        for subscriber in self._hub.listeners:
+        for subscriber in self.hub.listeners:
             by_tenant[subscriber.principal.tenant].append(subscriber)
         tenants = list(by_tenant)
-        versions = await self._tokens.versions(tenants) if tenants else ()
+        versions = await self.tokens.versions(tenants) if tenants else ()
         for tenant, version in zip(tenants, versions, strict=True):
             stale = [one for one in by_tenant[tenant] if one.principal.access < version]
             if stale:
@@ -80,14 +75,14 @@ class Watch:
         for subscriber in subscribers:
             user = subscriber.principal.subject
             if user not in known:
-                known[user] = await self._judge.of(subscriber.principal, version)
+                known[user] = await self.judge.of(subscriber.principal, version)
             judged = known[user]
             if judged is None:
                 subscriber.close(POLICY, "the user is gone")
             else:
                 subscriber.principal, subscriber.grants = judged
                 if isinstance(subscriber, Subscriber):
-                    await self._subscriptions.filter_anew(subscriber)
+                    await self.subscriptions.filter_anew(subscriber)
 
 
 def _chunks(subscribers: list[Listener]) -> Iterable[list[Listener]]:

@@ -5,6 +5,7 @@ import re
 import secrets
 import string
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -36,28 +37,23 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _SECRET = re.compile(r"[!-~]{8,128}").fullmatch
 
 
+@dataclass(frozen=True)
 class TenantCredentials:
     """The credentials of tenants; `next_id` gives ids.
 
     `ended` is told of access keys of MQTT that those who came in with may no longer use.
     """
 
-    def __init__(
-        self,
-        store: CredentialStore,
-        next_id: Callable[[], Awaitable[int]],
-        ended: Callable[[str], Awaitable[None]],
-    ) -> None:
-        self._store = store
-        self._next_id = next_id
-        self._ended = ended
+    store: CredentialStore
+    next_id: Callable[[], Awaitable[int]]
+    ended: Callable[[str], Awaitable[None]]
 
     async def mail_server(self, tenant: str) -> MailServer | None:
         """The tenant's mail server; None while nobody has said which.
 
         This is the one place that tells it: whoever sends mail for a tenant asks here.
         """
-        found = await self._store.of(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
+        found = await self.store.of(tenant, CredentialsType.SMTP, _default_key("SMTP", tenant))
         if found is None or not found.data:
             return None
         settings = msgspec.convert(found.data, MailSettings)
@@ -78,13 +74,13 @@ class TenantCredentials:
         signs in with it.
         """
         key = _default_key(kind, user.tenant)
-        found = await self._store.of(user.tenant, kind, key)
+        found = await self.store.of(user.tenant, kind, key)
         if found is None:
             secret = "".join(secrets.choice(_LETTERS) for _ in range(MADE)) if with_secret else ""
             try:
                 found = await self._add(user.tenant, kind, key, secret)
             except Conflict:  # somebody else has made it meanwhile
-                found = await self._store.of(user.tenant, kind, key)
+                found = await self.store.of(user.tenant, kind, key)
                 if found is None:
                     raise
         return _shown(found)
@@ -97,7 +93,7 @@ class TenantCredentials:
         self, user: Principal, kind: CredentialsType | None, wanted: PageRequest
     ) -> Page[ShownCredentials]:
         """A page of the tenant's credentials, the newest first."""
-        found, total = await self._store.list(user.tenant, kind, wanted)
+        found, total = await self.store.list(user.tenant, kind, wanted)
         return wanted.page(list(map(_shown, found)), total)
 
     async def create(self, user: Principal, wanted: CreateCredentials) -> None:
@@ -110,7 +106,7 @@ class TenantCredentials:
         if not key or not key.isprintable():
             raise InvalidInput("must be printable, and not empty", field="access_key")
         _check(kind, wanted)
-        if await self._store.count(user.tenant) >= MOST:
+        if await self.store.count(user.tenant) >= MOST:
             raise InvalidInput(f"there are at most {MOST} credentials", field="access_key")
         await self._add(user.tenant, kind, key, wanted.access_secret, wanted)
 
@@ -118,7 +114,7 @@ class TenantCredentials:
         """Set description, secret and additional data; raise `NotFound` and `InvalidInput`."""
         found = await self._known(user, credential_id)
         _check(found.type, wanted)
-        await self._store.replace(
+        await self.store.replace(
             msgspec.structs.replace(
                 found,
                 secret=wanted.access_secret,
@@ -128,15 +124,15 @@ class TenantCredentials:
             )
         )
         if found.type is CredentialsType.MQTT and found.secret != wanted.access_secret:
-            await self._ended(found.access_key)
+            await self.ended(found.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete credentials; unknown ones are passed over."""
-        found = [await self._store.get(user.tenant, one) for one in ids]
-        await self._store.remove(user.tenant, ids)
+        found = [await self.store.get(user.tenant, one) for one in ids]
+        await self.store.remove(user.tenant, ids)
         for one in found:
             if one is not None and one.type is CredentialsType.MQTT:
-                await self._ended(one.access_key)
+                await self.ended(one.access_key)
 
     async def login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
         """The tenant of an access key that outsiders sign in with; None for a wrong secret."""
@@ -163,7 +159,7 @@ class TenantCredentials:
 
     async def _login(self, kind: CredentialsType, access_key: str) -> Stored | None:
         """The credential of an access key, which ends with the tenant whose it is."""
-        found = await self._store.of(access_key.rpartition("@")[2], kind, access_key)
+        found = await self.store.of(access_key.rpartition("@")[2], kind, access_key)
         return found if found is not None and found.secret else None
 
     async def _add(
@@ -176,7 +172,7 @@ class TenantCredentials:
     ) -> Stored:
         now = now_ms()
         one = Stored(
-            id=await self._next_id(),
+            id=await self.next_id(),
             tenant=tenant,
             type=kind,
             access_key=key,
@@ -186,11 +182,11 @@ class TenantCredentials:
             created_at=now,
             updated_at=now,
         )
-        await self._store.insert(one)
+        await self.store.insert(one)
         return one
 
     async def _known(self, user: Principal, credential_id: int) -> Stored:
-        found = await self._store.get(user.tenant, credential_id)
+        found = await self.store.get(user.tenant, credential_id)
         if found is None:
             text = f"there is no credential {credential_id}"
             raise NotFound(text, field="id")

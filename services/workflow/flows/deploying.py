@@ -1,6 +1,7 @@
 """Lets flows run and stop: checks a design, and tells the triggers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from libs.common.errors import InvalidInput
@@ -20,37 +21,30 @@ from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault.service import Vault
 
 
+@dataclass(frozen=True)
 class Deploying:
     """Checks designs and keeps triggers in step with flows."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        sandbox: Sandbox,
-        entities: EntityAccess,
-        vault: Vault,
-        triggers: Sequence[Deployments],
-    ) -> None:
-        self._registry = registry
-        self._sandbox = sandbox
-        self._entities = entities
-        self._triggers = triggers
-        self._vault = vault
+    registry: Registry
+    sandbox: Sandbox
+    entities: EntityAccess
+    vault: Vault
+    triggers: Sequence[Deployments]
 
     async def check(self, user: Principal, text: str) -> Plan:
         """The plan of a design that a user wants to run; raise `DesignInvalid`."""
-        plan = await self._compiled(user.tenant, await self._vault.reveal(user.tenant, text))
+        plan = await self._compiled(user.tenant, await self.vault.reveal(user.tenant, text))
         await self.check_entities(user, plan)
         return plan
 
     async def _compiled(self, tenant: str, text: str) -> Plan:
         """The plan of a design whose code can be read; raise `DesignInvalid`."""
-        plan = compile_design(text, self._registry)
+        plan = compile_design(text, self.registry)
         reasons = [
             Reason(node.id, f"parameters.{code.field}", reason)
             for node in plan.nodes.values()
             for code in node.parameters.code()
-            if (reason := await self._sandbox.fault(Owner(tenant, 0), *code[1:]))
+            if (reason := await self.sandbox.fault(Owner(tenant, 0), *code[1:]))
         ]
         if reasons:
             raise DesignInvalid(reasons)
@@ -64,7 +58,7 @@ class Deploying:
         """
         named = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
         keys = set().union(*named.values())
-        unseen = set(await self._entities.unseen(user, keys)) if keys else set()
+        unseen = set(await self.entities.unseen(user, keys)) if keys else set()
         reasons = [
             Reason(node_id, "parameters", f"there is no entity {key} that you see")
             for node_id, found in named.items()
@@ -91,7 +85,7 @@ class Deploying:
         await self._prepare(self._saved(flow))
 
         async def after(session: Session) -> None:
-            for trigger in self._triggers:
+            for trigger in self.triggers:
                 await trigger.apply(flow.tenant, flow.id, deployed, session)
 
         return after
@@ -108,18 +102,18 @@ class Deploying:
 
     async def stop(self, tenant: str, flow_id: int, session: Session) -> None:
         """In the transaction that deletes a flow, or that the engine disables it in."""
-        for trigger in self._triggers:
+        for trigger in self.triggers:
             await trigger.apply(tenant, flow_id, None, session)
 
     async def changed(self, tenant: str, flow_id: int) -> None:
         """After a flow was stored."""
-        for trigger in self._triggers:
+        for trigger in self.triggers:
             await trigger.changed(tenant, flow_id)
 
     async def forget(self, tenant: str, flow_id: int) -> None:
         """After a flow was deleted."""
         await self.changed(tenant, flow_id)
-        for trigger in self._triggers:
+        for trigger in self.triggers:
             await trigger.forget(tenant, flow_id)
 
     async def _deployed(
@@ -128,9 +122,9 @@ class Deploying:
         if not flow.enabled:
             return None
         try:
-            text = await self._vault.reveal(flow.tenant, flow.design, given)
+            text = await self.vault.reveal(flow.tenant, flow.design, given)
             if user is None:
-                plan = compile_design(text, self._registry)
+                plan = compile_design(text, self.registry)
             else:
                 plan = await self._compiled(flow.tenant, text)
                 await self.check_entities(user, plan)
@@ -147,7 +141,7 @@ class Deploying:
         )
 
     async def _prepare(self, saved: SavedFlow) -> None:
-        for trigger in self._triggers:
+        for trigger in self.triggers:
             await trigger.prepare(saved)
 
     def _saved(self, flow: Flow) -> SavedFlow:
@@ -166,7 +160,7 @@ class Deploying:
         found = [
             node
             for node in _begins(text)
-            if isinstance(self._registry.find(node.component_name), Entry)
+            if isinstance(self.registry.find(node.component_name), Entry)
         ]
         if len(found) != 1:
             return None, {}

@@ -6,6 +6,7 @@ two is put right here.
 """
 
 import logging
+from dataclasses import dataclass
 
 from libs.common.errors import Conflict
 from services.workflow.entities import Entities
@@ -21,31 +22,25 @@ GRACE = 120
 CHUNK = 100
 
 
+@dataclass(frozen=True)
 class Settling:
     """Looks after them, in one replica at a time."""
 
-    def __init__(
-        self,
-        store: UnsettledStore,
-        flows: FlowStore,
-        deploying: Deploying,
-        entities: Entities,
-    ) -> None:
-        self._store = store
-        self._flows = flows
-        self._deploying = deploying
-        self._entities = entities
+    store: UnsettledStore
+    flows: FlowStore
+    deploying: Deploying
+    entities: Entities
 
     async def look(self) -> None:
         """Settle the oldest of those that there are; doing it again does no harm."""
-        for one in await self._store.older(GRACE, CHUNK):
+        for one in await self.store.older(GRACE, CHUNK):
             try:
                 await self._settle(one)
             except Conflict as error:
                 log.warning("flow %d has no service: %s", one.flow_id, error)
-            await self._store.settled(one)
+            await self.store.settled(one)
 
     async def _settle(self, one: Unsettled) -> None:
-        flow = await self._flows.get(one.tenant, one.flow_id)
-        if flow is None or not await self._deploying.restore(flow):
-            await self._entities.remove_service(one.tenant, one.flow_id)
+        flow = await self.flows.get(one.tenant, one.flow_id)
+        if flow is None or not await self.deploying.restore(flow):
+            await self.entities.remove_service(one.tenant, one.flow_id)

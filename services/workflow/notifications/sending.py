@@ -6,6 +6,7 @@ twice at worst. What a user sees is judged when the user is told.
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from libs.common.bus import RpcClient
@@ -40,22 +41,15 @@ READERS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIE
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class Sender:
     """Tells what waits."""
 
-    def __init__(
-        self,
-        store: NotificationStore,
-        settings: NotificationSettings,
-        post: Post,
-        rpc: RpcClient,
-        grants: GrantReader,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._post = post
-        self._rpc = rpc
-        self._grants = grants
+    store: NotificationStore
+    settings: NotificationSettings
+    post: Post
+    rpc: RpcClient
+    grants: GrantReader
 
     async def look(self) -> None:
         """Tell all that is due now."""
@@ -69,38 +63,38 @@ class Sender:
                     log.warning("user %d waits to be told of alarms: %s", user, error)
 
         async with asyncio.TaskGroup() as group:
-            for found in await self._store.due(datetime.now(UTC)):
+            for found in await self.store.due(datetime.now(UTC)):
                 group.create_task(one(*found))
 
     async def _tell(self, tenant: str, user: int, channel: Channel) -> None:
-        notices = await self._store.waiting(user, channel)
-        subscriber = await self._store.find(tenant, user)
+        notices = await self.store.waiting(user, channel)
+        subscriber = await self.store.find(tenant, user)
         if subscriber is None or not _wanted(subscriber, channel):
-            await self._store.drop(notices)
+            await self.store.drop(notices)
             return
         quiet = timing.quiet_until(subscriber.settings, datetime.now(UTC))
         if quiet is not None:
-            await self._store.postpone(user, channel, quiet)
+            await self.store.postpone(user, channel, quiet)
             return
         seen = await self._seen(subscriber, notices)
         trouble = subscriber.trouble.get(channel, Trouble())
         told = [notice.told for notice in notices if notice.told.device_id in seen]
         if told:
             try:
-                settings = self._settings.opened(subscriber)
-                await self._post.send(subscriber, settings, channel, told, trouble.missed)
+                settings = self.settings.opened(subscriber)
+                await self.post.send(subscriber, settings, channel, told, trouble.missed)
             except (NodeFailed, SealBroken) as error:
                 await self._fail(subscriber, channel, notices, trouble, error)
                 return
         if told and trouble != Trouble():
-            await self._store.note(user, channel, 0, 0, missed=-trouble.missed)
-        await self._store.drop(notices)
+            await self.store.note(user, channel, 0, 0, missed=-trouble.missed)
+        await self.store.drop(notices)
 
     async def _seen(self, subscriber: Subscriber, notices: list[Notice]) -> set[int]:
         """The devices that a user sees now; none when the user is gone or may read no alarms."""
         tenant, user = subscriber.tenant, subscriber.id
         try:
-            access = await self._rpc.call(ACCESS, UserRef(tenant, user), Access)
+            access = await self.rpc.call(ACCESS, UserRef(tenant, user), Access)
         except Unauthenticated:
             return set()
         who = Principal(
@@ -112,12 +106,12 @@ class Sender:
         )
         if not who.may(*READERS):
             return set()
-        grants = await self._grants.of(who)
+        grants = await self.grants.of(who)
         ids = sorted({notice.told.device_id for notice in notices})
         seen: set[int] = set()
         for first in range(0, len(ids), MOST_DEVICES):
             some = DescribeDevices(tenant, ids[first : first + MOST_DEVICES], counted=False)
-            for one in (await self._rpc.call(DEVICES, some, DescribedDevices)).devices:
+            for one in (await self.rpc.call(DEVICES, some, DescribedDevices)).devices:
                 if grants.device(one.id, one.integration, one.group):
                     seen.add(one.id)
         return seen
@@ -136,10 +130,10 @@ class Sender:
         until = datetime.now(UTC) + timing.pause(attempts)
         if attempts >= timing.MOST_ATTEMPTS:
             attempts, given_up = 0, len(notices)
-        await self._store.note(subscriber.id, channel, attempts, to_ms(until), missed=given_up)
+        await self.store.note(subscriber.id, channel, attempts, to_ms(until), missed=given_up)
         if given_up:
-            await self._store.drop(notices)
-        await self._store.postpone(subscriber.id, channel, until)
+            await self.store.drop(notices)
+        await self.store.postpone(subscriber.id, channel, until)
 
 
 def _wanted(subscriber: Subscriber, channel: Channel) -> bool:

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from libs.common.http.console import Answer, Id, Shown
+from libs.common.envelope import Answer
+from libs.common.http.console import Id, Shown
 from services.workflow.runs.records import TraceItem
 
 

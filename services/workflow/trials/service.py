@@ -1,6 +1,7 @@
 """Checks and tests designs, saved or not."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from libs.common.clock import now_ms
@@ -35,29 +36,21 @@ class _Given(Entry[Parameters]):
     parameters = Parameters
 
 
+@dataclass(frozen=True)
 class TrialService:
     """The operations on designs that need no flow."""
 
-    def __init__(
-        self,
-        flows: FlowService,
-        deploying: Deploying,
-        vault: Vault,
-        engine: Engine,
-        registry: Registry,
-        next_id: Callable[[], Awaitable[int]],
-    ) -> None:
-        self._flows = flows
-        self._deploying = deploying
-        self._vault = vault
-        self._engine = engine
-        self._registry = registry
-        self._next_id = next_id
+    flows: FlowService
+    deploying: Deploying
+    vault: Vault
+    engine: Engine
+    registry: Registry
+    next_id: Callable[[], Awaitable[int]]
 
     async def reasons(self, user: Principal, text: str) -> list[Reason]:
         """Why a design cannot run; nothing when it can."""
         try:
-            await self._deploying.check(user, text)
+            await self.deploying.check(user, text)
         except DesignInvalid as error:
             return error.reasons
         return []
@@ -71,7 +64,7 @@ class TrialService:
         flow_id = None if wanted.flow_id is None else id_of(wanted.flow_id)
         text = await self._text(user, wanted.design_data, flow_id)
         try:
-            plan = await self._deploying.check(user, text)
+            plan = await self.deploying.check(user, text)
             run = await self._run(user, plan, _entered(plan, wanted.input), dry_run=wanted.dry_run)
         except DesignInvalid as error:
             run = await self._begun(user)
@@ -86,7 +79,7 @@ class TrialService:
 
     async def _text(self, user: Principal, design: str | None, flow_id: int | None) -> str:
         """The design to test: the one that is given, else that of a flow, which must be seen."""
-        saved = None if flow_id is None else (await self._flows.visible(user, flow_id)).design
+        saved = None if flow_id is None else (await self.flows.visible(user, flow_id)).design
         text = saved if design is None else design
         if text is None:
             raise InvalidInput("is required, or a flow_id", field="design_data")
@@ -100,8 +93,8 @@ class TrialService:
         """
         config = wanted.node_config
         try:
-            plan, referred = self._alone(await self._vault.reveal(user.tenant, config))
-            await self._deploying.check_entities(user, plan)
+            plan, referred = self._alone(await self.vault.reveal(user.tenant, config))
+            await self.deploying.check_entities(user, plan)
         except DesignInvalid as error:
             return faulty_node(config, error, await self._begun(user))
         outputs = dict.fromkeys(referred, wanted.input)
@@ -115,8 +108,8 @@ class TrialService:
         """
         node = read_node(config)
         referred = _referred(node.data.parameters or {})
-        parameters, reasons = read_parameters(node, self._registry, referred)
-        kind = self._registry.find(node.component_name)
+        parameters, reasons = read_parameters(node, self.registry, referred)
+        kind = self.registry.find(node.component_name)
         if isinstance(kind, Entry):
             reasons = [Reason(node.id, "componentName", "an entry does nothing that can be tested")]
         if reasons or parameters is None or not isinstance(kind, Step):
@@ -135,12 +128,12 @@ class TrialService:
         outputs: dict[str, Any] | None = None,
     ) -> Run:
         run = await self._begun(user, entered)
-        await self._engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
+        await self.engine.test(plan, run, dry_run=dry_run, outputs=outputs or {})
         return run
 
     async def _begun(self, user: Principal, entered: Any = None) -> Run:
         return Run(
-            id=await self._next_id(),
+            id=await self.next_id(),
             tenant=user.tenant,
             flow_id=0,
             version=0,

@@ -45,7 +45,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("button", { name: "Set 1 changed" }).click();
     await page.getByText("Confirmed", { exact: true }).waitFor();
     await look("commands");
-    await page.getByLabel("Time").fill("0");
+    await page.getByLabel("Time", { exact: true }).fill("0");
     await page.getByRole("button", { name: "Set 1 changed" }).click();
     const fault = await page.getByRole("alert").textContent();
     problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it

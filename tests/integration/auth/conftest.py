@@ -31,6 +31,7 @@ from libs.common.telemetry import Telemetry
 from services.auth.app import build_app
 from services.auth.migrations import MIGRATIONS
 from services.auth.settings import AuthSettings
+from tests.lending import lent
 from tests.lifespan import running
 from tests.servers import _wait_for_nats
 
@@ -226,7 +227,8 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
             console_client_id=CONSOLE_CLIENT_ID,
             console_client_secret=CONSOLE_CLIENT_SECRET,
         )
-        app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
+        telemetry = Telemetry(None, MeterProvider())
+        app = stack.enter_context(lent(lambda: build_app(settings, mongo, redis, bus, telemetry)))
         await stack.enter_async_context(running(app))
         for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
             await bus.client.flush()

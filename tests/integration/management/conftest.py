@@ -26,6 +26,7 @@ from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import AskedByUsers, Grants
 from tests.integration.management.live import world
+from tests.lending import lent
 from tests.lifespan import running
 from tests.servers import Servers
 
@@ -82,11 +83,12 @@ async def started(servers: Servers, database: str) -> AsyncIterator[Management]:
     bus = await Bus.connect(servers.nats_url, name="management", streams=1)
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
     await migrate(mongo.database, MIGRATIONS)
-    app = build_app(settings, mongo, redis, bus, Telemetry(None, MeterProvider()))
-    async with Grants(auth_bus) as grants, running(app):
-        http = AsyncClient(transport=ASGITransport(app), base_url="http://management")
-        yield Management(http, app, bus, mongo, redis, grants, HeaderSigner(private))
-        await http.aclose()
+    telemetry = Telemetry(None, MeterProvider())
+    with lent(lambda: build_app(settings, mongo, redis, bus, telemetry)) as app:
+        async with Grants(auth_bus) as grants, running(app):
+            http = AsyncClient(transport=ASGITransport(app), base_url="http://management")
+            yield Management(http, app, bus, mongo, redis, grants, HeaderSigner(private))
+            await http.aclose()
     await bus.drain()
     await auth_bus.drain()
     await redis.aclose()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ from services.management.live.protocol import PatientProtocol
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import Grants
+from tests.lending import lent
 from tests.serving import serving
 
 KEY = "direct.device.S1.temperature"
@@ -109,6 +111,7 @@ async def world(servers, database) -> AsyncIterator[World]:
     """Two replicas on real ports; `auth` and `device` are played."""
     private, public = make_keys()
     settings = ManagementSettings(internal_public_key=public, secrets_key=public)
+    silent = Telemetry(None, MeterProvider())
     async with contextlib.AsyncExitStack() as stack:
         mongo = Mongo(servers.mongo_url, database)
         stack.push_async_callback(mongo.close)
@@ -127,7 +130,8 @@ async def world(servers, database) -> AsyncIterator[World]:
         for _ in range(2):
             own = await Bus.connect(servers.nats_url, name="management", streams=1)
             stack.push_async_callback(own.drain)
-            app = build_app(settings, mongo, redis, own, Telemetry(None, MeterProvider()))
+            wired = partial(build_app, settings, mongo, redis, own, silent)
+            app = stack.enter_context(lent(wired))
             serves = serving(app, PatientProtocol)
             ports.append(await stack.enter_async_context(serves))
         while len(await _consumers(bus)) < 2:

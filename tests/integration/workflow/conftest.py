@@ -41,6 +41,7 @@ from services.workflow.migrations import MIGRATIONS
 from services.workflow.settings import WorkflowSettings
 from services.workflow.wiring import Core
 from tests.console import AskedByUsers, Grants
+from tests.lending import lent
 from tests.lifespan import running
 
 GONE = 90
@@ -195,7 +196,7 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
     core = Core(settings, mongo, bus)
-    app = build_app(core, Telemetry(None, MeterProvider()))
+    telemetry = Telemetry(None, MeterProvider())
     device = PlayedDevice(others)
     await device.start()
     people = RpcServer(others, "auth")
@@ -208,10 +209,11 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
 
     people.offer("get_limits", GetLimits, limits_of)
     await people.start()
-    async with Grants(others) as grants, running(app):
-        http = AsyncClient(transport=ASGITransport(app), base_url="http://workflow")
-        yield Workflow(http, core, bus, grants, device, HeaderSigner(private), limits)
-        await http.aclose()
+    with lent(lambda: build_app(core, telemetry)) as app:
+        async with Grants(others) as grants, running(app):
+            http = AsyncClient(transport=ASGITransport(app), base_url="http://workflow")
+            yield Workflow(http, core, bus, grants, device, HeaderSigner(private), limits)
+            await http.aclose()
     await people.stop()
     await device.stop()
     await bus.drain()

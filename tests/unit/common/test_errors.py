@@ -51,7 +51,7 @@ def test_the_console_speaks_snake_case():
 
 def test_a_success_without_data_has_none():
     """`data` is left out, not null."""
-    assert msgspec.json.decode(msgspec.json.encode(Success(requestId="r"))) == {
+    assert msgspec.json.decode(msgspec.json.encode(Success(request_id="r"))) == {
         "status": "Success",
         "requestId": "r",
     }

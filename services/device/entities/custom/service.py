@@ -1,6 +1,7 @@
 """Entities that people make themselves, which every user of the tenant sees; and those of flows."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,30 +28,23 @@ from services.device.members.member import Member
 from services.device.things.messages import GrantsOverRpc
 
 
+@dataclass(frozen=True)
 class CustomEntities:
     """Custom entities on behalf of users and flows."""
 
-    def __init__(
-        self,
-        store: CustomEntityStore,
-        entities: EntityService,
-        directory: EntityDirectory,
-        grants: GrantsOverRpc,
-        tags: TagStore,
-    ) -> None:
-        self._store = store
-        self._entities = entities
-        self._directory = directory
-        self._grants = grants
-        self._tags = tags
+    store: CustomEntityStore
+    entities: EntityService
+    directory: EntityDirectory
+    grants: GrantsOverRpc
+    tags: TagStore
 
     async def create(self, principal: Principal, body: CreateEntity) -> EntityMeta:
         """Make an entity, or a child of one that is an OBJECT."""
         if body.parent_identifier is None:
             member = member_of(body, 0)
-            document = await self._store.add(principal.tenant, body.identifier, member)
+            document = await self.store.add(principal.tenant, body.identifier, member)
         else:
-            document, member = await self._store.add_child(
+            document, member = await self.store.add_child(
                 principal.tenant, body.parent_identifier, lambda number: member_of(body, number)
             )
         return meta_of(Entity(of_thing(document), member))
@@ -60,7 +54,7 @@ class CustomEntities:
 
         All other entities have those of their TSL.
         """
-        entity = await self._entities.find(principal, entity_id)
+        entity = await self.entities.find(principal, entity_id)
         if not entity.customized:
             raise InvalidInput(
                 "only custom entities have names of their own",
@@ -79,7 +73,7 @@ class CustomEntities:
                 for member in members
             ]
 
-        if await self._store.change(principal.tenant, entity.thing.id, change) is None:
+        if await self.store.change(principal.tenant, entity.thing.id, change) is None:
             raise NotFound(f"entity {entity_id} not found", field="entity_id")
 
     async def delete(self, principal: Principal, body: DeleteEntities) -> None:
@@ -87,7 +81,7 @@ class CustomEntities:
 
         The service of a flow goes with the flow: it is refused, and then nothing is deleted.
         """
-        found = await self._directory.by_ids(principal.tenant, ids_of(body.entity_ids))
+        found = await self.directory.by_ids(principal.tenant, ids_of(body.entity_ids))
         custom = {key: entity for key, entity in found.items() if entity.customized}
         for entity in custom.values():
             if entity.thing.flow is not None:
@@ -97,28 +91,28 @@ class CustomEntities:
                     code="method_not_allowed",
                 )
         whole = {one.thing.id: one.thing for one in custom.values() if not one.member.path}
-        await self._store.delete(principal.tenant, list(whole))
+        await self.store.delete(principal.tenant, list(whole))
         children: dict[int, set[int]] = defaultdict(set)
         for entity_id in custom:
             if thing_of(entity_id) not in whole:
                 children[thing_of(entity_id)].add(number_of(entity_id))
         for thing_id, numbers in children.items():
-            await self._store.change(principal.tenant, thing_id, _without(numbers))
+            await self.store.change(principal.tenant, thing_id, _without(numbers))
         gone = set(custom).union(*map(_entity_ids, whole.values()))
-        await self._tags.forget(sorted(gone))
-        await self._grants.forget_entities(principal.tenant, sorted(gone))
+        await self.tags.forget(sorted(gone))
+        await self.grants.forget_entities(principal.tenant, sorted(gone))
 
     async def put_flow(self, wanted: PutFlowService) -> Settled:
         """Make the service of a flow like this, again too; `Conflict` when its key is taken."""
-        await self._store.put_flow(wanted)
+        await self.store.put_flow(wanted)
         return Settled()
 
     async def remove_flow(self, wanted: RemoveFlowService) -> Settled:
         """Remove the service of a flow, if there is one."""
-        known = await self._store.remove_flow(wanted.tenant, wanted.flow_id)
+        known = await self.store.remove_flow(wanted.tenant, wanted.flow_id)
         gone = _entity_ids(of_thing(known)) if known else []
-        await self._tags.forget(gone)
-        await self._grants.forget_entities(wanted.tenant, gone)
+        await self.tags.forget(gone)
+        await self.grants.forget_entities(wanted.tenant, gone)
         return Settled()
 
 

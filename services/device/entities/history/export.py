@@ -1,6 +1,7 @@
 """History as CSV (RFC 4180), row by row, however much there is."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,20 +26,14 @@ MOST_EXPORTED = 1000
 """Entities of one export."""
 
 
+@dataclass(frozen=True)
 class EntityExport:
     """Exports on behalf of users."""
 
-    def __init__(
-        self,
-        entities: EntityService,
-        history: EntityHistory,
-        store: ValueStore,
-        integrations: Integrations,
-    ) -> None:
-        self._entities = entities
-        self._history = history
-        self._store = store
-        self._integrations = integrations
+    entities: EntityService
+    history: EntityHistory
+    store: ValueStore
+    integrations: Integrations
 
     async def rows(
         self,
@@ -56,9 +51,9 @@ class EntityExport:
         wanted = ids_of(ids)
         if not 1 <= len(wanted) <= MOST_EXPORTED:
             raise InvalidInput(f"must be 1 to {MOST_EXPORTED} entities", field="ids")
-        span, times = self._history.span(start, end), _zone_of(zone)
-        entities = await self._entities.find_all(principal, wanted)
-        integrations = await self._integrations.known()
+        span, times = self.history.span(start, end), _zone_of(zone)
+        entities = await self.entities.find_all(principal, wanted)
+        integrations = await self.integrations.known()
         return self._lines(entities, span, integrations, times)
 
     async def _lines(
@@ -72,8 +67,8 @@ class EntityExport:
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
-            source = await self._history.source(entity)
-            async for records in self._store.batches(source, span):
+            source = await self.history.source(entity)
+            async for records in self.store.batches(source, span):
                 yield csv_lines(
                     _row(entity, from_ms(ts).astimezone(zone), value, about)
                     for ts, value in records

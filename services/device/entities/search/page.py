@@ -10,10 +10,10 @@ from services.device.entities.search.counting import Pools
 from services.device.entities.search.order import Group, Order
 from services.device.members.entity import Entity, EntityThing, of_device
 from services.device.members.member import Member, MemberSet
+from services.device.things.conditions import Condition
+from services.device.things.lists import DeviceLists
 from services.device.things.model import ListedDevice, ModelKey
-from services.device.things.pages import Condition
 from services.device.things.seen import hint
-from services.device.things.store import DeviceStore
 
 FEW = 50
 """Most models that a query for devices names."""
@@ -53,7 +53,7 @@ class Cut:
         return self.sizes.total() + len(self.listed)
 
 
-async def cut_page(store: DeviceStore, cut: Cut, skip: int, limit: int) -> list[Entity]:
+async def cut_page(lists: DeviceLists, cut: Cut, skip: int, limit: int) -> list[Entity]:
     """Up to `limit` entities behind the first `skip`."""
     found: list[Entity] = []
     listed: dict[Group, list[Entity]] = defaultdict(list)
@@ -65,7 +65,7 @@ async def cut_page(store: DeviceStore, cut: Cut, skip: int, limit: int) -> list[
         if skip >= size:
             skip -= size
             continue
-        found += await _Part(store, cut, group).read(rows, skip, limit - len(found))
+        found += await _Part(lists, cut, group).read(rows, skip, limit - len(found))
         if len(found) == limit:
             break
         skip = 0
@@ -75,8 +75,8 @@ async def cut_page(store: DeviceStore, cut: Cut, skip: int, limit: int) -> list[
 class _Part:
     """One group of a search."""
 
-    def __init__(self, store: DeviceStore, cut: Cut, group: Group) -> None:
-        self._store = store
+    def __init__(self, lists: DeviceLists, cut: Cut, group: Group) -> None:
+        self._lists = lists
         self._order = cut.order
         self._devices = cut.devices
         self._group = group
@@ -115,7 +115,7 @@ class _Part:
             passed, skip = divmod(skip, min(sizes))
         order = self._order.stored()
         expected = (skip + limit) // min(sizes) + 1
-        walk = self._store.walk(
+        walk = self._lists.walk(
             self._devices.tenant,
             conditions,
             order,

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from libs.common.http.console import Page, PageRequest, ids_of
 from libs.common.identity import Principal
@@ -23,42 +24,31 @@ from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.members.models import Models
+from services.device.things.conditions import Condition
 from services.device.things.integrations import Integrations, ShownIntegration
 from services.device.things.latest import LatestValues
+from services.device.things.lists import DeviceLists
 from services.device.things.model import ModelKey
-from services.device.things.pages import Condition
 from services.device.things.seen import NOTHING, seen, seen_in_parts
-from services.device.things.store import DeviceStore
 
 MOST = 10_000
 """Most entities of one answer, whatever is asked for."""
 ShownIntegrations = Mapping[str, ShownIntegration]
 
 
+@dataclass(frozen=True)
 class EntitySearch:
     """Searches on behalf of users."""
 
-    def __init__(
-        self,
-        devices: DeviceStore,
-        models: Models,
-        directory: EntityDirectory,
-        grants: GrantReader,
-        integrations: Integrations,
-        maker: ThingMaker,
-        groups: GroupStore,
-        tags: EntityTags,
-        latest: LatestValues,
-    ) -> None:
-        self._devices = devices
-        self._models = models
-        self._directory = directory
-        self._grants = grants
-        self._integrations = integrations
-        self._maker = maker
-        self._groups = groups
-        self._tags = tags
-        self._latest = latest
+    devices: DeviceLists
+    models: Models
+    directory: EntityDirectory
+    grants: GrantReader
+    integrations: Integrations
+    maker: ThingMaker
+    groups: GroupStore
+    tags: EntityTags
+    latest: LatestValues
 
     async def search(
         self, principal: Principal, body: SearchEntities
@@ -67,8 +57,8 @@ class EntitySearch:
 
         There are at most `MOST` in either; a page says in `page_size` how many it cuts by.
         """
-        await self._maker.complete(principal.tenant)
-        integrations = await self._integrations.known()
+        await self.maker.complete(principal.tenant)
+        integrations = await self.integrations.known()
         page = await self._page(await self._asked(principal, body, integrations), body)
         rows = await self._shown(principal.tenant, page.content, integrations)
         return _with_rows(page, rows) if body.paged else rows
@@ -77,18 +67,18 @@ class EntitySearch:
         self, principal: Principal, body: AdvancedSearch
     ) -> Page[ShownEntity]:
         """A page of the entities that meet a filter of each column, with their latest values."""
-        await self._maker.complete(principal.tenant)
-        integrations = await self._integrations.known()
-        names = Names(principal.tenant, integrations, self._groups, self._tags)
+        await self.maker.complete(principal.tenant)
+        integrations = await self.integrations.known()
+        names = Names(principal.tenant, integrations, self.groups, self.tags)
         found = await AdvancedFilter.of(body.entity_filter or {}, names)
         ids = found.ids
         if found.keys is not None:
-            known = await self._directory.by_keys(principal.tenant, found.keys)
+            known = await self.directory.by_keys(principal.tenant, found.keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
         asked = Asked(
             principal=principal,
-            grants=await self._grants.of(principal),
+            grants=await self.grants.of(principal),
             order=Order.of(body),
             wants=found.wants,
             keyword=found.key_test,
@@ -106,7 +96,7 @@ class EntitySearch:
     async def _without(self, tenant: str, found: AdvancedFilter) -> frozenset[int]:
         if found.key_but is None:
             return found.without
-        known = await self._directory.by_keys(tenant, [found.key_but])
+        known = await self.directory.by_keys(tenant, [found.key_but])
         return found.without.union(entity.id for entity in known.values())
 
     async def _asked(
@@ -114,7 +104,7 @@ class EntitySearch:
     ) -> Asked:
         ids = None if body.entity_ids is None else ids_of(body.entity_ids)
         if body.entity_keys is not None:
-            known = await self._directory.by_keys(principal.tenant, body.entity_keys)
+            known = await self.directory.by_keys(principal.tenant, body.entity_keys)
             named = {entity.id for entity in known.values()}
             ids = sorted(named if ids is None else named & set(ids))
         keyword = None
@@ -123,7 +113,7 @@ class EntitySearch:
         source = TextFilter.of_source(body.entity_source_name, integrations)
         return Asked(
             principal=principal,
-            grants=await self._grants.of(principal),
+            grants=await self.grants.of(principal),
             order=Order.of(body),
             wants=MemberFilter(body),
             keyword=keyword,
@@ -134,11 +124,11 @@ class EntitySearch:
         )
 
     async def _page(self, asked: Asked, body: PageRequest) -> Page[Entity]:
-        listed = Listed(self._directory, asked)
+        listed = Listed(self.directory, asked)
         lost = await listed.counted() if asked.without and asked.ids is None else []
         cut = await self._cut(asked, await listed.find(), lost)
         size = min(body.size, MOST) if body.paged else MOST
-        found = await cut_page(self._devices, cut, (body.number - 1) * size, size)
+        found = await cut_page(self.devices, cut, (body.number - 1) * size, size)
         return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
 
     async def _shown(
@@ -147,8 +137,8 @@ class EntitySearch:
         """Rows, with the groups of devices and the tags."""
         rows = [shown_entity(entity, integrations) for entity in entities]
         groups = {one.thing.group for one in entities if one.thing.group is not None}
-        names = await self._groups.names(tenant, groups) if groups else {}
-        tags = await self._tags.of(tenant, [one.id for one in entities])
+        names = await self.groups.names(tenant, groups) if groups else {}
+        tags = await self.tags.of(tenant, [one.id for one in entities])
         for entity, row in zip(entities, rows, strict=True):
             group = entity.thing.group
             if group is not None and group in names:
@@ -158,7 +148,7 @@ class EntitySearch:
 
     async def _add_values(self, entities: Sequence[Entity], rows: Sequence[ShownEntity]) -> None:
         things = {one.thing.id for one in entities if one.member.type == "PROPERTY"}
-        latest = await self._latest.of(list(things)) if things else {}
+        latest = await self.latest.of(list(things)) if things else {}
         for entity, row in zip(entities, rows, strict=True):
             if entity.member.type == "PROPERTY":
                 row.entity_latest_value = latest_text(entity, latest.get(entity.thing.id, {}))
@@ -176,13 +166,13 @@ class EntitySearch:
         integrations: Sequence[str] = ()
         keyed = asked.keyword is not None and bool(visible)
         if asked.keyword is not None and visible:
-            integrations = await self._devices.integrations(asked.tenant)
+            integrations = await self.devices.integrations(asked.tenant)
             whole = asked.keyword.devices(integrations)
         everyone, matching = await asyncio.gather(
             self._count(asked.tenant, visible),
             self._count(asked.tenant, _each(visible, whole)),
         )
-        models = await self._models.of(asked.tenant, everyone.keys())
+        models = await self.models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members) for model, members in models.items()}
         pools = Pools(wanted, asked.order, asked.keyword, negated=asked.negated, without=lost)
         ends: dict[str, Condition] = {}
@@ -210,7 +200,7 @@ class EntitySearch:
     async def _count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
         """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
         found: Counter[ModelKey] = Counter()
-        counts = await asyncio.gather(*(self._devices.count_models(tenant, part) for part in parts))
+        counts = await asyncio.gather(*(self.devices.count_models(tenant, part) for part in parts))
         for models in counts:
             found.update(models)
         return found

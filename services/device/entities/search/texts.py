@@ -6,8 +6,8 @@ from typing import Any
 
 from libs.common.store.mongo import containing, pattern_of
 from services.device.members.entity import EntityThing
+from services.device.things.conditions import Condition
 from services.device.things.integrations import ShownIntegration
-from services.device.things.pages import Condition
 
 NEGATED = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
 """Operators that are others turned around."""

@@ -6,27 +6,18 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import HttpRequest, Requester
 from libs.common.http.guards import devices
 from libs.common.http.open_api import post
 from libs.common.http.operations import operations_of
 from services.device.reports.edge.schemas import EventMessage, ReplyMessage, ReportMessage
 from services.device.reports.edge.service import Accepted, EdgeService
 
+Edge = NamedDependency[EdgeService]
 Wait = Annotated[
     Literal["stored"] | None,
     QueryParameter(description="`stored`: answer when it is in MongoDB"),
 ]
-
-
-async def _accept(
-    request: HttpRequest, edge: EdgeService, sn: str, channel: str, wait: str | None
-) -> Success[Accepted]:
-    accepted = await edge.accept(
-        principal_of(request), sn, channel, await request.body(), stored=wait == "stored"
-    )
-    return ok(request, accepted)
 
 
 @post(
@@ -37,10 +28,10 @@ async def _accept(
     example={"properties": {"temperature": 21.5}},
 )
 async def report_properties(
-    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
-) -> Success[Accepted]:
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
     """What was measured, one report or an array of up to 1000."""
-    return await _accept(request, edge, sn, "report", wait)
+    return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
 
 
 @post(
@@ -51,10 +42,10 @@ async def report_properties(
     example={"eventId": "alarm", "outputs": {"level": 2}},
 )
 async def report_event(
-    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
-) -> Success[Accepted]:
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
     """What happened, one event of the TSL or an array of up to 1000."""
-    return await _accept(request, edge, sn, "event", wait)
+    return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
 
 
 @post(
@@ -65,10 +56,10 @@ async def report_event(
     example={"commandId": 1000017, "status": "SUCCESS", "outputs": {}},
 )
 async def answer_command(
-    request: HttpRequest, edge: NamedDependency[EdgeService], sn: FromPath[str], wait: Wait = None
-) -> Success[Accepted]:
+    request: HttpRequest, principal: Requester, edge: Edge, sn: FromPath[str], wait: Wait = None
+) -> Accepted:
     """What became of commands, one answer or an array of up to 1000."""
-    return await _accept(request, edge, sn, "reply", wait)
+    return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
 
 
 ROUTER = Router(

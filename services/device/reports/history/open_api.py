@@ -5,8 +5,7 @@ from typing import Annotated
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
-from libs.common.envelope import Success
-from libs.common.http import HttpRequest, ok, principal_of
+from libs.common.http import Requester
 from libs.common.http.open_api import get
 from services.device.reports.history.service import LATEST_TIME, HistoryPage, HistoryService
 from services.device.things.access import DeviceId
@@ -18,7 +17,7 @@ from services.device.things.access import DeviceId
     tags=["Devices"],
 )
 async def get_property_history(
-    request: HttpRequest,
+    principal: Requester,
     history: NamedDependency[HistoryService],
     device_id: DeviceId,
     start_time: Annotated[
@@ -30,10 +29,10 @@ async def get_property_history(
     order: Annotated[
         str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
     ] = None,
-) -> Success[HistoryPage]:
+) -> HistoryPage:
     """Reported properties, newest first; none of a device whose data storage is off."""
-    page = await history.page(
-        principal_of(request),
+    return await history.page(
+        principal,
         device_id,
         start=start_time,
         end=end_time,
@@ -41,4 +40,3 @@ async def get_property_history(
         key=page_key,
         order=order,
     )
-    return ok(request, page)

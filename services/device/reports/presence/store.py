@@ -34,7 +34,7 @@ class PresenceStore:
 
     def __init__(self, mongo: Mongo, outbox: Outbox, devices: DeviceStore) -> None:
         self._mongo = mongo
-        self._devices = devices
+        self._devices = devices.presence
         self._connections = mongo.database["connections"]
         self._turn = mongo.database["presence_turn"]
         self._outbox = outbox
@@ -77,7 +77,7 @@ class PresenceStore:
             left = {user.name for user in went.values() if user.is_device}
             connected = await self._connected(new | left, session)
             # whoever lost one connection of several stays what it is
-            devices = await self._devices.present(new | left - connected, session)
+            devices = await self._devices.with_serials(new | left - connected, session)
             written = await self._settle(devices, connected, session)
             return [device.id for device in devices if device.sn_key in new], written
 
@@ -111,7 +111,7 @@ class PresenceStore:
 
         async def work(session: Session) -> list[dict[str, Any]]:
             await self._devices.heard_again(device_id, at, life, session)
-            devices = await self._devices.present_with_id(device_id, session)
+            devices = await self._devices.with_id(device_id, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return await self._settle(devices, connected, session)
 

@@ -16,8 +16,8 @@ from services.device.reports.history.partitions import (
     Partitions,
     partition_of,
 )
+from services.device.things.lists import DeviceLists
 from services.device.things.own import OwnThings
-from services.device.things.store import DeviceStore
 
 SAMPLE = 1000
 """Records of a partition that are looked at."""
@@ -28,7 +28,7 @@ class HistoryRows:
 
     def __init__(
         self,
-        devices: DeviceStore,
+        devices: DeviceLists,
         own: OwnThings,
         partitions: Partitions,
         limits: KnownLimits,

@@ -27,9 +27,9 @@ from services.device.reports.history.partitions import (
 from services.device.reports.ledger import Ledger
 from services.device.reports.retention.days import Retention
 from services.device.reports.retention.rows import HistoryRows
+from services.device.things.lists import DeviceLists
 from services.device.things.own import OwnThings
 from services.device.things.removed import RemovedThings
-from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Sweeps:
     def __init__(
         self,
         *,
-        devices: DeviceStore,
+        devices: DeviceLists,
         own: OwnThings,
         removed: RemovedThings,
         partitions: Partitions,

@@ -103,7 +103,7 @@ async def test_a_status_has_a_time(world: World):
     devices, mongo = world.base.devices, world.base.mongo
     told = []
     for status in ("ONLINE", "OFFLINE"):
-        await mongo.transaction(partial(devices.set_status, [device], status))
+        await mongo.transaction(partial(devices.presence.set_status, [device], status))
         row = await world.admin().done("GET", path)
         told.append((row["status"], row["status_updated_at"]))
     assert [status for status, _ in told] == ["ONLINE", "OFFLINE"]

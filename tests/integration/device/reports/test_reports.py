@@ -232,7 +232,7 @@ async def test_the_place_follows_the_property_that_the_product_names(world: Worl
     ]
     owner = Principal(Kind.APPLICATION, "default", "1")
     product = PutProduct(name="t", tsl={"properties": properties}, location_property="gps")
-    facts = world.first.ingest._facts
+    facts = world.first.ingest.facts
     await ProductService(facts._products, Tsls(world.database)).put(owner, "tracker", product)
     facts._read = 0.0
     sn, ts = await world.add(7, "tracker"), now_ms()

@@ -52,7 +52,7 @@ def rows(world: World, most: int = 1000) -> HistoryRows:
 
 def rows_of(world: World, limits: KnownLimits) -> HistoryRows:
     own = world.first.things.own
-    return HistoryRows(world.first.devices, own, Partitions(world.database), limits, 30)
+    return HistoryRows(world.first.devices.lists, own, Partitions(world.database), limits, 30)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def answering(bus: Bus, limits: dict[str, Limits]) -> AsyncIterator[None]:
 def sweeps_of(world: World, kept: Retention, most: HistoryRows) -> Sweeps:
     """The job with what it asks."""
     return Sweeps(
-        devices=world.first.devices,
+        devices=world.first.devices.lists,
         own=world.first.things.own,
         removed=RemovedThings(world.database),
         partitions=Partitions(world.database),

@@ -23,6 +23,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.integrations import IntegrationThings
 from services.device.entities.console import READERS
+from services.device.things.lists import DeviceLists
 from services.device.things.store import DeviceStore
 from tests.integration.device.values.test_adding import lamp as lamp_body
 from tests.integration.device.values.world import LAMP, Lamps, World
@@ -247,14 +248,18 @@ async def test_a_device_is_read_once(world: World, lamps: Lamps, monkeypatch: An
     """What an update looks up serves the check, the command, and the integration that carries."""
     await world.admin().done("POST", "/device", lamp_body("W-12"))
     read: list[str] = []
-    for name in ("with_identifiers", "with_id", "find", "find_all", "listed", "listed_with"):
-        plain = getattr(DeviceStore, name)
+    readers = {
+        **dict.fromkeys(("with_identifiers", "with_id", "find", "find_all"), DeviceStore),
+        **dict.fromkeys(("listed", "listed_with"), DeviceLists),
+    }
+    for name, reader in readers.items():
+        plain = getattr(reader, name)
 
         def spy(*args: Any, name: str = name, plain: Any = plain, **more: Any) -> Any:
             read.append(name)
             return plain(*args, **more)
 
-        monkeypatch.setattr(DeviceStore, name, spy)
+        monkeypatch.setattr(reader, name, spy)
     body = {"exchange": {"lamps.device.W-12.level": 3}}
     await world.admin().done("POST", UPDATE, body)
 

@@ -7,7 +7,8 @@ import pytest
 from litestar import Response
 from litestar.testing import create_test_client
 
-from libs.common.http.console import Answer, get, route
+from libs.common.envelope import Answer
+from libs.common.http.console import get, route
 from libs.common.http.operations import operations_of
 
 

@@ -1,4 +1,4 @@
-"""Devices for other services, with what is stored given."""
+"""Devices for other services, with what is listed given."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 from services.device.devices.rpc import DeviceNames
+from services.device.things.lists import CountedModel
 from services.device.things.model import ModelKey
-from services.device.things.store import CountedModel, Query
+from services.device.things.pages import Query
 
 LAMP: ModelKey = ("LAMP", "1.0", "")
 DOOR: ModelKey = ("DOOR", "1.0", "")
@@ -24,7 +25,7 @@ class Members:
     members: tuple[int, ...]
 
 
-class Store:
+class Lists:
     def __init__(self, groups: list[CountedModel]) -> None:
         self.order: list[tuple[str, int]] = []
         self._groups = groups
@@ -47,7 +48,7 @@ class Models:
 
 async def test_entities_are_counted_by_model() -> None:
     """Members times devices, whatever the number of devices is."""
-    store = Store(
+    lists = Lists(
         [
             CountedModel("direct", LAMP, 1_000_000),
             CountedModel("direct", DOOR, 2),
@@ -56,7 +57,7 @@ async def test_entities_are_counted_by_model() -> None:
         ]
     )
 
-    found = await DeviceNames(store, Models()).count(CountDevices("default"))
+    found = await DeviceNames(lists, Models()).count(CountDevices("default"))
 
     assert found == DeviceCounts(
         {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
@@ -65,13 +66,13 @@ async def test_entities_are_counted_by_model() -> None:
 
 async def test_an_order_ends_in_the_id() -> None:
     """So that pages do not overlap; a criterion counts once."""
-    store = Store([])
-    names = DeviceNames(store, Models())
+    lists = Lists([])
+    names = DeviceNames(lists, Models())
 
     await names.describe(DescribeDevices("default"))
-    assert store.order == [("_id", -1)]
+    assert lists.order == [("_id", -1)]
     order = [("name", 1), ("createdAt", -1), ("name", -1)]
     await names.describe(DescribeDevices("default", order=order))
-    assert store.order == [("name", 1), ("createdAt", -1), ("_id", -1)]
+    assert lists.order == [("name", 1), ("createdAt", -1), ("_id", -1)]
     await names.describe(DescribeDevices("default", order=[("id", 1)]))
-    assert store.order == [("_id", 1)]
+    assert lists.order == [("_id", 1)]

@@ -1,0 +1,106 @@
+"""Connection states in the records of devices."""
+
+from collections.abc import Collection as Some
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from pymongo import WriteConcern
+
+from libs.common.store.mongo import Collection, Document, Session
+from services.device.things.conditions import Condition
+from services.device.things.model import PresentDevice, Standing, stored_fields
+
+LOCKED_MS = 250
+"""How long a report over HTTP waits for the device's record, and a connection with it."""
+_PRESENT = stored_fields(PresentDevice)
+_STANDING = stored_fields(Standing)
+_PRESENT_FORM = list[PresentDevice]
+
+
+class DevicePresence:
+    """Reads and writes who is connected."""
+
+    def __init__(self, devices: Collection, hot: Collection) -> None:
+        """`hot` is the same collection over the client of frequent operations."""
+        self._devices = devices
+        self._heard = hot.with_options(write_concern=WriteConcern(1))
+        """No thread waits for a record that is locked; a note that is lost comes again."""
+
+    async def standing(self, ids: Iterable[int]) -> dict[int, Standing]:
+        """Whose devices are and whether they are connected; one that is gone is missing."""
+        found = self._devices.find({"_id": {"$in": list(ids)}}, _STANDING)
+        return {row["_id"]: msgspec.convert(row, Standing) async for row in found}
+
+    async def with_serials(self, keys: Some[str], session: Session) -> list[PresentDevice]:
+        """Devices by SN in upper case."""
+        return await self._present({"snKey": {"$in": list(keys)}}, session)
+
+    async def with_id(self, device_id: int, session: Session) -> list[PresentDevice]:
+        """The device, when it is there."""
+        return await self._present({"_id": device_id}, session)
+
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> str | None:
+        """Note a report over HTTP: ONLINE for so long; its connection state, None when it is gone.
+
+        Raises `StoreError` when the record stays locked for `LOCKED_MS`.
+        """
+        device = await self._heard.find_one_and_update(
+            {"_id": device_id},
+            _heard_at(at, life),
+            {"connectStatus": 1},
+            maxTimeMS=LOCKED_MS,
+        )
+        return None if device is None else device.get("connectStatus", "DISCONNECT")
+
+    async def heard_again(
+        self, device_id: int, at: datetime, life: timedelta, session: Session
+    ) -> None:
+        """Make a transaction see what `heard` has written.
+
+        Its snapshot is one that a majority has, and `heard` does not wait for a majority: written
+        again, what the snapshot lacks is a conflict, and the transaction begins anew.
+        """
+        await self._devices.update_one({"_id": device_id}, _heard_at(at, life), session=session)
+
+    async def any_silent(self, since: datetime) -> bool:
+        """Whether a device was to be heard over HTTP until then at the latest."""
+        return await self._devices.find_one(_silent(since), {"_id": 1}) is not None
+
+    async def take_silent(
+        self, since: datetime, limit: int, session: Session
+    ) -> list[PresentDevice]:
+        """Some of the devices that were, the longest silent first; they are not looked at again."""
+        found = self._devices.find(_silent(since), _PRESENT, session=session)
+        rows = await found.sort("httpUntil", 1).limit(limit).to_list(None)
+        await self._devices.update_many(
+            {"_id": {"$in": [row["_id"] for row in rows]}},
+            {"$unset": {"httpUntil": ""}},
+            session=session,
+        )
+        return msgspec.convert(rows, _PRESENT_FORM)
+
+    async def set_status(self, ids: Some[int], status: str, session: Session) -> None:
+        """Change the connection state of devices, from now on."""
+        change = {"connectStatus": status, "connectChanged": datetime.now(UTC)}
+        await self._devices.update_many(
+            {"_id": {"$in": list(ids)}}, {"$set": change}, session=session
+        )
+
+    async def _present(self, query: Condition, session: Session) -> list[PresentDevice]:
+        found = await self._devices.find(query, _PRESENT, session=session).to_list(None)
+        return msgspec.convert(found, _PRESENT_FORM)
+
+
+def _heard_at(at: datetime, life: timedelta) -> list[Document]:
+    """The change of a record when a device is heard: an older note changes nothing.
+
+    A life that has become shorter counts from its next word on.
+    """
+    newer = {"$gte": [at, {"$ifNull": ["$httpAt", at]}]}
+    until = {"$cond": [newer, at + life, "$httpUntil"]}
+    return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
+
+
+def _silent(since: datetime) -> Condition:
+    return {"httpUntil": {"$lte": since}}

@@ -1,0 +1,79 @@
+"""The requests of one address are let in by turns."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from libs.common.errors import TooManyRequests
+from libs.common.identity.access import AccessReader
+from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.identity.tokens import TokenReader
+from services.gateway.access import gatekeeper
+from services.gateway.access.addresses import Origin
+from services.gateway.access.gatekeeper import LOGINS, Gatekeeper, Limits
+from services.gateway.limits import RateLimiter
+from services.gateway.routes import RouteTable
+
+PATH = b"/workflow/hooks/x"
+"""A path that needs no credential."""
+CROWD, OTHER = "10.0.0.1", "10.0.0.2"
+
+
+class Busy:
+    """A limiter that does not answer for one address until it is opened."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.full = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def take(self, key: str) -> None:
+        """Answer, or wait."""
+        if key == CROWD:
+            self.asked += 1
+            if self.asked == LOGINS:
+                self.full.set()
+            await self.open.wait()
+
+
+@pytest.fixture
+def busy() -> Busy:
+    return Busy()
+
+
+@pytest.fixture
+def keeper(busy: Busy) -> Gatekeeper:
+    limiter = cast("RateLimiter", busy)
+    readers = cast("TokenReader", None), cast("DeviceKeyReader", None), cast("AccessReader", None)
+    return Gatekeeper(*readers, Limits(limiter, limiter, limiter))
+
+
+async def come(keeper: Gatekeeper, address: str) -> None:
+    route = RouteTable().find(PATH)
+    assert route is not None
+    await keeper.admit(route, PATH, Origin(address, address, "http", "here"), None, None)
+
+
+async def test_a_crowd_waits_for_its_turn_and_no_other_does(busy: Busy, keeper: Gatekeeper) -> None:
+    """Of one address only a few are looked up at a time; another's request passes them."""
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS * 3)]
+    await busy.full.wait()
+    await come(keeper, OTHER)
+    assert busy.asked == LOGINS
+    busy.open.set()
+    await asyncio.gather(*crowd)
+    assert busy.asked == LOGINS * 3
+
+
+async def test_who_waits_too_long_is_told(
+    busy: Busy, keeper: Gatekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that had no turn in time is one too many of its address."""
+    monkeypatch.setattr(gatekeeper, "TURN", 0)
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(LOGINS)]
+    await busy.full.wait()
+    with pytest.raises(TooManyRequests, match="this address"):
+        await come(keeper, CROWD)
+    busy.open.set()
+    await asyncio.gather(*crowd)
