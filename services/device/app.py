@@ -103,6 +103,8 @@ from services.device.reports.presence.watch import PresenceWatch
 from services.device.reports.refusals.console import ROUTER as REFUSAL_ROUTES
 from services.device.reports.refusals.service import Refusals
 from services.device.reports.reporting import Reporter
+from services.device.reports.streams import ROUTER as SYSTEM_ROUTES
+from services.device.reports.streams import Streams
 from services.device.reports.totals import ROUTER as LEDGER_ROUTES
 from services.device.reports.totals import LedgerReader
 from services.device.settings import DeviceSettings
@@ -415,6 +417,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ENTITY_ROUTES,
                 TAG_ROUTES,
                 *ALARM_ROUTES,
+                SYSTEM_ROUTES,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -436,6 +439,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ),
                 "edge": edge,
                 "command_polls": polls,
+                "streams": Streams(base.bus, settings.uplink_partitions),
                 **seen,
                 **entities(shared, reporter, alarm.alarms),
             },

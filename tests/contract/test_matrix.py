@@ -232,6 +232,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     targets = {
         "user_id": await admin.add_user(),
         "role_id": await admin.add_role(),
+        "session_id": UNKNOWN,
         "menu_id": menus[Function.DEVICE_VIEW],
         "application_id": application["application_id"],
         "device_id": str(device_id),

@@ -40,9 +40,29 @@ client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? und
 export async function ask<T>(call: Answer<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response?.ok) return data?.data as T;
+  throw failureOf(error, response);
+}
+
+/** The file in an answer: `askFile(exportAlarms({ parseAs: "blob" }))`. Throws `Failure`. */
+export async function askFile(call: Promise<{ data?: unknown; error?: unknown; response?: Response }>): Promise<Blob> {
+  const { data, error, response } = await call;
+  if (response?.ok) return data as Blob;
+  throw failureOf(error, response);
+}
+
+/** Have the browser keep a file. */
+export function keep(file: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
+}
+
+function failureOf(error: unknown, response?: Response): Failure {
   if (response?.status === 401) session.forget();
   const told = (typeof error === "object" ? error : null) as Envelope | null;
-  throw new Failure(
+  return new Failure(
     told?.error_message ?? (response ? response.statusText : String(error)),
     response?.status ?? 0,
     told?.request_id ?? response?.headers.get("x-request-id") ?? "",

@@ -1,4 +1,15 @@
 /** Words that several features use, and those of each feature. */
+import { en as account } from "../features/account/en";
+import { en as alarms } from "../features/alarms/en";
+import { en as applications } from "../features/applications/en";
+import { en as audit } from "../features/audit/en";
+import { en as entities } from "../features/entities/en";
+import { en as events } from "../features/events/en";
+import { en as fleet } from "../features/fleet/en";
+import { en as integrations } from "../features/integrations/en";
+import { en as palette } from "../features/palette/en";
+import { en as people } from "../features/people/en";
+import { en as system } from "../features/system/en";
 import { en as dashboards } from "../features/dashboards/en";
 import { en as devices } from "../features/devices/en";
 import { en as flows } from "../features/flows/en";
@@ -8,6 +19,17 @@ import { en as start } from "../features/start/en";
 import { en as tsl } from "../features/tsl/en";
 
 export const en = {
+  ...account,
+  ...alarms,
+  ...applications,
+  ...audit,
+  ...entities,
+  ...events,
+  ...fleet,
+  ...integrations,
+  ...palette,
+  ...people,
+  ...system,
   ...dashboards,
   ...devices,
   ...flows,
@@ -67,4 +89,7 @@ export const en = {
   "range.month": "Last 30 days",
   "range.start": "From",
   "range.end": "Until",
+  "nav.fleet": "Fleet",
+  "nav.administration": "Administration",
+  "dialog.not-copied": "The browser lets nothing be copied from here.",
 };

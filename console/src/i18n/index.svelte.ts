@@ -21,6 +21,9 @@ class Reader {
   language = $state<Language>("en");
   words = $state.raw<Messages>(en);
 
+  /** How numbers and times are written: as the browser says for this language, `en-GB` or `en-US`. */
+  readonly locale = $derived(navigator.languages.find((one) => one.split("-")[0] === this.language) ?? this.language);
+
   async choose(language: Language): Promise<void> {
     this.words = await LANGUAGES[language]();
     this.language = language;
@@ -50,20 +53,25 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
   });
 }
 
+/** The words for a key that may be unknown, such as one made of a code of the platform. */
+export function known(key: string): string | undefined {
+  return (reader.words as Record<string, string | undefined>)[key];
+}
+
 /** With so many digits behind the point, else up to three. */
 export function number(value: number, digits: number | null = null): string {
   const some = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(reader.language, some).format(value);
+  return new Intl.NumberFormat(reader.locale, some).format(value);
 }
 
 /** A moment (ms), to the second. */
 export function moment(at: number): string {
-  return new Intl.DateTimeFormat(reader.language, { dateStyle: "short", timeStyle: "medium" }).format(at);
+  return new Intl.DateTimeFormat(reader.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
 }
 
 /** How long ago a moment (ms) was, as seen at `now`. */
 export function ago(at: number, now: number): string {
-  const format = new Intl.RelativeTimeFormat(reader.language, { numeric: "auto" });
+  const format = new Intl.RelativeTimeFormat(reader.locale, { numeric: "auto" });
   const [unit, length] = DIVISIONS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
   return format.format(-Math.floor(Math.max(0, now - at) / length), unit);
 }

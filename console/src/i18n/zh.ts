@@ -1,3 +1,14 @@
+import { zh as account } from "../features/account/zh";
+import { zh as alarms } from "../features/alarms/zh";
+import { zh as applications } from "../features/applications/zh";
+import { zh as audit } from "../features/audit/zh";
+import { zh as entities } from "../features/entities/zh";
+import { zh as events } from "../features/events/zh";
+import { zh as fleet } from "../features/fleet/zh";
+import { zh as integrations } from "../features/integrations/zh";
+import { zh as palette } from "../features/palette/zh";
+import { zh as people } from "../features/people/zh";
+import { zh as system } from "../features/system/zh";
 import { zh as dashboards } from "../features/dashboards/zh";
 import { zh as devices } from "../features/devices/zh";
 import { zh as flows } from "../features/flows/zh";
@@ -8,6 +19,17 @@ import { zh as tsl } from "../features/tsl/zh";
 import type { Messages } from "./index.svelte";
 
 export const zh: Messages = {
+  ...account,
+  ...alarms,
+  ...applications,
+  ...audit,
+  ...entities,
+  ...events,
+  ...fleet,
+  ...integrations,
+  ...palette,
+  ...people,
+  ...system,
   ...dashboards,
   ...devices,
   ...flows,
@@ -67,4 +89,7 @@ export const zh: Messages = {
   "range.month": "最近 30 天",
   "range.start": "从",
   "range.end": "至",
+  "nav.fleet": "设备群",
+  "nav.administration": "管理",
+  "dialog.not-copied": "浏览器不允许复制。",
 };

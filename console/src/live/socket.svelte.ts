@@ -22,6 +22,7 @@ class LiveValues {
   connections = $state(0);
 
   #watched = new Map<string, number>();
+  #listeners = new Set<(key: string, change: Live) => void>();
   #socket: WebSocket | null = null;
   #failures = 0;
   #answered = true;
@@ -41,6 +42,12 @@ class LiveValues {
       }
       this.#tell();
     };
+  }
+
+  /** Hear each change of what is watched, until the function that is returned is called. */
+  listen(hear: (key: string, change: Live) => void): () => void {
+    this.#listeners.add(hear);
+    return () => void this.#listeners.delete(hear);
   }
 
   #tell(): void {
@@ -89,7 +96,9 @@ class LiveValues {
     this.#answered = true;
     if (frame.event_type !== "Exchange") return;
     for (const [key, live] of Object.entries(frame.payload.values ?? {})) {
-      if (this.#watched.has(key)) this.values.set(key, live);
+      if (!this.#watched.has(key)) continue;
+      this.values.set(key, live);
+      for (const hear of this.#listeners) hear(key, live);
     }
   }
 

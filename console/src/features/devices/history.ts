@@ -1,7 +1,6 @@
 /** What properties were over a time. */
-import { ask } from "../../api/client";
+import { ask, askFile, keep } from "../../api/client";
 import { exportEntityHistory, searchEntityHistory, type DeviceEntity, type HistoryItem } from "../../api/generated";
-import { Failure } from "../../api/client";
 
 /** Values of one property that are read at once, the newest ones. */
 export const MOST = 10_000;
@@ -47,14 +46,6 @@ export function rows(pasts: Past[]): Row[] {
 /** Save what properties were as CSV, times in the zone of this computer. */
 export async function saveCsv(name: string, entities: DeviceEntity[], from: number, until: number): Promise<void> {
   const time_zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const { data, response } = await exportEntityHistory({
-    query: { ids: entities.map((one) => Number(one.id)), start_timestamp: from, end_timestamp: until, time_zone },
-    parseAs: "blob",
-  });
-  if (!response?.ok) throw new Failure(response?.statusText ?? "", response?.status ?? 0, response?.headers.get("x-request-id") ?? "");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(data as unknown as Blob);
-  link.download = `${name}.csv`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+  const query = { ids: entities.map((one) => Number(one.id)), start_timestamp: from, end_timestamp: until, time_zone };
+  keep(await askFile(exportEntityHistory({ query, parseAs: "blob" })), `${name}.csv`);
 }

@@ -1,4 +1,5 @@
 /** Flows as files: the design as JSON, which other editors of the platform take, too. */
+import { keep } from "../../api/client";
 import { type Design, NotADesign, readDesign } from "./design";
 
 const LARGEST = 1024 * 1024;
@@ -31,10 +32,5 @@ export async function readFile(file: File): Promise<Design> {
 }
 
 export function download(name: string, text: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = `${name.replaceAll(/[^\p{L}\p{N} ._-]/gu, "_")}.json`;
-  link.click();
-  URL.revokeObjectURL(address);
+  keep(new Blob([text], { type: "application/json" }), `${name.replaceAll(/[^\p{L}\p{N} ._-]/gu, "_")}.json`);
 }

@@ -11,4 +11,7 @@ export const en = {
   "welcome.rule": "8 to 63 characters, with a capital, a small letter and a digit.",
   "welcome.go": "Begin",
   "welcome.used": "This link has been used: a password was chosen.",
+  "sign-in.tenant": "Tenant",
+  "sign-in.tenant.rule": "Letters, digits, _ and -.",
+  "sign-in.other-tenant": "Another tenant",
 };
