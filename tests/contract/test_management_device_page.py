@@ -39,15 +39,16 @@ async def until(ask: Ask, true: Callable[[dict[str, Any]], bool]) -> dict[str, A
 @pytest.fixture
 async def refused(platform: Platform, admin: Console, thing: Thing) -> Ask:
     """Asks for the refusals of a device that has had three, each of another sort."""
-    await say(platform, thing, '{"properties": {"temperature": 999}}', "{no json")
-    good = {"properties": {"temperature": 20, "battery": "much"}}
-    await say(platform, thing, json.dumps(good))
 
     async def ask(**more: Any) -> dict[str, Any]:
         found = await admin.done("POST", f"/device/{thing.id}/refusals/search", more)
         return dict(found)
 
-    await until(ask, lambda found: len(found["content"]) == 3)
+    good = {"properties": {"temperature": 20, "battery": "much"}}
+    reports = ['{"properties": {"temperature": 999}}', "{no json", json.dumps(good)]
+    for number, report in enumerate(reports, 1):
+        await say(platform, thing, report)
+        await until(ask, lambda found, due=number: len(found["content"]) == due)
     return ask
 
 
