@@ -2,7 +2,6 @@ import { mount } from "svelte";
 
 import App from "./App.svelte";
 import "./app.css";
-import { resume } from "./api/client";
 import { preferred, reader } from "./i18n/index.svelte";
 
 /** Milliseconds within which the page is not loaded a second time. */
@@ -16,5 +15,5 @@ addEventListener("vite:preloadError", () => {
   location.reload();
 });
 
-await Promise.all([reader.choose(preferred()), resume()]);
+await reader.choose(preferred());
 mount(App, { target: document.getElementById("app")! });
