@@ -15,7 +15,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console test test-all test-faults test-kubernetes lint bench compose image clean
+.PHONY: help up console screenshots test test-all test-faults test-kubernetes lint bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -29,6 +29,9 @@ up: $(RUN) $(if $(findstring --no-console,$(ARGS)),,console) ## Start the platfo
 	@THINGWAY_END_WITH_PARENT=1 exec $(BIN)/thingway up $(ARGS)
 
 console: $(CONSOLE) ## Build the console, if its sources changed
+
+screenshots: $(DEV) $(CONSOLE) ## Picture every page of the console, light and dark, desktop and phone (ARGS: --out DIRECTORY)
+	@$(BIN)/python -m tests.clients.screenshots $(ARGS)
 
 test: $(DEV) $(CONSOLE) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
@@ -49,7 +52,7 @@ lint: $(DEV) ## Check style, types, import rules and spelling
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
-bench: $(DEV) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
+bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)
 
 compose: ## Start the platform in containers (ARGS: e.g. --scale device=3)

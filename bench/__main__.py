@@ -13,6 +13,7 @@ from bench import (
     aggregates,
     alarms,
     code_nodes,
+    console,
     costs,
     fleet,
     flows,
@@ -43,6 +44,7 @@ PARTS = {
     "costs": costs,
     "scale": scale,
     "neighbours": neighbours,
+    "console": console,
 }
 
 

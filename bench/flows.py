@@ -101,6 +101,7 @@ def _prepare(database: Any) -> None:
     fields = {"tenant": deployed.tenant, "component": deployed.component}
     fields["deployed"] = msgspec.json.encode(deployed)  # type: ignore[assignment]
     database.deployments.insert_one({"_id": FLOW, **fields})
+    database.deployment_changes.insert_one({"flow": FLOW, "at": now})
 
 
 async def _target(port: int, private_key: str) -> None:
@@ -266,7 +267,7 @@ async def _ours() -> AsyncIterator[_Ours]:
         processes |= {"mongod": mongo, "nats": nats}
         found = _Ours(servers, bus, {name: one.pid for name, one in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
-        await asyncio.sleep(1)  # the service follows its change stream
+        await asyncio.sleep(1)  # the service asks for changes
         yield found
         failed = flows.runs.find_one({"status": "ERROR"})
         if failed is not None:

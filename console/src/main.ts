@@ -2,7 +2,18 @@ import { mount } from "svelte";
 
 import App from "./App.svelte";
 import "./app.css";
-import { resume } from "./api/client";
+import { preferred, reader } from "./i18n/index.svelte";
 
-await resume();
+/** Milliseconds within which the page is not loaded a second time. */
+const AGAIN = 10_000;
+
+// The platform was updated under the open page: its parts have other names now.
+addEventListener("vite:preloadError", () => {
+  const last = Number(sessionStorage.getItem("thingway.reloaded"));
+  if (Date.now() - last < AGAIN) return;
+  sessionStorage.setItem("thingway.reloaded", String(Date.now()));
+  location.reload();
+});
+
+await reader.choose(preferred());
 mount(App, { target: document.getElementById("app")! });

@@ -193,6 +193,7 @@ STAY = {
     "management.integrations": _INSTALLATION,
     "management.openapi_commands": _PASSING,
     "workflow.alarm_notices": "are told where the alarms were",
+    "workflow.deployment_changes": _PASSING,
     "workflow.replicas": _INSTALLATION,
     **{
         f"{service}.{name}": _INSTALLATION

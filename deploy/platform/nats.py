@@ -126,6 +126,9 @@ _SERVICES: Mapping[str, Grant] = {
             *_EVENTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
+            *(f"$JS.API.STREAM.INFO.{stream}" for stream in PARTITIONS),
+            *_consumer("DEAD"),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in ("EVENTS", "DEAD")),
         ),
         subscribe=(
             "rpc.device.>",

@@ -86,6 +86,7 @@ from services.auth.users.directory import UserDirectory
 from services.auth.users.messages import offer_users
 from services.auth.users.routes import ROUTER as USER_ROUTES
 from services.auth.users.service import UserService
+from services.auth.users.sessions import OwnSessions
 
 ID_BLOCK = 10
 """Ids are taken rarely, and a restart wastes at most this many."""
@@ -224,7 +225,9 @@ def build_app(
                     user_tokens,
                     refused.record,
                     access_life=settings.user_access_token_life,
+                    own_console=settings.console == "on",
                 ),
+                "sessions": OwnSessions(changes, user_tokens),
                 "accounts": people,
                 "people": users,
                 "directory": UserDirectory(accounts, client),

@@ -18,6 +18,7 @@ SETTINGS = (
     "credentials.edit",
 )
 """Menus that tenants of version 0.1 have not."""
+PRODUCTS = ("product", "product.view", "product.manage")
 COLLECTIONS = ("applications", "device_credentials", "revocations", "outbox", "counters")
 
 
@@ -100,4 +101,5 @@ MIGRATIONS = (
     Migration(2, "tenants, users, roles, menus, grants, audit log", _accounts),
     Migration(3, "menus of groups and tags", partial(_add_menus, FLEET)),
     Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS)),
+    Migration(5, "menus of products", partial(_add_menus, PRODUCTS)),
 )

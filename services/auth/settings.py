@@ -1,7 +1,7 @@
 """Settings of `auth`."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -35,6 +35,8 @@ class AuthSettings(StoreSettings):
     tenants' own clients are known."""
     console_client_secret: str = ""
     """Its secret."""
+    console: Literal["on", "off"] = "on"
+    """Whether people may sign in at the console of the gateway, with its public client."""
     tenant_limits: str = ""
     """Limits of tenants that have none of their own, as a JSON object with those that differ
     from the platform's: `{"requests": 512, "eachPolls": 2}`."""

@@ -9,6 +9,7 @@ from typing import Any
 from litestar import Litestar, Router
 
 from libs.common.bus import Bus, RpcServer
+from libs.common.bus.streams import uplink_streams
 from libs.common.contracts.names import DescribeGroups
 from libs.common.http import Service, create_app, serve
 from libs.common.http.guards import applications
@@ -37,7 +38,7 @@ from services.device.commands.ending import CommandEnding
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
-from services.device.commands.selections import Selections
+from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
@@ -78,6 +79,7 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
+from services.device.products.console import ROUTER as PRODUCT_PAGES
 from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
@@ -89,14 +91,24 @@ from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
 from services.device.reports.history.store import HistoryStore
+from services.device.reports.ledger import Ledger
 from services.device.reports.presence.connections import SystemAccount
+from services.device.reports.presence.console import ROUTER as CONNECTION_ROUTES
+from services.device.reports.presence.console import Connections
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.reports.refusals.console import ROUTER as REFUSAL_ROUTES
+from services.device.reports.refusals.service import Refusals
 from services.device.reports.reporting import Reporter
+from services.device.reports.streams import ROUTER as SYSTEM_ROUTES
+from services.device.reports.streams import Streams
+from services.device.reports.totals import ROUTER as LEDGER_ROUTES
+from services.device.reports.totals import LedgerReader
 from services.device.settings import DeviceSettings
+from services.device.things.granted import GrantedDevices
 from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.wiring import Base, started
@@ -180,6 +192,8 @@ def share(base: Base) -> Shared:
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
     base, groups, grants = shared.base, shared.groups, shared.grants
+    granted = GrantedDevices(base.devices, grants)
+    streams = uplink_streams(base.settings.uplink_partitions)
     DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
     users = UserDevices(
         store=base.devices,
@@ -221,6 +235,10 @@ def console(shared: Shared) -> dict[str, Any]:
         "user_devices": users,
         "device_adder": adder,
         "selections": Selections(shared.commands, base.devices, base.things, grants),
+        "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
+        "refusals": Refusals(base.bus, granted),
+        "connections": Connections(base.bus, granted),
+        "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
         "import_worker": worker,
@@ -388,6 +406,10 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 EDGE_ROUTES,
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
+                REFUSAL_ROUTES,
+                CONNECTION_ROUTES,
+                PRODUCT_PAGES,
+                LEDGER_ROUTES,
                 BATCH_ROUTES,
                 CONFIGURE_ROUTES,
                 IMPORT_ROUTES,
@@ -395,6 +417,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ENTITY_ROUTES,
                 TAG_ROUTES,
                 *ALARM_ROUTES,
+                SYSTEM_ROUTES,
             ],
             verifier=HeaderVerifier(settings.internal_public_key),
             telemetry=base.telemetry,
@@ -416,6 +439,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 ),
                 "edge": edge,
                 "command_polls": polls,
+                "streams": Streams(base.bus, settings.uplink_partitions),
                 **seen,
                 **entities(shared, reporter, alarm.alarms),
             },

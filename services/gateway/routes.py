@@ -188,6 +188,8 @@ ROUTES = (
     *_console(b"/alarms", "device"),
     *_console(b"/alarm-rules", "device"),
     *_console(b"/entity", "device"),
+    *_console(b"/system", "device"),
+    *_console(b"/product", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
     *_console(b"/canvas", "management"),

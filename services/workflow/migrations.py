@@ -6,8 +6,10 @@ from services.workflow.credentials.store import create_indexes as create_credent
 from services.workflow.flows.store import create_indexes as create_flow_indexes
 from services.workflow.notifications.store import create_collections
 from services.workflow.runs.store import create_indexes as create_run_indexes
+from services.workflow.runs.store import drop_whole, index_ended
 from services.workflow.triggers.hooks.store import create_address_index
 from services.workflow.triggers.hooks.store import create_indexes as create_hook_indexes
+from services.workflow.triggers.store import create_changes
 from services.workflow.triggers.timers.store import create_indexes as create_timer_indexes
 from services.workflow.vault.store import create_indexes as create_secret_indexes
 
@@ -52,4 +54,7 @@ MIGRATIONS = (
     Migration(2, "secrets of flows, services that are not settled", _second),
     Migration(3, "credentials of tenants, addresses of flows", _credentials),
     Migration(800, "notifications of alarms", create_collections),
+    Migration(920, "changes of deployments", create_changes),
+    Migration(921, "indexes of runs that have ended", index_ended),
+    Migration(922, "indexes of version 0.1 for runs", drop_whole, contract=True),
 )

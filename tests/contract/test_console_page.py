@@ -3,15 +3,17 @@
 import asyncio
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.contract.client import Api
+from tests.contract.client import MODEL, Api
 from tests.contract.conftest import Thing
-from tests.contract.console import PASSWORD, Console, new_email
+from tests.contract.console import PASSWORD, Console, new_email, new_name
 from tests.contract.node import node
 from tests.e2e.platform import Platform
 
@@ -54,7 +56,7 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     }
     reporting = asyncio.ensure_future(report_on(api, thing))
     try:
-        text = await asyncio.to_thread(node, "console.mjs", json.dumps(given))
+        text = await asyncio.to_thread(node, "console/first-sign-in.mjs", json.dumps(given))
     finally:
         reporting.cancel()
     found: dict[str, Any] = json.loads(text)
@@ -62,5 +64,36 @@ async def test_somebody_begins_with_the_link_and_sees_a_device_live(
     assert found == {
         "used": "This link has been used: a password was chosen.",
         "refusal": "The address or the password is wrong.",
+        "problems": [],
+    }
+
+
+async def journey(which: str, platform: Platform, console: Console, **more: Any) -> dict[str, Any]:
+    """What a journey found on which somebody who can sign in was sent."""
+    given = {"baseUrl": platform.base_url, "email": console.email, "password": console.password}
+    text = await asyncio.to_thread(node, f"console/{which}.mjs", json.dumps(given | more))
+    return dict(json.loads(text))
+
+
+async def test_a_device_is_added_reports_is_refused_and_is_set(
+    platform: Platform, admin: Console, api: Api
+) -> None:
+    """With the command that the page gives; it explains a refusal, and tells a confirmation."""
+    host, port = platform.mqtt_door()
+    more = {"name": new_name(), "product": MODEL, "python": sys.executable}
+    found = await journey("device", platform, admin, **more, host=host, port=port)
+    assert found == {
+        "why": "properties.temperature must be at most 70 it was 999",
+        "fault": "must be at least 1",
+        "problems": [],
+    }
+
+
+async def test_a_product_is_described(platform: Platform, admin: Console) -> None:
+    """A fault is told where it is; two versions are compared."""
+    found = await journey("products", platform, admin, model=f"J{uuid4().hex[:10].upper()}")
+    assert found == {
+        "fault": "tsl.properties[0].dataSpec.validator.min exceeds max",
+        "difference": "added",
         "problems": [],
     }

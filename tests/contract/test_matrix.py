@@ -46,7 +46,11 @@ OPEN = {
 """Operations that need no credential, and why."""
 OF_GRANTS = {"GET /entity/{entity_id}/meta"}
 """Operations of every user, where one who is granted nothing at all is a 403 all the same."""
-OF_EACH = {"/credentials/default/{credentials_type}"}
+OF_EACH = {
+    "/credentials/default/{credentials_type}",
+    "/product/{model}",
+    "/product/{model}/check",
+}
 """Paths that name nothing of one tenant: each has its own."""
 PRIVATE = {"/healthz", "/readyz", "/metrics", "/schema", "/schema/openapi.json", "/schema/{path}"}
 """Pages of a service for its neighbours; the gateway leads nobody there."""
@@ -76,6 +80,8 @@ BODIES: dict[str, Any] = {
     "PUT /canvas/{canvas_id}": {"name": new_name(), "widgets": []},
     "PUT /device/{device_id}": {"name": new_name()},
     "PUT /device/{device_id}/location": {"latitude": 1, "longitude": 2},
+    "POST /device/{device_id}/properties": {"properties": {"led": True}},
+    "POST /device/{device_id}/services/call": {"service_id": "reboot"},
     "PUT /device-group/{group_id}": {"name": new_name()},
     "PUT /alarm-rules/{rule_id}": {
         "name": "matrix",
@@ -226,6 +232,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
     targets = {
         "user_id": await admin.add_user(),
         "role_id": await admin.add_role(),
+        "session_id": UNKNOWN,
         "menu_id": menus[Function.DEVICE_VIEW],
         "application_id": application["application_id"],
         "device_id": str(device_id),
@@ -250,6 +257,7 @@ async def cast(api: Api, admin: Console, other_admin: Console) -> AsyncIterator[
         "token": UNKNOWN,
         "sn": sn,
         "model": MODEL,
+        "version": "v1.0",
     }
     yield Cast(api, admin, powerless, holder, other_admin, (sn, key), role, menus, targets)
     await powerless.close()

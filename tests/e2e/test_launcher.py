@@ -1,13 +1,19 @@
 """`thingway up` as a person uses it: stop, start again, a port that is taken."""
 
+import asyncio
+import contextlib
+import json
 import signal
 import socket
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.contract.node import node
 from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform, alive
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("launcher")
 
@@ -25,35 +31,70 @@ async def _first_life(platform: Platform) -> tuple[dict[str, str], int, str, str
     return device.sn, device.id, device.key
 
 
+async def _exists(path: Path) -> bool:
+    return await asyncio.to_thread(path.exists)
+
+
+@contextlib.asynccontextmanager
+async def _page_open(platform: Platform, marks: Path, device_id: int) -> AsyncIterator[None]:
+    """The page of a device's counter in a browser: it has 1 before the restart, and 2 in the end.
+
+    In `marks` it leaves `opened`, and `stale` once it says that it is not live.
+    """
+    console = platform.console()
+    try:
+        entities = (await console.data("GET", f"/device/{device_id}"))["entities"]
+    finally:
+        await console.close()
+    given = {
+        "baseUrl": platform.base_url,
+        "email": platform.ready.user.email,
+        "password": platform.ready.user.password,
+        "entity": next(one["id"] for one in entities if one["key"].endswith(".counter")),
+        "opened": str(marks / "opened"),
+        "stale": str(marks / "stale"),
+    }
+    journey = asyncio.to_thread(node, "console/restart.mjs", json.dumps(given))
+    watching = asyncio.ensure_future(journey)
+    await until(lambda: _exists(marks / "opened"))
+    yield
+    assert json.loads(await watching) == {"before": "1", "after": "2", "problems": []}
+
+
 async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(tmp_path: Path):
-    """Ctrl-C ends every process; the same directory brings data and credentials back."""
+    """Ctrl-C ends every process; the same directory brings data and credentials back.
+
+    A page of the console that is open all the time says when it is stale, and recovers.
+    """
     platform = Platform(tmp_path / "data")
     platform.start()
     try:
         first = platform.ready
         sn, device_id, key = await _first_life(platform)
-        assert platform.stop(signal.SIGINT) == 0
-        assert alive(list(first.pids.values())) == []
-        assert not (tmp_path / "data/ready.json").exists()
-        platform.start()
-        second = platform.ready
-        assert (second.application, second.device) == (first.application, first.device)
-        assert (second.user, second.console_client) == (first.user, first.console_client)
-        application = platform.application()
-        try:
-            [found] = (
-                await application.data(
-                    "POST", "/devices/search", {"pageSize": 5, "pageNumber": 1, "sn": sn}
-                )
-            )["content"]
-            assert found["deviceId"] == device_id
-            device = type(await application.add_device())(application, device_id, sn, key)
-            assert [one["properties"] for one in await device.history()] == [{"counter": 1}]
-            async with device.mqtt() as mqtt:
-                await mqtt.report({"counter": 2})
-            await device.stored({"counter": 2})
-        finally:
-            await application.close()
+        async with _page_open(platform, tmp_path, device_id):
+            assert platform.stop(signal.SIGINT) == 0
+            assert alive(list(first.pids.values())) == []
+            assert not (tmp_path / "data/ready.json").exists()
+            await until(lambda: _exists(tmp_path / "stale"))
+            platform.start()
+            second = platform.ready
+            assert (second.application, second.device) == (first.application, first.device)
+            assert (second.user, second.console_client) == (first.user, first.console_client)
+            application = platform.application()
+            try:
+                [found] = (
+                    await application.data(
+                        "POST", "/devices/search", {"pageSize": 5, "pageNumber": 1, "sn": sn}
+                    )
+                )["content"]
+                assert found["deviceId"] == device_id
+                device = type(await application.add_device())(application, device_id, sn, key)
+                assert [one["properties"] for one in await device.history()] == [{"counter": 1}]
+                async with device.mqtt() as mqtt:
+                    await mqtt.report({"counter": 2})
+                await device.stored({"counter": 2})
+            finally:
+                await application.close()
     finally:
         platform.stop()
 

@@ -11,15 +11,25 @@ export class Failure extends Error {
     readonly status: number,
     /** Says in the logs of the platform which request it was. */
     readonly requestId: string,
+    readonly code: string = "",
+    /** What is wrong with which field of the request, as the request named it. */
+    readonly faults: Fault[] = [],
   ) {
     super(message);
   }
 }
 
+export interface Fault {
+  field: string;
+  reason: string;
+}
+
 interface Envelope {
   data?: unknown;
   request_id?: string;
+  error_code?: string;
   error_message?: string;
+  detail_message?: string;
 }
 
 type Answer<T> = Promise<{ data?: { data?: T | null }; error?: unknown; response?: Response }>;
@@ -30,13 +40,41 @@ client.setConfig({ baseUrl: "", auth: async () => (await session.token()) ?? und
 export async function ask<T>(call: Answer<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response?.ok) return data?.data as T;
+  throw failureOf(error, response);
+}
+
+/** The file in an answer: `askFile(exportAlarms({ parseAs: "blob" }))`. Throws `Failure`. */
+export async function askFile(call: Promise<{ data?: unknown; error?: unknown; response?: Response }>): Promise<Blob> {
+  const { data, error, response } = await call;
+  if (response?.ok) return data as Blob;
+  throw failureOf(error, response);
+}
+
+/** Have the browser keep a file. */
+export function keep(file: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1_000);
+}
+
+function failureOf(error: unknown, response?: Response): Failure {
   if (response?.status === 401) session.forget();
   const told = (typeof error === "object" ? error : null) as Envelope | null;
-  throw new Failure(
+  return new Failure(
     told?.error_message ?? (response ? response.statusText : String(error)),
     response?.status ?? 0,
     told?.request_id ?? response?.headers.get("x-request-id") ?? "",
+    told?.error_code,
+    faultsOf(told),
   );
+}
+
+/** An answer lists several faults in its data; of one it names the field. */
+function faultsOf(told: Envelope | null): Fault[] {
+  if (Array.isArray(told?.data)) return told.data.filter((one): one is Fault => typeof one?.field === "string" && typeof one.reason === "string");
+  return told?.detail_message ? [{ field: told.detail_message, reason: told.error_message ?? "" }] : [];
 }
 
 /** Learn who is signed in. */

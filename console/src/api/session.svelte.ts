@@ -4,7 +4,7 @@
  * The access token stays in memory. The refresh token is kept for the next page, and for the
  * other tabs: it is used up each time, so one tab at a time takes it (a lock of the browser).
  */
-import type { Profile } from "./generated";
+import type { MenuNode, Profile } from "./generated";
 
 const CLIENT = "thingway-console";
 const KEPT = "thingway.refresh-token";
@@ -32,9 +32,7 @@ class Session {
     return this.user?.super_admin === true || (this.#codes?.has(code) ?? false);
   }
 
-  #codes = $derived(
-    this.user && new Set(this.user.menus.flatMap((menu) => [menu, ...menu.children]).map((m) => m.code)),
-  );
+  #codes = $derived(this.user && new Set(codes(this.user.menus)));
 
   /** An access token that is good for now; null when nobody is signed in. */
   async token(): Promise<string | null> {
@@ -55,8 +53,9 @@ class Session {
     });
   }
 
-  async signIn(username: string, password: string): Promise<void> {
-    const answer = await grant({ grant_type: "password", username, password });
+  /** Sign in at a tenant; "" is that of a platform that has one only. */
+  async signIn(username: string, password: string, tenant = ""): Promise<void> {
+    const answer = await grant({ grant_type: "password", username, password }, tenant);
     if (answer.status === 401) throw new SignInRefused();
     if (!answer.ok) throw new Error(`the platform answers ${answer.status}`);
     this.#take((await answer.json()) as Tokens);
@@ -71,7 +70,15 @@ class Session {
     this.user = null;
   }
 
+  /** End the session, on the platform too: its tokens are of no more use to anybody. */
   signOut(): void {
+    const headers = { Authorization: `Bearer ${this.#access}` };
+    if (this.#access) void fetch("/user/sessions/current", { method: "DELETE", headers, keepalive: true });
+    this.leave();
+  }
+
+  /** Be signed in no longer on this page. */
+  leave(): void {
     this.forget();
     this.ended = false;
   }
@@ -84,14 +91,18 @@ class Session {
   }
 }
 
-function grant(fields: Record<string, string>): Promise<Response> {
+function grant(fields: Record<string, string>, tenant = ""): Promise<Response> {
   const body = new URLSearchParams({ client_id: CLIENT, ...fields });
-  return fetch("/oauth2/token", { method: "POST", body });
+  return fetch("/oauth2/token", { method: "POST", body, headers: tenant ? { TENANT_ID: tenant } : {} });
+}
+
+function codes(menus: MenuNode[]): string[] {
+  return menus.flatMap((menu) => [menu.code, ...codes(menu.children)]);
 }
 
 export const session = new Session();
 
 // Who signs out in one tab has signed out in all.
 addEventListener("storage", (event) => {
-  if (event.key === KEPT && event.newValue === null) session.signOut();
+  if (event.key === KEPT && event.newValue === null) session.leave();
 });

@@ -1,12 +1,14 @@
 /** Words, numbers and times in the language of the reader. */
 import { en } from "./en";
-import { zh } from "./zh";
 
 export type Key = keyof typeof en;
 export type Messages = Record<Key, string>;
 export type Language = "en" | "zh";
 
-const LANGUAGES: Record<Language, Messages> = { en, zh };
+const LANGUAGES: Record<Language, () => Promise<Messages>> = {
+  en: () => Promise.resolve(en),
+  zh: async () => (await import("./zh")).zh,
+};
 const KEPT = "thingway.language";
 const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["day", 86_400_000],
@@ -16,43 +18,60 @@ const DIVISIONS: [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 
 class Reader {
-  language = $state<Language>(preferred());
+  language = $state<Language>("en");
+  words = $state.raw<Messages>(en);
 
-  choose(language: Language): void {
+  /** How numbers and times are written: as the browser says for this language, `en-GB` or `en-US`. */
+  readonly locale = $derived(navigator.languages.find((one) => one.split("-")[0] === this.language) ?? this.language);
+
+  async choose(language: Language): Promise<void> {
+    this.words = await LANGUAGES[language]();
     this.language = language;
-    localStorage.setItem(KEPT, language);
     document.documentElement.lang = language;
+  }
+
+  /** Choose, and remember it for the next time. */
+  async keep(language: Language): Promise<void> {
+    localStorage.setItem(KEPT, language);
+    await this.choose(language);
   }
 }
 
-function preferred(): Language {
+/** What was chosen before, else the browser's language, else English. */
+export function preferred(): Language {
   const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
   return wanted in LANGUAGES ? (wanted as Language) : "en";
 }
 
 export const reader = new Reader();
-document.documentElement.lang = reader.language;
 
 /** The words for a key; `{name}` in them is replaced. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
-  return LANGUAGES[reader.language][key].replace(/\{(\w+)\}/g, (_, name: string) => {
+  return reader.words[key].replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = values[name];
     return typeof value === "number" ? number(value) : (value ?? "");
   });
 }
 
-export function number(value: number): string {
-  return new Intl.NumberFormat(reader.language).format(value);
+/** The words for a key that may be unknown, such as one made of a code of the platform. */
+export function known(key: string): string | undefined {
+  return (reader.words as Record<string, string | undefined>)[key];
+}
+
+/** With so many digits behind the point, else up to three. */
+export function number(value: number, digits: number | null = null): string {
+  const some = digits === null ? {} : { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(reader.locale, some).format(value);
 }
 
 /** A moment (ms), to the second. */
 export function moment(at: number): string {
-  return new Intl.DateTimeFormat(reader.language, { dateStyle: "short", timeStyle: "medium" }).format(at);
+  return new Intl.DateTimeFormat(reader.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
 }
 
 /** How long ago a moment (ms) was, as seen at `now`. */
 export function ago(at: number, now: number): string {
-  const format = new Intl.RelativeTimeFormat(reader.language, { numeric: "auto" });
+  const format = new Intl.RelativeTimeFormat(reader.locale, { numeric: "auto" });
   const [unit, length] = DIVISIONS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
   return format.format(-Math.floor(Math.max(0, now - at) / length), unit);
 }

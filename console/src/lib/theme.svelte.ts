@@ -3,13 +3,17 @@ const KEPT = "thingway.theme";
 
 class Theme {
   #chosen = $state(localStorage.getItem(KEPT));
+  #system = $state(false);
 
   constructor() {
     this.#show();
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    this.#system = system.matches;
+    system.addEventListener("change", ({ matches }) => (this.#system = matches));
   }
 
   get dark(): boolean {
-    return this.#chosen ? this.#chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    return this.#chosen ? this.#chosen === "dark" : this.#system;
   }
 
   turn(): void {

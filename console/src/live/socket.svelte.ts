@@ -22,7 +22,10 @@ class LiveValues {
   connections = $state(0);
 
   #watched = new Map<string, number>();
+  #listeners = new Set<(key: string, change: Live) => void>();
   #socket: WebSocket | null = null;
+  /** What came since the page was drawn last. */
+  #fresh = new Map<string, Live>();
   #failures = 0;
   #answered = true;
 
@@ -43,6 +46,12 @@ class LiveValues {
     };
   }
 
+  /** Hear each change of what is watched, until the function that is returned is called. */
+  listen(hear: (key: string, change: Live) => void): () => void {
+    this.#listeners.add(hear);
+    return () => void this.#listeners.delete(hear);
+  }
+
   #tell(): void {
     if (this.#socket === null) {
       if (this.#watched.size) void this.#open();
@@ -55,8 +64,8 @@ class LiveValues {
   }
 
   async #open(): Promise<void> {
-    const token = await session.token();
-    if (token === null || this.#socket !== null) return;
+    const token = await session.token().catch(() => this.#later());
+    if (!token || this.#socket !== null) return;
     const address = new URL("/websocket", location.href);
     address.protocol = address.protocol.replace("http", "ws");
     address.searchParams.set("Authorization", `Bearer ${token}`);
@@ -75,8 +84,13 @@ class LiveValues {
       clearInterval(heart);
       this.connected = false;
       this.#socket = null;
-      if (this.#watched.size) setTimeout(() => this.#tell(), this.#pause());
+      this.#later();
     };
+  }
+
+  /** Try again, longer after each failure. */
+  #later(): void {
+    if (this.#watched.size) setTimeout(() => this.#tell(), this.#pause());
   }
 
   #beat(socket: WebSocket): void {
@@ -89,8 +103,17 @@ class LiveValues {
     this.#answered = true;
     if (frame.event_type !== "Exchange") return;
     for (const [key, live] of Object.entries(frame.payload.values ?? {})) {
-      if (this.#watched.has(key)) this.values.set(key, live);
+      if (!this.#watched.has(key)) continue;
+      if (this.#fresh.size === 0) requestAnimationFrame(() => this.#show());
+      this.#fresh.set(key, live);
+      for (const hear of this.#listeners) hear(key, live);
     }
+  }
+
+  /** However often values change, a page is drawn once a frame. */
+  #show(): void {
+    for (const [key, live] of this.#fresh) if (this.#watched.has(key)) this.values.set(key, live);
+    this.#fresh.clear();
   }
 
   #pause(): number {

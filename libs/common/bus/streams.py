@@ -121,6 +121,13 @@ PARTITIONS: dict[str, StreamConfig] = {
 }
 UPLINKS = (UPLINK, *PARTITIONS)
 _KNOWN = STREAMS | PARTITIONS
+
+
+def uplink_streams(partitions: int) -> list[str]:
+    """The streams of what devices say: one, and so many more with more than one partition."""
+    return [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+
+
 _BOUNDS = ("max_age", "max_msgs", "max_bytes")
 _PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
 

@@ -29,7 +29,7 @@ def publish_frame(
             len(payload),
             payload,
         )
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     head = PREAMBLE + lines.encode() + b"\r\n"
     return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
         subject.encode(),

@@ -58,11 +58,13 @@ class PropertiesReported(Event, kw_only=True):
     properties: dict[str, Any]
 
 
-class Fault(msgspec.Struct, rename="camel"):
+class Fault(msgspec.Struct, rename="camel", omit_defaults=True):
     """One refused value and why."""
 
     path: str
     reason: str
+    value: bool | int | float | str | None = None
+    """What was refused, when it is a number, a Boolean or a text; of a text its beginning."""
 
 
 class PropertiesRejected(Event, kw_only=True):
@@ -70,6 +72,8 @@ class PropertiesRejected(Event, kw_only=True):
 
     ts: int
     faults: list[Fault]
+    whole: bool = False
+    """Whether nothing of the message was stored: then it is in `DEAD`, too."""
 
 
 class DeviceEventReported(Event, kw_only=True):
@@ -219,3 +223,5 @@ class Dead(msgspec.Struct, rename="camel", omit_defaults=True):
     would take more than twice as much for the text."""
     base64: bool = False
     truncated: bool = False
+    faults: list[Fault] = []
+    """What was wrong with which values, where the TSL says it."""

@@ -38,6 +38,8 @@ Check = Callable[[], Awaitable[str | None]]
 """Raises when the thing it looks at is not ready; may say more of one that is."""
 
 OK = "ok"
+VERSION_HEADER = "X-Thingway-Version"
+"""Of `/readyz`: the version of the process."""
 CHECK_TIMEOUT = 2.0
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that a service reads."""
@@ -131,7 +133,9 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
     async def readyz() -> Response[dict[str, str]]:
         states = await states_of(service.name, service.checks)
         ready = all(map(is_ready, states.values()))
-        return Response(states, status_code=200 if ready else 503)
+        return Response(
+            states, status_code=200 if ready else 503, headers={VERSION_HEADER: VERSION}
+        )
 
     @get("/metrics", include_in_schema=False, media_type="text/plain")
     async def metrics() -> bytes:

@@ -25,7 +25,7 @@ from libs.common.tls import ServerTls
 log = logging.getLogger(__name__)
 
 YOUNG = 10_000
-"""New objects after which the garbage collector looks at them."""
+"""New objects after which the garbage collector looks at them, where nobody says otherwise."""
 LARGEST_FRAME = 1024 * 1024
 """Bytes of a WebSocket frame: a subscription of the most keys, each of them a long one."""
 MOST_FILES = 1_048_576
@@ -62,11 +62,13 @@ async def serve(
     http: Any = BoundedProtocol,
     websocket: Any = "none",
     tls: ServerTls | None = None,
+    young: int = YOUNG,
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT; raise OSError when the port is taken.
 
     `http` makes the protocol of a connection, `websocket` is the one that takes WebSocket
-    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say.
+    upgrades, as uvicorn's `ws` names it. `tls` is by default what the settings say. After `young`
+    new objects the garbage collector looks at them.
     """
     tls = tls or ServerTls.of(settings)
     config = uvicorn.Config(
@@ -85,7 +87,7 @@ async def serve(
         ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
     server = _Server(config)
-    _spare_what_stays()
+    _spare_what_stays(young)
     following = None if tls is None else asyncio.create_task(tls.follow())
     try:
         await server.serve(sockets=[listen(settings.host, settings.port)])
@@ -96,14 +98,14 @@ async def serve(
         raise SystemExit(3)
 
 
-def _spare_what_stays() -> None:
+def _spare_what_stays(young: int) -> None:
     """Keep the garbage collector from going through modules, routes and schemas again and again.
 
     They are some hundred thousand objects that stay as long as the process does.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, 20, 20)
+    gc.set_threshold(young, 20, 20)
 
 
 def open_files() -> int:

@@ -19,6 +19,8 @@ class Function(StrEnum):
     DEVICE_EDIT = "device.edit"
     DEVICE_DELETE = "device.delete"
     DEVICE_GROUP_MANAGE = "device.group_manage"
+    PRODUCT_VIEW = "product.view"
+    PRODUCT_MANAGE = "product.manage"
     ENTITY_CUSTOM_VIEW = "entity_custom.view"
     ENTITY_CUSTOM_ADD = "entity_custom.add"
     ENTITY_CUSTOM_EDIT = "entity_custom.edit"

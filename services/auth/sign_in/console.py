@@ -59,7 +59,12 @@ class SignInOperation(Operation):
 )
 async def sign_in(request: HttpRequest, sign_in: NamedDependency[SignIn]) -> ConsoleTokenAnswer:
     """Exchange e-mail address and password, or a refresh token, for a pair of tokens."""
-    origin = Origin(address_of(request), request_id_of(request), named_tenant(request))
+    origin = Origin(
+        address_of(request),
+        request_id_of(request),
+        named_tenant(request),
+        request.headers.get("user-agent", ""),
+    )
     content_type = request.headers.get("content-type")
     tokens = await sign_in.grant(read_grant(content_type, await request.body()), origin)
     return ConsoleTokenAnswer(

@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 class SignIn:
     """Gives people tokens; `access_life` is in seconds.
 
-    `console` is the client of the settings, which serves all tenants. `record_refusal` is told of
+    `console` is the client of the settings, which serves all tenants; `own_console` says whether
+    that of the console of the gateway is known. `record_refusal` is told of
     accounts that exist; it never waits, so that the answer takes as long as for those that do not.
     """
 
@@ -54,7 +55,9 @@ class SignIn:
         record_refusal: Callable[[Caller, str], None],
         *,
         access_life: int,
+        own_console: bool,
     ) -> None:
+        self._own_console = own_console
         self._console = console.client_id
         self._console_hash = secret_hash(console.client_secret)
         self._clients = accounts.console_clients
@@ -94,7 +97,7 @@ class SignIn:
     async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:
         """The tenant that the request names or the client serves; None when neither says."""
         served: str | None = None
-        if client.client_id == OWN_CONSOLE:
+        if self._own_console and client.client_id == OWN_CONSOLE:
             return origin.tenant
         if self._console and client.client_id == self._console:
             stored: str | None = self._console_hash
@@ -122,7 +125,7 @@ class SignIn:
             reason = "disabled" if right else "wrong_password"
             self._record_refusal(_caller(user, origin), reason)
             return None
-        outcome = await self._tokens.issue(user.principal, user.generation)
+        outcome = await self._tokens.issue(user.principal, user.generation, origin.login)
         if not isinstance(outcome, TokenPair):
             return None
         await self._remember(user, request.password, origin)
@@ -151,7 +154,9 @@ class SignIn:
         if user is None or not user.enabled:
             return None
         principal = msgspec.structs.replace(user.principal, family=holder.family)
-        outcome = await self._tokens.rotate(request.refresh_token, principal, user.generation)
+        outcome = await self._tokens.rotate(
+            request.refresh_token, principal, user.generation, origin.login
+        )
         if outcome is Refusal.REUSED:
             log.warning("user %d used a refresh token twice; its family is revoked", user.id)
             await self._record_reuse(user, origin)

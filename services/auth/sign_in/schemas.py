@@ -4,6 +4,10 @@ from typing import Literal
 
 import msgspec
 
+from services.auth.tokens.writer import LoginOrigin
+
+MAX_AGENT = 255
+"""Characters of a browser's name that are remembered."""
 OWN_CONSOLE = "thingway-console"
 """Client id of the console that the gateway serves: a page in a browser can keep no secret."""
 
@@ -16,6 +20,13 @@ class Origin(msgspec.Struct, frozen=True):
     request_id: str = ""
     tenant: str | None = None
     """The header `TENANT_ID`; of people only."""
+    agent: str = ""
+    """The header `User-Agent`; of people only."""
+
+    @property
+    def login(self) -> LoginOrigin:
+        """What is remembered of a log-in from here."""
+        return LoginOrigin(self.address, self.agent[:MAX_AGENT])
 
 
 class ClientCredentials(msgspec.Struct, frozen=True):

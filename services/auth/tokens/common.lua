@@ -4,7 +4,7 @@
 -- Token keys are found through two sorted sets, scored by expiry in ms:
 -- `tw:families:{subject}` holds family ids, `tw:family:{id}` the keys of its tokens. In a third one,
 -- `tw:pages:{id}`, scored by when they were given, are credentials of live updates: they end with
--- their family, and live longer when it does.
+-- their family, and live longer when it does. Of people, `tw:login:{id}` says where a family began.
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -18,6 +18,7 @@ local function drop_family(family)
     end
     redis.call('DEL', key)
   end
+  redis.call('DEL', 'tw:login:' .. family)
 end
 
 local function keep_pages(family, keep_ms)
@@ -44,8 +45,19 @@ local function reach(generation_key, families, generation, keep_ms)
   return true
 end
 
+-- Remembers where a log-in began, and where it was last renewed.
+local function keep_login(family, origin, keep_ms)
+  local key = 'tw:login:' .. family
+  local at = now_ms()
+  redis.call('HSETNX', key, 'started', at)
+  redis.call('HSET', key, 'renewed', at, 'origin', origin)
+  redis.call('PEXPIRE', key, keep_ms)
+end
+
 -- Stores a pair of tokens; beyond `limit` families the one that would expire first goes.
-local function store(families, family, access, refresh, principal, access_ms, refresh_ms, limit)
+-- An empty `origin` is not remembered.
+local function store(families, family, access, refresh, principal, access_ms, refresh_ms, limit,
+    origin)
   local now = now_ms()
   local key = 'tw:family:' .. family
   local longest = math.max(access_ms, refresh_ms)
@@ -56,6 +68,9 @@ local function store(families, family, access, refresh, principal, access_ms, re
   redis.call('ZADD', key, now + access_ms, access, now + refresh_ms, refresh)
   redis.call('PEXPIRE', key, longest)
   keep_pages(family, longest)
+  if origin ~= '' then
+    keep_login(family, origin, longest)
+  end
   redis.call('ZREMRANGEBYSCORE', families, '-inf', now)
   redis.call('ZADD', families, now + longest, family)
   redis.call('PEXPIRE', families, longest)

@@ -15,5 +15,5 @@ if found[2] then
 end
 redis.call('HSET', KEYS[5], 'used', 1)
 store(KEYS[2], ARGV[3], KEYS[3], KEYS[4], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]),
-  tonumber(ARGV[6]))
+  tonumber(ARGV[6]), ARGV[8])
 return 'OK'

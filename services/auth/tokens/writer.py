@@ -24,6 +24,8 @@ MAX_FAMILIES = 10_000
 Beyond it the family that would expire first is revoked."""
 MAX_PAGES = 100
 """Most pages of one log-in that hear live updates; of more the oldest hears no more."""
+MAX_LISTED = 100
+"""Most log-ins of a person that are listed."""
 MARGIN = 60
 """Seconds that a generation is kept beyond the last token of its subject."""
 
@@ -36,6 +38,25 @@ class TokenPair:
 
     access: str
     refresh: str
+
+
+class LoginOrigin(msgspec.Struct, frozen=True):
+    """From where somebody signed in, or stayed signed in, as far as it is known."""
+
+    address: str = ""
+    agent: str = ""
+    """What the browser or program calls itself."""
+
+
+class Login(msgspec.Struct, frozen=True):
+    """A log-in of a person that lasts; times are in ms."""
+
+    family: str
+    ends_at: int
+    started_at: int | None = None
+    """None for one that began before this was remembered."""
+    renewed_at: int | None = None
+    origin: LoginOrigin = LoginOrigin()
 
 
 class Refusal(StrEnum):
@@ -60,11 +81,18 @@ class TokenWriter:
         self._rotate = self._script("rotate.lua")
         self._revoke_subject = self._script("revoke_subject.lua")
         self._page = self._script("page.lua")
+        self._logins = self._script("logins.lua")
+        self._end_login = self._script("end_login.lua")
 
-    async def issue(self, principal: Principal, generation: int) -> TokenPair | Refusal:
-        """Start a family for `principal`, whose secret was checked at `generation`."""
+    async def issue(
+        self, principal: Principal, generation: int, origin: LoginOrigin | None = None
+    ) -> TokenPair | Refusal:
+        """Start a family for `principal`, whose secret was checked at `generation`.
+
+        With `origin` it is listed among the log-ins of the subject.
+        """
         family = secrets.token_hex(16)
-        return await self._store(self._issue, principal, family, generation)
+        return await self._store(self._issue, principal, family, generation, origin)
 
     async def holder(self, refresh_token: str) -> Principal | None:
         """Whose refresh token this is, be it used or not; None when it is unknown."""
@@ -72,15 +100,30 @@ class TokenWriter:
         return None if raw is None else msgspec.json.decode(raw, type=Principal)
 
     async def rotate(
-        self, refresh_token: str, principal: Principal, generation: int
+        self,
+        refresh_token: str,
+        principal: Principal,
+        generation: int,
+        origin: LoginOrigin | None = None,
     ) -> TokenPair | Refusal:
         """Use `refresh_token` up and issue the next pair of its family, `principal.family`."""
         used = [refresh_key(refresh_token)]
-        return await self._store(self._rotate, principal, principal.family, generation, used)
+        family = principal.family
+        return await self._store(self._rotate, principal, family, generation, origin, used)
+
+    async def logins(self, principal: Principal) -> list[Login]:
+        """The log-ins of a person, `MAX_LISTED` at most; the one that lasts longest first."""
+        found = await self._logins(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
+        return [_login(*row) for row in found]
+
+    async def end_login(self, principal: Principal, family: str) -> bool:
+        """Revoke one log-in of a person; False when the person has no such log-in."""
+        keys = _subject_keys(principal)[1:]
+        return bool(await self._end_login(keys=keys, args=[family]))
 
     async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
         """Revoke all tokens of a subject that are older than `generation`; repeatable."""
-        keys = _subject_keys(kind, subject)
+        keys = _keys_of(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
     async def add_page(self, principal: Principal, key: str) -> bool:
@@ -101,13 +144,14 @@ class TokenWriter:
         principal: Principal,
         family: str,
         generation: int,
+        origin: LoginOrigin | None,
         more_keys: Sequence[str] = (),
     ) -> TokenPair | Refusal:
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         stored = msgspec.structs.replace(principal, family=family)
         outcome: bytes = await script(
             keys=[
-                *_subject_keys(principal.kind, principal.subject),
+                *_subject_keys(principal),
                 token_key(pair.access),
                 refresh_key(pair.refresh),
                 *more_keys,
@@ -119,6 +163,7 @@ class TokenWriter:
                 *self._lives_ms,
                 MAX_FAMILIES,
                 self._keep_ms,
+                b"" if origin is None else msgspec.json.encode(origin),
             ],
         )
         return pair if outcome == b"OK" else Refusal(outcome.decode())
@@ -128,6 +173,22 @@ class TokenWriter:
         return self._redis.register_script(text)
 
 
-def _subject_keys(kind: Kind, subject: str) -> list[str]:
+def _subject_keys(principal: Principal) -> list[str]:
+    return _keys_of(principal.kind, principal.subject)
+
+
+def _keys_of(kind: Kind, subject: str) -> list[str]:
     """Where a subject's generation and families stand; kinds have ids of their own."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
+
+
+def _login(
+    family: bytes, ends: bytes, started: bytes | None, renewed: bytes | None, origin: bytes | None
+) -> Login:
+    return Login(
+        family.decode(),
+        int(float(ends)),
+        None if started is None else int(started),
+        None if renewed is None else int(renewed),
+        LoginOrigin() if origin is None else msgspec.json.decode(origin, type=LoginOrigin),
+    )

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
-from litestar.params import JSONBody
+from litestar.params import FromPath, JSONBody
 
 from libs.common.http import HttpRequest, Requester
-from libs.common.http.console import get, post, put
+from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import users
 from libs.common.http.operations import operations_of
 from libs.common.http.request import (
@@ -22,10 +22,12 @@ from services.auth.users.account import AccountService
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (
     ChangeOwnPassword,
+    OwnSession,
     Profile,
     RegisterUser,
     TenantStatus,
 )
+from services.auth.users.sessions import OwnSessions
 
 Accounts = NamedDependency[AccountService]
 Directory = NamedDependency[UserDirectory]
@@ -68,6 +70,22 @@ async def change_own_password(
 ) -> None:
     """Change one's own password; all of one's tokens end at once, the one used here too."""
     await accounts.change_password(caller_of(request), data.old_password, data.new_password)
+
+
+@get("/sessions", guards=[users], summary="List one's own sessions")
+async def list_own_sessions(
+    principal: Requester, sessions: NamedDependency[OwnSessions]
+) -> list[OwnSession]:
+    """One's own log-ins that last, 100 at most; the one that asks comes first."""
+    return await sessions.list(principal)
+
+
+@delete("/sessions/{session_id:str}", guards=[users], summary="End one of one's own sessions")
+async def end_own_session(
+    request: HttpRequest, sessions: NamedDependency[OwnSessions], session_id: FromPath[str]
+) -> None:
+    """End a session: its tokens and live updates at once; `current` is the one that asks."""
+    await sessions.end(caller_of(request), session_id)
 
 
 ROUTER = Router(

@@ -105,6 +105,24 @@ class Profile(msgspec.Struct, kw_only=True):
     """The same under the name that existing consoles read."""
 
 
+class OwnSession(Shown, kw_only=True):
+    """One of one's own log-ins, wherever it was made; times are in ms."""
+
+    session_id: str
+    current: bool
+    """It is the one that asks."""
+    started_at: str | None = None
+    """Absent for one that is older than this list."""
+    renewed_at: str | None = None
+    """When it was last given tokens."""
+    ends_at: str
+    """Unless it is renewed."""
+    address: str
+    """Where it was last given tokens."""
+    user_agent: str
+    """What the browser or program called itself there."""
+
+
 class TenantStatus(msgspec.Struct):
     """`GET /user/status`: whether the tenant has its first user, and registration is closed."""
 

@@ -13,7 +13,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.streams import PARTITIONS, UPLINK, UPLINKS
+from libs.common.bus.streams import UPLINK, UPLINKS, uplink_streams
 from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import to_ms
 from libs.common.errors import Unavailable
@@ -56,7 +56,7 @@ class UplinkReader:
 
     def __init__(self, bus: Bus, partitions: int) -> None:
         self._bus = bus
-        self._streams = [UPLINK, *list(PARTITIONS)[: partitions if partitions > 1 else 0]]
+        self._streams = uplink_streams(partitions)
 
     async def first(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]

@@ -1,21 +1,25 @@
-"""`/device-batch/configure`: tasks of a selection of devices, on the console."""
+"""Tasks on the console: of a selection of devices (`/device-batch/configure`), and those of one."""
 
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
+from libs.common.clock import to_ms
+from libs.common.contracts.events import TaskStatus
 from libs.common.envelope import console_code
 from libs.common.errors import ThingwayError
 from libs.common.http import Requester
-from libs.common.http.console import ids_of, post
+from libs.common.http.console import Page, PageRequest, PathId, Shown, get, ids_of, post
 from libs.common.http.guards import holders
 from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
-from services.device.commands.model import Command
-from services.device.commands.selections import Selections
+from libs.common.tsl import TslDocument
+from services.device.commands.messages import error_code
+from services.device.commands.model import Command, Kind
+from services.device.commands.selections import DeviceCommands, Selections
 from services.device.devices.schemas import DeleteDevices, DeviceResult
 
 
@@ -38,7 +42,7 @@ class ConfiguredDevices(msgspec.Struct):
 
 
 @post(
-    "/configure",
+    "/device-batch/configure",
     guards=[holders(Function.DEVICE_EDIT)],
     summary="Configure a selection of devices",
     example={"device_id_list": [], "properties": {"interval": 60}},
@@ -50,6 +54,136 @@ async def configure_each_device(
     ids = ids_of(data.device_id_list)
     results = await selections.configure(principal, ids, data.properties)
     return ConfiguredDevices([_shown(one, results[one]) for one in ids])
+
+
+class FindCommands(PageRequest, kw_only=True):
+    """Body of `POST /device/{device_id}/commands/search`, the newest first."""
+
+    largest: ClassVar[int] = 100
+    status: Annotated[list[TaskStatus], msgspec.Meta(max_length=5)] | None = None
+
+
+class ShownCommand(Shown, kw_only=True):
+    """What a device was asked to do, and what became of it; times in ms."""
+
+    id: str
+    kind: Kind
+    status: TaskStatus
+    payload: dict[str, Any]
+    """Its part of the wire: `properties`, `values`, or `serviceId` and `inputs`."""
+    created_at: int
+    expires_at: int
+    finished_at: int | None = None
+    outputs: dict[str, Any] | None = None
+    error: str | None = None
+    error_code: str | None = None
+    attempts: int
+    """How often it was sent."""
+    carrier: str | None = None
+    """The integration that carries it; without one it goes to the device itself."""
+    application_id: str | None = None
+    user_id: str | None = None
+
+
+@post(
+    "/device/{device_id:str}/commands/search",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Search commands of a device",
+    example={"page_size": 20, "page_number": 1},
+)
+async def find_device_commands(
+    principal: Requester,
+    device_commands: NamedDependency[DeviceCommands],
+    device_id: PathId,
+    data: JSONBody[FindCommands | None] = None,
+) -> Page[ShownCommand]:
+    """What the device was asked to do; commands are kept for 90 days after their end."""
+    wanted = data or FindCommands()
+    found, total = await device_commands.page(
+        principal, device_id, wanted.status or (), wanted.skip, wanted.size
+    )
+    return wanted.page([_shown_command(one) for one in found], total)
+
+
+class SetProperties(msgspec.Struct, kw_only=True):
+    """Body of `POST /device/{device_id}/properties`; properties as their TSL has them."""
+
+    properties: dict[str, Any]
+
+
+class CallDeviceService(msgspec.Struct, kw_only=True):
+    """Body of `POST /device/{device_id}/services/call`; inputs by short member name."""
+
+    service_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    inputs: dict[str, Any] | None = None
+
+
+@get(
+    "/device/{device_id:str}/tsl",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Get the TSL of a device",
+)
+async def get_device_tsl(
+    principal: Requester, device_commands: NamedDependency[DeviceCommands], device_id: PathId
+) -> TslDocument:
+    """What the device has and can do: what forms are made from."""
+    return await device_commands.tsl(principal, device_id)
+
+
+@post(
+    "/device/{device_id:str}/properties",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Set properties of a device",
+)
+async def set_device_properties(
+    principal: Requester,
+    device_commands: NamedDependency[DeviceCommands],
+    device_id: PathId,
+    data: JSONBody[SetProperties],
+) -> ShownCommand:
+    """Ask the device to take on properties; it has them once the command is a SUCCESS.
+
+    Faults name the value: `properties.interval`.
+    """
+    return _shown_command(await device_commands.update(principal, device_id, data.properties))
+
+
+@post(
+    "/device/{device_id:str}/services/call",
+    guards=[holders(Function.DEVICE_EDIT)],
+    summary="Call a service of a device",
+)
+async def call_service_of_device(
+    principal: Requester,
+    device_commands: NamedDependency[DeviceCommands],
+    device_id: PathId,
+    data: JSONBody[CallDeviceService],
+) -> ShownCommand:
+    """Ask the device to run a service; its outputs stand in the command once it is a SUCCESS.
+
+    Faults name the value: `inputs.seconds`.
+    """
+    command = await device_commands.call(principal, device_id, data.service_id, data.inputs)
+    return _shown_command(command)
+
+
+def _shown_command(command: Command) -> ShownCommand:
+    return ShownCommand(
+        id=str(command.id),
+        kind=command.kind,
+        status=command.status,
+        payload=command.payload,
+        created_at=to_ms(command.created_at),
+        expires_at=to_ms(command.expires_at),
+        finished_at=to_ms(command.finished_at) if command.finished_at else None,
+        outputs=command.outputs,
+        error=command.error,
+        error_code=error_code(command) or None,
+        attempts=command.attempts,
+        carrier=command.carrier,
+        application_id=None if command.application_id is None else str(command.application_id),
+        user_id=None if command.user_id is None else str(command.user_id),
+    )
 
 
 def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
@@ -64,4 +198,4 @@ def _shown(device: int, result: Command | ThingwayError) -> ConfiguredDevice:
     )
 
 
-ROUTER = Router("/device-batch", route_handlers=operations_of(globals()), tags=["Devices"])
+ROUTER = Router("/", route_handlers=operations_of(globals()), tags=["Devices"])

@@ -19,7 +19,14 @@ async def _turns(database: Database) -> None:
     await create_missing(database, "command_turns")
 
 
+async def _newest(database: Database) -> None:
+    """The order in which people read a device's commands."""
+    order = [("thingId", ASCENDING), ("createdAt", ASCENDING), ("_id", ASCENDING)]
+    await database["commands"].create_indexes([IndexModel(order)])
+
+
 MIGRATIONS = [
     Migration(2, "indexes of commands", _commands),
     Migration(4, "turns of commands", _turns),
+    Migration(911, "commands of a device in their order", _newest),
 ]

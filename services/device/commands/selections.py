@@ -1,15 +1,19 @@
-"""Property updates of many devices on behalf of users: one result for each."""
+"""What users ask of devices: property updates of many, one result for each; and what was asked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from libs.common.contracts.events import TaskStatus
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
+from libs.common.tsl import TslDocument
 from services.device.commands.model import Command, Draft
 from services.device.commands.service import CommandService
-from services.device.things import ThingDirectory
+from services.device.commands.store import CommandStore
+from services.device.things import Thing, ThingDirectory
+from services.device.things.granted import GrantedDevices
 from services.device.things.store import DeviceStore
 
 Configured = dict[int, Command | ThingwayError]
@@ -48,3 +52,59 @@ class Selections:
             commands = await self.commands.issue(principal, drafts)
             results.update({command.thing_id: command for command in commands})
         return results
+
+
+class DeviceCommands:
+    """What one device that a user sees is asked to do, and what it was asked."""
+
+    def __init__(
+        self,
+        commands: CommandService,
+        store: CommandStore,
+        devices: GrantedDevices,
+        things: ThingDirectory,
+    ) -> None:
+        self._commands = commands
+        self._store = store
+        self._devices = devices
+        self._things = things
+
+    async def page(
+        self,
+        principal: Principal,
+        device_id: int,
+        statuses: Sequence[TaskStatus],
+        skip: int,
+        limit: int,
+    ) -> tuple[list[Command], int]:
+        """Up to `limit` commands of any of `statuses`, the newest first, and how many there are.
+
+        No `statuses` are all of them. Of earlier owners' commands none is shown.
+        """
+        device = await self._devices.find(principal, device_id)
+        return await self._store.page(device, statuses, skip, limit)
+
+    async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
+        """The TSL that a device follows."""
+        return (await self._thing(principal, device_id)).tsl.document
+
+    async def update(
+        self, principal: Principal, device_id: int, properties: dict[str, Any]
+    ) -> Command:
+        """Ask a device to take on properties; a single bad one refuses them all."""
+        thing = await self._thing(principal, device_id)
+        draft = await self._commands.check_properties(thing, properties)
+        (command,) = await self._commands.issue(principal, [draft])
+        return command
+
+    async def call(
+        self, principal: Principal, device_id: int, service_id: str, inputs: dict[str, Any] | None
+    ) -> Command:
+        """Ask a device to run a service of its TSL."""
+        thing = await self._thing(principal, device_id)
+        draft = self._commands.check_call(thing, service_id, inputs)
+        (command,) = await self._commands.issue(principal, [draft])
+        return command
+
+    async def _thing(self, principal: Principal, device_id: int) -> Thing:
+        return await self._things.thing(await self._devices.find(principal, device_id))

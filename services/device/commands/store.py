@@ -18,6 +18,7 @@ from libs.common.contracts.events import TaskStatus
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.commands.messages import finished
 from services.device.commands.model import OPEN, Command, Kind, now, settings_of
+from services.device.things.model import Device
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
@@ -29,6 +30,7 @@ ENDED_AT_ONCE = 100
 """Commands that are read at a time where all of a thing end."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 """Not by id alone: each replica hands out ids of a block of its own."""
+NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 
 Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 """New commands, and what they say."""
@@ -133,6 +135,22 @@ class CommandStore:
         """A command of one thing."""
         query = {"_id": command_id, "thingId": thing_id}
         return from_document(await self._commands.find_one(query, session=session))
+
+    async def page(
+        self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
+    ) -> tuple[list[Command], int]:
+        """Commands of a device since its owner has it, the newest first, and how many there are."""
+        since = datetime.fromtimestamp(device.owned_since / 1000, UTC)
+        query: Document = {
+            "thingId": device.id,
+            "tenant": device.tenant,
+            "createdAt": {"$gte": since},
+        }
+        if statuses:
+            query["status"] = {"$in": list(statuses)}
+        found = self._commands.find(query, sort=NEWEST_FIRST, skip=skip, limit=limit)
+        commands = msgspec.convert(await found.to_list(), list[Command])
+        return commands, await self._commands.count_documents(query)
 
     async def pending(
         self, thing_ids: Sequence[int], kind: Kind, session: Session | None = None

@@ -7,7 +7,7 @@ from typing import Any
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.contracts.names import DeviceCanvas
-from libs.common.errors import Forbidden, InvalidInput, NotFound, ThingwayError
+from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
@@ -34,6 +34,7 @@ from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.member import Member
 from services.device.things.fields import MOST_TAGS
+from services.device.things.granted import GrantedDevices, not_seen
 from services.device.things.integrations import IntegrationClient, Integrations, ShownIntegration
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.things.model import Device, DeviceChanges, Location
@@ -67,6 +68,7 @@ class UserDevices:
         self._store = store
         self._groups = groups
         self._grants = grants
+        self._granted = GrantedDevices(store, grants)
         self._entities = entities
         self._integrations = integrations
         self._client = client
@@ -98,11 +100,11 @@ class UserDevices:
 
     async def get(self, principal: Principal, device_id: int, *, seen: bool) -> DeviceDetail:
         """A device with its entities; who added it and sees this reads its first key, once."""
-        device = await self._find(principal, device_id)
+        device = await self._granted.find(principal, device_id)
         (thing,) = await self._entities.of_devices(device.tenant, [device])
         entities = [_shown(Entity(thing, member)) for member in thing.members.families()]
         if seen and _owes_key(principal, device):
-            look = partial(self._find, principal, device_id)
+            look = partial(self._granted.find, principal, device_id)
             key = await issue_first_key(self._credentials, device, look)
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
         groups = await self._names_of_groups(principal, [device])
@@ -113,27 +115,27 @@ class UserDevices:
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
         """Give a device another name, and tell of it; the same name changes nothing."""
-        device = await self._find(principal, device_id)
+        device = await self._granted.find(principal, device_id)
         if device.name == body.name:
             return
         changes = DeviceChanges(name=body.name)
         if await self._store.update(principal.tenant, device_id, changes) is None:
-            raise _not_found(device_id)
+            raise not_seen(device_id)
 
     async def place(self, principal: Principal, device_id: int, location: Location | None) -> None:
         """Say where a device is, or that it is nowhere known; and tell of it."""
-        await self._find(principal, device_id)
+        await self._granted.find(principal, device_id)
         changes = DeviceChanges(location=location)
         if await self._store.update(principal.tenant, device_id, changes) is None:
-            raise _not_found(device_id)
+            raise not_seen(device_id)
 
     async def location(self, principal: Principal, device_id: int) -> Location | None:
         """Where a device is."""
-        return (await self._find(principal, device_id)).location
+        return (await self._granted.find(principal, device_id)).location
 
     async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
         """The canvas of a device, which `management` keeps."""
-        device = await self._find(principal, device_id)
+        device = await self._granted.find(principal, device_id)
         return await self._canvases.of_device(device.tenant, device.id)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
@@ -156,8 +158,8 @@ class UserDevices:
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Make a new key for a device; the old one dies."""
-        device = await self._find(principal, device_id)
-        look = partial(self._find, principal, device_id)
+        device = await self._granted.find(principal, device_id)
+        look = partial(self._granted.find, principal, device_id)
         return await issue_key(self._credentials, device, look)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
@@ -185,7 +187,7 @@ class UserDevices:
     async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
         """Delete the devices that the user sees, each for itself; what became of each."""
         grants = await self._grants.of(principal)
-        outcomes: Outcomes = {one: _not_found(one) for one in ids}
+        outcomes: Outcomes = {one: not_seen(one) for one in ids}
         gone: list[int] = []
         try:
             for device in await self._store.find_all(principal.tenant, ids):
@@ -206,7 +208,7 @@ class UserDevices:
         """`move`, and what became of each device."""
         moved = set(await self.move(principal, body))
         ids = ids_of(body.device_id_list)
-        return {one: None if one in moved else _not_found(one) for one in ids}
+        return {one: None if one in moved else not_seen(one) for one in ids}
 
     async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
         """Change the tags of the devices that the user sees; what became of each."""
@@ -223,7 +225,7 @@ class UserDevices:
         ids = ids_of(body.device_id_list)
         condition = seen_by(await self._grants.of(principal))
         found = set(await self._store.change_each(principal.tenant, ids, condition, change))
-        return {one: too_many.get(one) if one in found else _not_found(one) for one in ids}
+        return {one: too_many.get(one) if one in found else not_seen(one) for one in ids}
 
     async def _asks(self, integration: str) -> bool:
         """Whether the integration is asked; it is not when it is not there any more."""
@@ -248,29 +250,11 @@ class UserDevices:
         delete = partial(self._store.delete, device.tenant, device.id)
         await self._leaving.leave(device, delete, DELETED)
 
-    async def _find(self, principal: Principal, device_id: int) -> Device:
-        """The device, when the user sees it.
-
-        Raises `Forbidden` for a user who sees nothing at all, else `NotFound`, as consoles
-        expect it.
-        """
-        grants = await self._grants.of(principal)
-        if grants.nothing:
-            raise Forbidden("user does not have data permission")
-        device = await self._store.find(principal.tenant, device_id)
-        if device is None or not grants.device(device_id, device.integration, device.group):
-            raise _not_found(device_id)
-        return device
-
     async def _names_of_groups(
         self, principal: Principal, devices: Iterable[Device]
     ) -> Mapping[int, str]:
         ids = {device.group for device in devices if device.group is not None}
         return await self._groups.names(principal.tenant, ids) if ids else {}
-
-
-def _not_found(device_id: int) -> NotFound:
-    return NotFound(f"device {device_id} not found", field="device_id")
 
 
 def _tagged(body: TagDevices, held: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
@@ -42,6 +42,22 @@ class ProductService:
         the body (paths `tsl.…`), `Conflict` for the built-in product, for a changed
         document under a version that devices use, and for a prefix of another product.
         """
+        wanted = self._checked(principal.tenant, model, body)
+        return await self._store.put(wanted)
+
+    def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
+        """What `put` would find wrong with a body by itself; nothing is stored.
+
+        Raises `Conflict` for the built-in product.
+        """
+        try:
+            self._checked(tenant, model, body)
+        except InvalidInput as error:
+            return list(error.faults) or [Fault(error.field or "", error.message)]
+        return []
+
+    @staticmethod
+    def _checked(tenant: str, model: str, body: PutProduct) -> Wanted:
         if model.lower() == GENERIC:
             raise built_in(model)
         if not MODEL.fullmatch(model):
@@ -57,9 +73,9 @@ class ProductService:
             faults += _not_a_place(document, body.location_property)
         if faults or document is None or tsl is None:
             raise InvalidInput.of_faults(faults)
-        who = (principal.tenant, model, body.name, prefixes, body.device_type)
+        who = (tenant, model, body.name, prefixes, body.device_type)
         more = (body.history_days, body.device_offline_timeout, body.location_property)
-        return await self._store.put(Wanted(*who, tsl, *more, marks_of(document)))
+        return Wanted(*who, tsl, *more, marks_of(document))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""
@@ -68,6 +84,12 @@ class ProductService:
             raise product_not_found(model)
         tsl = await self.tsl(principal.tenant, product.model, product.current_version)
         return ProductWithTsl(**msgspec.structs.asdict(product), tsl=tsl)
+
+    async def version(self, principal: Principal, model: str, version: str) -> TslDocument:
+        """The TSL of one version of a product; raise `NotFound` when it has none of that name."""
+        if version not in await self.versions(principal.tenant, model):
+            raise NotFound(f"product {model} has no version {version}", field="version")
+        return await self.tsl(principal.tenant, model, version)
 
     async def page(self, principal: Principal, number: int, size: int) -> ProductPage:
         """One page (from 1) of all products, the built-in one first, then by model."""

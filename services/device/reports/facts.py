@@ -52,8 +52,7 @@ class Facts:
         for report in reports:
             thing, properties = report.thing, report.properties
             place = self._places.get((thing.tenant, thing.model)) if self._places else None
-            known = FACTS.keys() & properties.keys() or place in properties
-            if known and _facts(properties, place).items() - thing.facts.items():
+            if not _facts(properties, place).items() <= thing.facts.items():
                 changed[thing.id] = thing
             if (self._written.get(thing.id) or 0.0) + FRESH < now:
                 newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
@@ -97,10 +96,12 @@ def _facts(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
     `place` is the property that says where the device is.
     """
     shown: dict[str, Any] = {}
-    if place is not None and (location := _location(properties.get(place))) is not None:
+    if place in properties and (location := _location(properties[place])) is not None:
         shown["location"] = location
     for key, name in FACTS.items():
-        value = properties.get(key)
+        if key not in properties:
+            continue
+        value = properties[key]
         if name == "electricity":
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 level = int(value)

@@ -1,6 +1,7 @@
 """What ingest says on the bus: an event per report, and `DEAD` for what was refused."""
 
 import base64
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -34,6 +35,8 @@ LONGEST_FAULT = 500
 LONGEST_REASON = 4000
 """Characters of a reason in `DEAD`."""
 
+_LARGEST = 2**63
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -49,7 +52,8 @@ def batch_events(batch: Batch) -> Iterator[Outgoing]:
     for refused in batch.refused:
         if refused.thing is not None and not refused.beyond:
             faults = refused.faults or [TslFault("", refused.reason)]
-            yield _rejected(refused.uplink, refused.thing, refused.uplink.received, faults, now)
+            at = refused.uplink.received
+            yield _rejected(refused.uplink, refused.thing, at, faults, now, whole=True)
 
 
 def _subject(thing: Thing, what: str) -> str:
@@ -74,7 +78,15 @@ def reported(report: GoodReport, now: int) -> Outgoing:
     return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers)
 
 
-def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now: int) -> Outgoing:
+def _rejected(
+    uplink: Uplink,
+    thing: Thing,
+    ts: int,
+    faults: list[TslFault],
+    now: int,
+    *,
+    whole: bool = False,
+) -> Outgoing:
     event_id = f"x-{uplink.key}"
     body = PropertiesRejected(
         event_id=event_id,
@@ -83,6 +95,7 @@ def _rejected(uplink: Uplink, thing: Thing, ts: int, faults: list[TslFault], now
         device=thing.profile,
         ts=ts,
         faults=_listed(faults),
+        whole=whole,
     )
     subject = _subject(thing, "rejected")
     return Outgoing(subject, fitted(body), event_id, trace_header(uplink.trace))
@@ -93,7 +106,8 @@ def _listed(faults: list[TslFault]) -> list[Fault]:
     listed: list[Fault] = []
     left = FAULT_BYTES
     for fault in faults[:MOST_FAULTS]:
-        short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT])
+        value = _plain(fault.args.get("value"))
+        short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT], value)
         left -= len(_encoder.encode(short))
         if left < 0:
             break
@@ -101,6 +115,15 @@ def _listed(faults: list[TslFault]) -> list[Fault]:
     if len(listed) < len(faults):
         listed.append(Fault("", f"and {len(faults) - len(listed)} more"))
     return listed
+
+
+def _plain(value: object) -> bool | int | float | str | None:
+    """A value as an event shows it; None for what is no scalar, or a number beyond 64 bits."""
+    if isinstance(value, str):
+        return value[:LONGEST_FAULT]
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) < _LARGEST):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else None
 
 
 def _event(event: GoodEvent, now: int) -> Outgoing:
@@ -121,7 +144,7 @@ def _event(event: GoodEvent, now: int) -> Outgoing:
     return Outgoing(subject, fitted(body), event_id, trace_header(event.uplink.trace))
 
 
-def dead(uplink: Uplink, reason: str) -> Outgoing:
+def dead(uplink: Uplink, reason: str, faults: list[TslFault]) -> Outgoing:
     """`dead.uplink.{sn}`: the message and why it was refused."""
     text, encoded = _as_text(uplink.payload[:KEPT_PAYLOAD])
     body = Dead(
@@ -132,6 +155,7 @@ def dead(uplink: Uplink, reason: str) -> Outgoing:
         payload=text,
         base64=encoded,
         truncated=len(uplink.payload) > KEPT_PAYLOAD,
+        faults=_listed(faults),
     )
     return Outgoing(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 

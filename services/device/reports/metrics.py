@@ -103,13 +103,18 @@ class UplinkMetrics:
         return f"{waiting} messages wait, the last was stored {now - self._stored_at:.0f} s ago"
 
     async def read(self) -> Reading:
-        """One reading; ledger and stream are read one after the other."""
-        states = {name: (await self._bus.js.stream_info(name)).state for name in self._streams}
-        self._ledger.waiting = [
-            range(sequence_in(name, state.first_seq), sequence_in(name, 2**PARTITION_BITS - 1))
-            for name, state in states.items()
-        ]
-        totals = await self._ledger.totals()
-        waiting = sum(state.messages for state in states.values())
-        handled = totals.stored + totals.rejected
-        return Reading(handled + waiting, totals.stored, totals.rejected, waiting)
+        """One reading."""
+        return await read_uplink(self._bus, self._streams, self._ledger)
+
+
+async def read_uplink(bus: Bus, streams: Sequence[str], ledger: Ledger) -> Reading:
+    """One reading; ledger and stream are read one after the other."""
+    states = {name: (await bus.js.stream_info(name)).state for name in streams}
+    ledger.waiting = [
+        range(sequence_in(name, state.first_seq), sequence_in(name, 2**PARTITION_BITS - 1))
+        for name, state in states.items()
+    ]
+    totals = await ledger.totals()
+    waiting = sum(state.messages for state in states.values())
+    handled = totals.stored + totals.rejected
+    return Reading(handled + waiting, totals.stored, totals.rejected, waiting)

@@ -115,16 +115,17 @@ def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
             continue
         fold.oldest = min(fold.oldest, ts)
         fold.newest = max(fold.newest, ts)
+        values, times = fold.values, fold.times
         for key, value in properties.items():
-            before = fold.times.get(key)
-            if before is None:
-                fold.values[key] = value
+            before = times.get(key)
+            if before is None or (before <= ts and not isinstance(value, dict)):
+                values[key] = value
             elif before <= ts:
-                fold.values[key] = _merged(fold.values[key], value)
+                values[key] = _merged(values[key], value)
             else:
-                fold.values[key] = _merged(value, fold.values[key])
+                values[key] = _merged(value, values[key])
                 continue
-            fold.times[key] = ts
+            times[key] = ts
     return folds
 
 

@@ -1,7 +1,8 @@
 """The catalogue of node types, made from their parameter structs.
 
 An editor builds its palette and its forms from it: `data` of an entry is JSON text with
-`component`, `properties` and `outputProperties`.
+`component`, `properties`, `outputProperties` and `schema`, the JSON schema of all parameters with
+what is nested in them.
 """
 
 from collections.abc import Iterator
@@ -111,7 +112,12 @@ def describe(node: AnyNode) -> str:
     outputs: dict[str, Property] = {}
     for property_, is_output in _properties(node):
         (outputs if is_output else properties)[property_.name] = property_
-    document = {"component": about, "properties": properties, "outputProperties": outputs}
+    document = {
+        "component": about,
+        "properties": properties,
+        "outputProperties": outputs,
+        "schema": msgspec.json.schema(node.parameters),
+    }
     return msgspec.json.encode(document).decode()
 
 

@@ -13,6 +13,7 @@ from libs.common.http.operations import operations_of
 from libs.common.identity.functions import Function
 from services.workflow.flows.schemas import (
     DeleteFlows,
+    FlowVersion,
     SavedDesign,
     SaveDesign,
     SearchFlows,
@@ -81,6 +82,18 @@ async def get_design(
     """A version of a flow's design. `version` of the answer is that of the newest."""
     wanted = _version(version)
     return await flows.design(principal, flow_id, wanted)
+
+
+@get(
+    "/{flow_id:str}/versions",
+    guards=[holders(Function.WORKFLOW_VIEW)],
+    summary="List the versions of a flow",
+)
+async def list_flow_versions(
+    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
+) -> list[FlowVersion]:
+    """The versions of its design that are kept, the newest first."""
+    return await flows.versions(principal, flow_id)
 
 
 @post(

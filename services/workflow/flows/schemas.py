@@ -62,6 +62,14 @@ class ShownFlow(Shown, kw_only=True):
     updated_at: int
 
 
+class FlowVersion(Shown, kw_only=True):
+    """A version of a flow's design that can be asked for."""
+
+    version: int
+    saved_at: int | None = None
+    """ms; absent when the version before it is kept no longer."""
+
+
 class ShownDesign(Shown, kw_only=True):
     """A design. `version` is that of the newest one, which the next save has to name."""
 

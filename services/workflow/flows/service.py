@@ -19,6 +19,7 @@ from services.workflow.flows.messages import People
 from services.workflow.flows.model import AfterWrite, Flow
 from services.workflow.flows.normal import openable, storable
 from services.workflow.flows.schemas import (
+    FlowVersion,
     SavedDesign,
     SaveDesign,
     SearchFlows,
@@ -155,6 +156,16 @@ class FlowService:
             version=flow.version,
             design_data=openable(text),
         )
+
+    async def versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
+        """The versions of a flow's design that are kept, the newest first."""
+        flow = await self.visible(user, flow_id)
+        replaced = await self._store.versions(user.tenant, flow_id)
+        began = {1: flow.created_at} | {number + 1: at for number, at in replaced.items()}
+        return [
+            FlowVersion(version=number, saved_at=began.get(number))
+            for number in (flow.version, *replaced)
+        ]
 
     async def save(self, user: Principal, wanted: SaveDesign) -> SavedDesign:
         """Save a new flow, or a new version of one, which both its id and its version name.

@@ -74,6 +74,12 @@ class FlowStore:
             found = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
         return None if found is None else str(found["design"])
 
+    async def versions(self, tenant: str, flow_id: int) -> dict[int, int]:
+        """The older versions that a flow has, with when each was replaced (ms), newest first."""
+        keys = {"_id.flow": flow_id, "tenant": tenant}
+        found = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
+        return {row["_id"]["version"]: to_ms(row["at"]) async for row in found}
+
     async def count(self, tenant: str) -> int:
         """How many flows a tenant has."""
         return int(await self._flows.count_documents({"tenant": tenant}))

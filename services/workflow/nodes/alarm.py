@@ -32,6 +32,7 @@ class AlarmParameters(Parameters):
         parameter(
             "Device",
             "Key of an entity of the device that the alarm is about",
+            ui="entitySelect",
             min_length=1,
             max_length=LONGEST_ENTITY,
         ),

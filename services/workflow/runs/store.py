@@ -21,10 +21,13 @@ from libs.common.store.mongo import (
     Database,
     Mongo,
     Session,
+    drop_present,
 )
 from services.workflow.runs.records import Cause, Run, TraceItem
 
 _LISTED = {"trace": 0, "entered": 0}
+_ENDED = {"timeCost": {"$exists": True}}
+"""What the log shows; its indexes have nothing else, so that a run enters them once."""
 _traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
@@ -132,7 +135,7 @@ class RunStore:
         limit: int,
     ) -> tuple[list[Run], int]:
         """One page of a flow's log, and how many entries there are. `limit` 0: all."""
-        query: dict[str, Any] = {"tenant": tenant, "flow": flow_id, "status": {"$ne": "RUNNING"}}
+        query: dict[str, Any] = {"tenant": tenant, "flow": flow_id, **_ENDED}
         if status:
             query["status"] = status
         found = self._runs.find(query, _LISTED).sort(order).skip(skip).limit(limit)
@@ -142,7 +145,7 @@ class RunStore:
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """One run with its trace."""
-        query = {"_id": run_id, "tenant": tenant, "status": {"$ne": "RUNNING"}}
+        query = {"_id": run_id, "tenant": tenant, **_ENDED}
         found = await self._runs.find_one(query, {"entered": 0})
         return None if found is None else _run(found)
 
@@ -166,7 +169,7 @@ class RunStore:
 
     async def surplus(self, flow_id: int, most: int) -> int | None:
         """The newest of the runs that a flow has beyond `most`, None when it has no more."""
-        newest = self._runs.find({"flow": flow_id}, {"_id": 1}).sort("_id", -1)
+        newest = self._runs.find({"flow": flow_id, **_ENDED}, {"_id": 1}).sort("_id", -1)
         rows = await newest.skip(most).to_list(1)
         return rows[0]["_id"] if rows else None
 
@@ -180,6 +183,19 @@ async def create_indexes(database: Database) -> None:
     await runs.create_index("replica", partialFilterExpression={"status": "RUNNING"})
 
 
+async def index_ended(database: Database) -> None:
+    """Make what the log and its retention need, of runs that have ended."""
+    log = [("flow", 1), ("_id", -1)]
+    await database["runs"].create_index(log, name="log", partialFilterExpression=_ENDED)
+    await database["runs"].create_index("startedAt", name="age", partialFilterExpression=_ENDED)
+
+
+async def drop_whole(database: Database) -> None:
+    """Version 0.1 looks by them for what a flow has logged."""
+    for name in ("flow_1__id_-1", "startedAt_1"):
+        await drop_present(database["runs"], name)
+
+
 def _but(tenants: Iterable[str]) -> dict[str, Any]:
     return {"tenant": {"$nin": list(tenants)}}
 
@@ -189,7 +205,7 @@ def _held(run_id: int | dict[str, Any], replica: str) -> dict[str, Any]:
 
 
 def _old(before: datetime) -> dict[str, Any]:
-    return {"startedAt": {"$lt": before}, "status": {"$ne": "RUNNING"}}
+    return {"startedAt": {"$lt": before}, **_ENDED}
 
 
 def _begun(run: Run, replica: str) -> dict[str, Any]:

@@ -147,7 +147,7 @@ async def test_a_listener_shows_a_new_certificate_and_keeps_its_connections(
 ):
     """What was begun with the old one goes on, files that do not fit yet are waited for."""
     monkeypatch.setattr("libs.common.tls.LOOK_EVERY", 0.01)
-    monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda: None)
+    monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda _: None)
     files, port = Files(tmp_path), ports.choose_free()
     settings = ServiceSettings(
         port=port, tls_certificate=str(files.certificate), tls_key=str(files.key)

@@ -73,6 +73,23 @@ async def test_versions_that_are_not_there_are_named(workflow):
     await user.refused(404, "GET", path + "0", field="version")
 
 
+async def test_the_versions_that_are_kept_are_listed(workflow):
+    """The newest first, each with when it was saved; a new name makes none."""
+    user = workflow.admin()
+    flow = (await save(user))["id"]
+    for version, remark in ((1, "second"), (2, "third")):
+        other = design([trigger(), node(remark, "output")])
+        await save(user, id=flow, version=version, design_data=other)
+    await user.done("PUT", f"{FLOWS}/{flow}", {"name": "n", "remark": ""})
+
+    found = await user.done("GET", f"{FLOWS}/{flow}/versions")
+    assert [one["version"] for one in found] == [3, 2, 1]
+    times = [one["saved_at"] for one in found]
+    assert sorted(times, reverse=True) == times
+    (listed,) = await user.done("POST", f"{FLOWS}/search", {})
+    assert listed["created_at"] == times[-1]
+
+
 async def test_a_draft_is_saved_and_refused_when_it_is_to_run(workflow):
     """Unknown components are kept; enabling says which node is at fault and why."""
     user = workflow.admin()

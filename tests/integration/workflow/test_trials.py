@@ -260,6 +260,18 @@ async def test_the_catalogue_has_what_an_editor_needs(workflow):
     assert {"code", "expression"} == set(languages)
 
 
+async def test_the_catalogue_has_the_schema_of_what_is_nested(workflow):
+    """An editor can make a form of every parameter, also of one for which it has no component."""
+    user = workflow.user(7, Function.WORKFLOW_VIEW)
+    found = _components(await user.done("GET", "/workflow/components"))
+
+    for one in found.values():
+        shape = one["schema"]["$defs"][one["schema"]["$ref"].rpartition("/")[2]]
+        assert set(shape["properties"]) == set(one["properties"]) | set(one["outputProperties"])
+    broker = found["mqttPublish"]["schema"]["$defs"]["MqttBroker"]
+    assert broker["properties"]["port"]["maximum"] == 65535
+
+
 async def test_the_catalogue_says_which_nodes_are_tested_alone(workflow):
     """An editor begins that test without an input, which decides, sets and calls nothing."""
     user = workflow.user(7, Function.WORKFLOW_VIEW)

@@ -1,24 +1,12 @@
-// node console.mjs GIVEN: somebody signs in at the console and looks at a device, in a real browser.
-import packed from "@sparticuz/chromium";
-import { chromium } from "playwright-core";
+// Somebody begins with the link, signs in again, finds a device and sees it live; and out.
+import { journey } from "./page.mjs";
 
-const { baseUrl, email, first, password, device, screenshots } = JSON.parse(process.argv[2]);
-const browser = await chromium.launch({
-  executablePath: await packed.executablePath(),
-  args: packed.args.filter((word) => word !== "--disable-web-security"),
-  headless: true,
-});
-const problems = [];
-try {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, locale: "en-GB" });
-  page.on("console", (said) => said.type() === "error" && problems.push(said.text()));
-  page.on("pageerror", (error) => problems.push(String(error)));
-  const shot = (name) => screenshots && page.screenshot({ path: `${screenshots}/${name}.png` });
-
+await journey(async ({ page, given, look, problems }) => {
+  const { baseUrl, email, first, password, device } = given;
   const link = `${baseUrl}/#/welcome?${new URLSearchParams({ email, password: first })}`;
   await page.goto(link);
   await page.getByLabel("New password").fill(password);
-  await shot("welcome");
+  await look("welcome");
   await page.getByRole("button", { name: "Begin" }).click();
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -33,10 +21,10 @@ try {
   const refusal = await page.getByRole("alert").textContent();
   problems.length = 0; // the browser tells of every 401
   await page.getByLabel("Password").fill(password);
-  await shot("sign-in");
+  await look("sign-in");
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
-  await shot("start");
+  await look("start");
 
   await page.getByRole("link", { name: "Devices", exact: true }).click();
   await page.getByRole("searchbox").fill(device.name);
@@ -44,7 +32,7 @@ try {
   await page.reload(); // the session and the search stay
   const row = page.getByRole("link", { name: device.name });
   await row.waitFor();
-  await shot("devices");
+  await look("devices");
   await row.click();
   const card = page.locator(`[data-key$=".${device.property}"] strong`);
   await page.getByText("Live", { exact: true }).waitFor();
@@ -54,15 +42,13 @@ try {
     ([it, before]) => it.textContent !== before,
     [await card.elementHandle(), before],
   );
-  await page.locator(".uplot").waitFor();
-  await shot("device");
   const after = await card.textContent();
+  await page.getByRole("tab", { name: "History" }).click();
+  await page.locator(".uplot").waitFor();
 
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Password").waitFor();
   await page.reload();
   await page.getByLabel("Password").waitFor();
-  console.log(JSON.stringify({ used, refusal, before, after, problems }));
-} finally {
-  await browser.close();
-}
+  return { used, refusal, before, after };
+});

@@ -1,0 +1,24 @@
+import type { en } from "./en";
+
+export const zh: Record<keyof typeof en, string> = {
+  "account.title": "我的账户",
+  "account.tenant": "租户",
+  "account.password": "密码",
+  "account.password.text": "修改密码会结束您的所有会话，此处保持登录。",
+  "account.password.old": "当前密码",
+  "account.password.go": "修改密码",
+  "account.password.done": "密码已修改。",
+  "sessions.title": "会话",
+  "sessions.text": "您登录的位置。如有不认识的会话，请结束它并修改密码。",
+  "sessions.program": "程序",
+  "sessions.address": "地址",
+  "sessions.started": "登录时间",
+  "sessions.used": "最近续期",
+  "sessions.current": "当前",
+  "sessions.unknown": "未知",
+  "sessions.end": "结束",
+  "sessions.ended": "会话已结束。",
+  "sessions.end-others": "结束其他会话",
+  "sessions.end-others.text": "其他 {count} 个会话将立即结束。",
+  "sessions.ended-others": "其他会话已结束。",
+};

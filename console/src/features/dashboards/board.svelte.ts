@@ -1,0 +1,102 @@
+/** What the widgets of a board show: entities, what they said last, and what they say now. */
+import { createContext } from "svelte";
+import { SvelteMap } from "svelte/reactivity";
+
+import { ask } from "../../api/client";
+import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
+import { number } from "../../i18n/index.svelte";
+import { live } from "../../live/socket.svelte";
+import type { Settings, Source, Widget } from "./widgets";
+
+interface Attribute {
+  unit?: string;
+  enum?: Record<string, string>;
+}
+
+export interface Now {
+  value: unknown;
+  /** ms; null before the first report. */
+  at: number | null;
+}
+
+export class Board {
+  widgets = $state.raw<Widget[]>([]);
+  /** One that is being set up: its values are wanted, too. */
+  preview = $state.raw<Settings | null>(null);
+  /** Why the last values are unknown. */
+  error = $state.raw<unknown>(null);
+  #entities = new SvelteMap<string, CanvasEntity>();
+  #latest = $state.raw<Record<string, LatestValue>>({});
+  #sources = $derived(unique(this.widgets.flatMap((widget) => widget.settings.entities)));
+  #ids = $derived(this.#sources.map((one) => one.id).join(","));
+  #keys = $derived(this.#sources.map((one) => one.key).join("\n"));
+
+  /** Call it where a component begins. */
+  constructor() {
+    $effect(() => (this.#keys ? live.watch(this.#keys.split("\n")) : undefined));
+    // Also when the connection is back: what changed in between is not told again.
+    $effect(() => {
+      void live.connections;
+      if (this.#ids) void this.#load(this.#ids.split(","));
+    });
+  }
+
+  know(entities: CanvasEntity[]): void {
+    for (const entity of entities) this.#entities.set(entity.entity_id, entity);
+  }
+
+  entity(source: Source | undefined): CanvasEntity | undefined {
+    return source && this.#entities.get(source.id);
+  }
+
+  /** `Kitchen · Temperature`; the key of what one does not see. */
+  name(source: Source): string {
+    const entity = this.entity(source);
+    if (!entity) return source.key;
+    return entity.device_name ? `${entity.device_name} · ${entity.entity_name}` : entity.entity_name;
+  }
+
+  title(settings: Settings): string {
+    const [first] = settings.entities;
+    return settings.title || (first && settings.entities.length === 1 ? this.name(first) : "");
+  }
+
+  unit(source: Source | undefined): string {
+    return (this.entity(source)?.entity_value_attribute as Attribute | undefined)?.unit ?? "";
+  }
+
+  now(source: Source | undefined): Now {
+    if (!source) return { value: undefined, at: null };
+    const change = live.values.get(source.key);
+    if (change) return { value: change.value, at: change.timestamp };
+    const known = this.#latest[source.id];
+    return { value: known?.value, at: known?.timestamp ? Number(known.timestamp) : null };
+  }
+
+  /** A value as people read it: by its name where it has one, else with its unit. */
+  shown(source: Source | undefined, value: unknown, digits: number | null = null, withUnit = true): string {
+    if (value === null || value === undefined) return "–";
+    const { unit, enum: names } = (this.entity(source)?.entity_value_attribute ?? {}) as Attribute;
+    if (names) return names[String(value)] ?? String(value);
+    if (typeof value === "number") {
+      const text = number(value, digits);
+      return unit && withUnit ? `${text} ${unit}` : text;
+    }
+    return typeof value === "object" ? JSON.stringify(value) : String(value);
+  }
+
+  async #load(entity_ids: string[]): Promise<void> {
+    try {
+      this.#latest = await ask(getEntityStatuses({ body: { entity_ids } }));
+      this.error = null;
+    } catch (failure) {
+      this.error = failure;
+    }
+  }
+}
+
+function unique(sources: Source[]): Source[] {
+  return [...new Map(sources.map((one) => [one.id, one])).values()];
+}
+
+export const [board, setBoard] = createContext<Board>();

@@ -1,0 +1,32 @@
+/** Comma-separated values (RFC 4180), as the platform writes and reads them. */
+
+/** The rows of a text, each with its cells. */
+export function readCsv(text: string): string[][] {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  let cell = "";
+  let quoted = false;
+  for (let at = text.charCodeAt(0) === 0xfeff ? 1 : 0; at < text.length; at++) {
+    const sign = text[at]!;
+    if (quoted) {
+      if (sign !== '"') cell += sign;
+      else if (text[at + 1] === '"') cell += text[++at];
+      else quoted = false;
+    } else if (sign === '"') quoted = true;
+    else if (sign === ",") {
+      row.push(cell);
+      cell = "";
+    } else if (sign === "\n") {
+      rows.push([...row, cell]);
+      [row, cell] = [[], ""];
+    } else if (sign !== "\r") cell += sign;
+  }
+  if (cell || row.length) rows.push([...row, cell]);
+  return rows;
+}
+
+/** A cell that begins like a formula is written so that a spreadsheet does not run it. */
+export function writeCsv(rows: string[][]): string {
+  const cell = (text: string) => `"${/^[=+\-@\t]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`;
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}

@@ -1,0 +1,13 @@
+export const en = {
+  "palette.open": "Go to",
+  "palette.title": "Go to a page, device, dashboard or flow",
+  "palette.type": "Type a name",
+  "palette.results": "What was found",
+  "palette.kind.page": "Pages",
+  "palette.kind.device": "Devices",
+  "palette.kind.dashboard": "Dashboards",
+  "palette.kind.flow": "Flows",
+  "keys.title": "Keyboard shortcuts",
+  "keys.search": "Search on this page",
+  "keys.close": "Close what is open",
+};

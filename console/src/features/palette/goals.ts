@@ -1,0 +1,46 @@
+/** Where one may go: the pages of the menu, and things by their names. */
+import { ask } from "../../api/client";
+import { findDevices, searchDashboards, searchFlows } from "../../api/generated";
+import { rowsOf } from "../../api/pages";
+import { session } from "../../api/session.svelte";
+import { t } from "../../i18n/index.svelte";
+import { groups, mayEnter } from "../../nav";
+
+export interface Goal {
+  kind: "page" | "device" | "dashboard" | "flow";
+  title: string;
+  note?: string;
+  path: string;
+}
+
+/** The most of each kind. */
+const MOST = 8;
+
+export function pages(): Goal[] {
+  return groups.flatMap(({ entries }) => entries.filter(mayEnter).map(({ title, path }) => ({ kind: "page" as const, title: t(title), path })));
+}
+
+/** Things whose names have `text` in them, as far as one may see them. */
+export async function found(text: string): Promise<Goal[]> {
+  const searches = [
+    session.may("device.view") && devices(text),
+    session.may("dashboard.view") && dashboards(text),
+    session.may("workflow.view") && flows(text),
+  ];
+  return (await Promise.all(searches.filter((one) => one !== false))).flat();
+}
+
+async function devices(name: string): Promise<Goal[]> {
+  const { content } = await ask(findDevices({ body: { name, page_size: MOST, page_number: 1 } }));
+  return content.map((one) => ({ kind: "device", title: one.name, note: one.identifier, path: `/devices/${one.id}` }));
+}
+
+async function dashboards(name: string): Promise<Goal[]> {
+  const all = await ask(searchDashboards({ body: { name } }));
+  return all.slice(0, MOST).map((one) => ({ kind: "dashboard", title: one.name, path: `/dashboards/${one.dashboard_id}` }));
+}
+
+async function flows(name: string): Promise<Goal[]> {
+  const all = rowsOf(await ask(searchFlows({ body: { name, page_size: MOST, page_number: 1 } })));
+  return all.map((one) => ({ kind: "flow", title: one.name, path: `/flows/${one.id}` }));
+}

@@ -1,0 +1,112 @@
+/** What roles show: the things of each kind that a role has, and those that it might get. */
+import { ask } from "../../api/client";
+import {
+  findDeviceGroups,
+  listOtherDashboards,
+  listOtherDevices,
+  listOtherIntegrations,
+  listRoleDashboards,
+  listRoleDevices,
+  listRoleIntegrations,
+  listRoleResources,
+  searchEntities,
+  searchFlows,
+  type ResourceType,
+} from "../../api/generated";
+import { pageOf, rowsOf, type Page } from "../../api/pages";
+
+export interface Thing {
+  value: string;
+  label: string;
+  note?: string;
+}
+
+interface Kind {
+  /** A page of what the role has, whose name has `keyword` in it. */
+  held: (role: number, keyword: string, page: number) => Promise<Page<Thing>>;
+  /** What it might get, whose name has `keyword` in it. */
+  others: (role: number, keyword: string) => Promise<Thing[]>;
+}
+
+export const SIZE = 25;
+const FOUND = 50;
+/** The most groups that a tenant has. */
+const GROUPS = 1_000;
+
+const path = (role_id: number) => ({ role_id });
+const body = (keyword: string, page_number = 1, page_size = FOUND) => ({ keyword: keyword || null, page_number, page_size });
+
+function named<T>(page: Page<T>, thing: (row: T) => Thing): Page<Thing> {
+  return { ...page, content: page.content.map(thing) };
+}
+
+/** Kinds whose names are asked for by themselves. */
+function byIds(type: ResourceType, names: (ids: string[]) => Promise<Thing[]>, others: Kind["others"]): Kind {
+  return {
+    async held(role, _keyword, page) {
+      const search = { page_number: page, page_size: SIZE, resource_type: type };
+      const found = pageOf(await ask(listRoleResources({ path: path(role), body: search })));
+      const ids = found.content.map((one) => one.resource_id);
+      const known = new Map((ids.length ? await names(ids) : []).map((one) => [one.value, one]));
+      return named(found, ({ resource_id: value }) => known.get(value) ?? { value, label: value });
+    },
+    others,
+  };
+}
+
+const device = (one: { device_id: string; device_name: string; integration_name: string }): Thing => ({
+  value: one.device_id,
+  label: one.device_name,
+  note: one.integration_name,
+});
+const integration = (one: { integration_id: string; integration_name: string }): Thing => ({
+  value: one.integration_id,
+  label: one.integration_name,
+});
+const dashboard = (one: { dashboard_id: string; dashboard_name: string }): Thing => ({
+  value: one.dashboard_id,
+  label: one.dashboard_name,
+});
+
+async function groups(keyword = ""): Promise<Thing[]> {
+  const found = await ask(findDeviceGroups({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } }));
+  return found.content.map((one) => ({ value: one.id, label: one.name }));
+}
+
+async function flows(keyword = ""): Promise<Thing[]> {
+  const found = rowsOf(await ask(searchFlows({ body: { name: keyword || null, page_size: GROUPS, page_number: 1 } })));
+  return found.map((one) => ({ value: one.id, label: one.name }));
+}
+
+async function entities(search: { keyword?: string; entity_ids?: string[] }): Promise<Thing[]> {
+  const found = pageOf(await ask(searchEntities({ body: { ...search, page_size: FOUND, page_number: 1 } })));
+  return found.content.map((one) => ({ value: one.entity_id, label: one.entity_name, note: one.device_name ?? one.entity_key }));
+}
+
+export const KINDS: Record<ResourceType, Kind> = {
+  DEVICE: {
+    held: async (role, keyword, page) =>
+      named(pageOf(await ask(listRoleDevices({ path: path(role), body: body(keyword, page, SIZE) }))), device),
+    others: async (role, keyword) => rowsOf(await ask(listOtherDevices({ path: path(role), body: body(keyword) }))).map(device),
+  },
+  DEVICE_GROUP: byIds("DEVICE_GROUP", () => groups(), (_, keyword) => groups(keyword)),
+  INTEGRATION: {
+    held: async (role, keyword, page) =>
+      named(pageOf(await ask(listRoleIntegrations({ path: path(role), body: body(keyword, page, SIZE) }))), integration),
+    others: async (role, keyword) =>
+      rowsOf(await ask(listOtherIntegrations({ path: path(role), body: body(keyword) }))).map(integration),
+  },
+  DASHBOARD: {
+    held: async (role, keyword, page) =>
+      named(pageOf(await ask(listRoleDashboards({ path: path(role), body: body(keyword, page, SIZE) }))), dashboard),
+    others: async (role, keyword) =>
+      rowsOf(await ask(listOtherDashboards({ path: path(role), body: body(keyword) }))).map(dashboard),
+  },
+  WORKFLOW: byIds("WORKFLOW", () => flows(), (_, keyword) => flows(keyword)),
+  ENTITY: byIds(
+    "ENTITY",
+    (entity_ids) => entities({ entity_ids }),
+    (_, keyword) => entities({ keyword }),
+  ),
+};
+export const TYPES = Object.keys(KINDS) as ResourceType[];

@@ -1,0 +1,19 @@
+import type { en } from "./en";
+
+export const zh: Record<keyof typeof en, string> = {
+  "sign-in.title": "登录",
+  "sign-in.email": "邮箱",
+  "sign-in.password": "密码",
+  "sign-in.go": "登录",
+  "sign-in.wrong": "邮箱或密码不正确。",
+  "sign-in.ended": "会话已结束，请重新登录。",
+  "welcome.title": "欢迎使用 Thingway",
+  "welcome.text": "您已以 {email} 登录。请设置今后登录使用的密码。",
+  "welcome.password": "新密码",
+  "welcome.rule": "8 到 63 个字符，须含大写字母、小写字母和数字。",
+  "welcome.go": "开始",
+  "welcome.used": "此链接已使用：密码已设置。",
+  "sign-in.tenant": "租户",
+  "sign-in.tenant.rule": "字母、数字、_ 和 -。",
+  "sign-in.other-tenant": "登录其他租户",
+};

@@ -1,0 +1,50 @@
+/** Adding a device, and what people need to connect it. */
+import { ask } from "../../api/client";
+import {
+  createDevice,
+  findProducts,
+  getDeviceTsl,
+  issueDeviceCredentials,
+  type DeviceCredentials,
+  type ShownDevice,
+  type ShownProduct,
+  type TslDocument,
+} from "../../api/generated";
+import { search } from "../devices/search";
+
+export const GENERIC = "generic";
+/** Products that can be chosen. */
+const MOST = 1000;
+
+export async function products(): Promise<ShownProduct[]> {
+  return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
+}
+
+/** An SN that nobody has thought of yet. */
+export function inventSerial(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(5));
+  return `DEV${[...bytes].map((one) => one.toString(16).padStart(2, "0")).join("")}`.toUpperCase();
+}
+
+export interface Added {
+  device: ShownDevice;
+  credentials: DeviceCredentials;
+  tsl: TslDocument;
+}
+
+/** Add a device that connects itself, with a key; the key is seen only here. */
+export async function addDirect(name: string, sn: string, model: string): Promise<Added> {
+  const param_entities = { "direct.integration.add_device.sn": sn, "direct.integration.add_device.model": model };
+  await ask(createDevice({ body: { name, integration: "direct", param_entities } }));
+  const device = (await search({ identifier: sn, page_size: 10, page_number: 1 })).content.find((one) => one.identifier.toUpperCase() === sn.toUpperCase());
+  if (!device) throw new Error(sn);
+  const path = { device_id: Number(device.id) };
+  const [credentials, tsl] = await Promise.all([ask(issueDeviceCredentials({ path })), ask(getDeviceTsl({ path }))]);
+  return { device, credentials, tsl };
+}
+
+/** Add a virtual device of a product, which reports every `interval` seconds. */
+export async function addSimulated(name: string, model: string, interval: number): Promise<void> {
+  const param_entities = { "simulator.integration.add_device.model": model, "simulator.integration.add_device.interval": interval };
+  await ask(createDevice({ body: { name, integration: "simulator", param_entities } }));
+}

@@ -1,0 +1,27 @@
+import type { en } from "./en";
+
+export const zh: Record<keyof typeof en, string> = {
+  "tsl.true": "开",
+  "tsl.false": "关",
+  "tsl.element": "添加元素",
+  "tsl.remove": "移除 {name}",
+  "tsl.size": "长度",
+  "tsl.type": "类型",
+  "tsl.access": "访问",
+  "tsl.access.R": "只读",
+  "tsl.access.RW": "可读写",
+  "tsl.access.W": "只写",
+  "tsl.of": "元素类型",
+  "tsl.min": "最小值",
+  "tsl.max": "最大值",
+  "tsl.unit": "单位",
+  "tsl.digits": "小数位数",
+  "tsl.min-size": "最小长度",
+  "tsl.max-size": "最大长度",
+  "tsl.encoding": "编码",
+  "tsl.choices": "枚举值",
+  "tsl.choices.hint": "每行一个：键 = 名称",
+  "tsl.required": "必填",
+  "tsl.add-member": "添加成员",
+  "tsl.severity": "级别",
+};

@@ -1,0 +1,117 @@
+/** CodeMirror as the console uses it. */
+import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { javascript } from "@codemirror/lang-javascript";
+import { json, jsonParseLinter } from "@codemirror/lang-json";
+import { python } from "@codemirror/lang-python";
+import { bracketMatching, foldGutter, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
+import { linter, lintGutter, lintKeymap, type Diagnostic } from "@codemirror/lint";
+import { EditorState, StateEffect, type Extension } from "@codemirror/state";
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+export type Language = "json" | "javascript" | "python" | "text";
+
+const LANGUAGES: Record<Language, () => Extension> = {
+  json: () => json(),
+  javascript: () => javascript(),
+  python: () => python(),
+  text: () => [],
+};
+
+/** Faults are looked for again. */
+const marked = StateEffect.define<null>();
+
+const colours = HighlightStyle.define([
+  { tag: tags.propertyName, color: "var(--accent)" },
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--warn)" },
+  { tag: [tags.keyword, tags.controlKeyword, tags.definitionKeyword], color: "var(--strong)" },
+  { tag: tags.comment, color: "var(--quiet)" },
+]);
+
+const look = EditorView.theme({
+  "&": { height: "100%", color: "var(--text)", backgroundColor: "var(--surface)", fontSize: "13px" },
+  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
+  ".cm-scroller": { fontFamily: "ui-monospace, monospace" },
+  ".cm-content": { caretColor: "var(--text)" },
+  ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--quiet)", border: "0" },
+  ".cm-activeLine": { backgroundColor: "transparent" },
+  "&.cm-focused .cm-activeLine": { backgroundColor: "color-mix(in srgb, var(--accent) 7%, transparent)" },
+  ".cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground": {
+    background: "color-mix(in srgb, var(--accent) 25%, transparent)",
+  },
+  ".cm-cursor": { borderLeftColor: "var(--text)" },
+  ".cm-tooltip": { backgroundColor: "var(--surface)", color: "var(--text)", border: "1px solid var(--line)" },
+});
+
+interface Given {
+  value: string;
+  language: Language;
+  label: string;
+  readonly: boolean;
+  /** What a use of it adds. */
+  more?: Extension;
+}
+
+export interface Editor {
+  /** Show another text; nothing happens when it stands there. */
+  put(text: string): void;
+  /** Show faults where they are, beside those of the language. */
+  mark(faults: Diagnostic[]): void;
+  destroy(): void;
+}
+
+/** An editor in a shadow tree; `changed` hears what is typed. */
+export function edit(root: ShadowRoot, given: Given, changed: (text: string) => void): Editor {
+  let marks: Diagnostic[] = [];
+  const parse = given.language === "json" ? jsonParseLinter() : () => [];
+  const faults = linter(
+    ({ state }) => {
+      const found = state.doc.length ? parse(view) : [];
+      const end = state.doc.length;
+      return [...found, ...marks.map((mark) => ({ ...mark, from: Math.min(mark.from, end), to: Math.min(mark.to, end) }))];
+    },
+    { needsRefresh: (update) => update.transactions.some((one) => one.effects.some((effect) => effect.is(marked))) },
+  );
+  const view = new EditorView({
+    root,
+    parent: root,
+    state: EditorState.create({
+      doc: given.value,
+      extensions: [
+        lineNumbers(),
+        foldGutter(),
+        lintGutter(),
+        history(),
+        drawSelection(),
+        indentOnInput(),
+        bracketMatching(),
+        closeBrackets(),
+        autocompletion(),
+        highlightActiveLine(),
+        syntaxHighlighting(colours),
+        look,
+        keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap, indentWithTab]),
+        EditorView.lineWrapping,
+        EditorView.contentAttributes.of({ "aria-label": given.label, tabindex: "0" }),
+        EditorState.readOnly.of(given.readonly),
+        LANGUAGES[given.language](),
+        given.more ?? [],
+        faults,
+        EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
+      ],
+    }),
+  });
+  return {
+    put(text) {
+      if (text === view.state.doc.toString()) return;
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    },
+    mark(faults) {
+      marks = faults;
+      view.dispatch({ effects: marked.of(null) });
+    },
+    destroy: () => view.destroy(),
+  };
+}

@@ -1,0 +1,71 @@
+/** Entities by their keys: found by words, and named where only a key is known. */
+import { SvelteMap } from "svelte/reactivity";
+
+import { ask } from "../api/client";
+import { searchEntities, type SearchEntities, type ShownEntity } from "../api/generated";
+import type { Option } from "./Combobox.svelte";
+
+/** Entities that a search by words shows. */
+const FOUND = 30;
+/** Milliseconds for which keys are gathered before their entities are asked for. */
+const GATHERED = 20;
+
+class Entities {
+  #known = new SvelteMap<string, ShownEntity | null>();
+  #asked = new Set<string>();
+  #wanted = new Set<string>();
+
+  /** The entity of a key; undefined until it is known, null when there is none that one sees. */
+  get(key: string): ShownEntity | null | undefined {
+    const known = this.#known.get(key);
+    if (known === undefined) this.#want(key);
+    return known;
+  }
+
+  /** `Kitchen · Temperature`, or the key while no more is known. */
+  name(key: string): string {
+    const found = this.get(key);
+    return found ? titleOf(found) : key;
+  }
+
+  async find(words: string, wanted: SearchEntities = {}): Promise<ShownEntity[]> {
+    const found = await ask(
+      searchEntities({ body: { ...wanted, keyword: words, page_size: FOUND, page_number: 1 } }),
+    );
+    const rows = "content" in found ? found.content : found;
+    for (const row of rows) this.#known.set(row.entity_key, row);
+    return rows;
+  }
+
+  #want(key: string): void {
+    if (this.#asked.has(key) || !key || key.includes("*") || key.includes("#{")) return;
+    this.#asked.add(key);
+    if (this.#wanted.size === 0) setTimeout(() => void this.#learn(), GATHERED);
+    this.#wanted.add(key);
+  }
+
+  async #learn(): Promise<void> {
+    const keys = [...this.#wanted];
+    this.#wanted.clear();
+    try {
+      const found = await ask(
+        searchEntities({ body: { entity_keys: keys, page_size: keys.length, page_number: 1 } }),
+      );
+      const rows = "content" in found ? found.content : found;
+      const byKey = new Map(rows.map((row) => [row.entity_key, row]));
+      for (const key of keys) this.#known.set(key, byKey.get(key) ?? null);
+    } catch {
+      for (const key of keys) this.#asked.delete(key); // the key is shown; asked again the next time
+    }
+  }
+}
+
+export const entities = new Entities();
+
+export function titleOf(entity: { device_name?: string | null; entity_name: string }): string {
+  return entity.device_name ? `${entity.device_name} · ${entity.entity_name}` : entity.entity_name;
+}
+
+export function optionOf(entity: ShownEntity): Option {
+  return { value: entity.entity_key, label: titleOf(entity), note: entity.entity_key };
+}

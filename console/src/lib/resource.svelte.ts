@@ -1,0 +1,48 @@
+/** What a page loads: its data, why it is missing, and a way to try again. */
+
+interface Options {
+  /** Milliseconds between two loads while the page is looked at; never, unless given. */
+  every?: number;
+}
+
+/**
+ * Data that `load` fetches, at once and whenever a state that `load` reads before its first `await`
+ * changes. Data stay while they are loaded again; `error` tells that they are old.
+ *
+ * Made where a component begins (it uses `$effect`); shown with `Resource.svelte`.
+ */
+export class Resource<T> {
+  data = $state.raw<T>();
+  error = $state.raw<unknown>(null);
+  loading = $state(true);
+  #load: () => Promise<T>;
+  #latest = 0;
+
+  constructor(load: () => Promise<T>, { every }: Options = {}) {
+    this.#load = load;
+    $effect(() => {
+      void this.reload();
+      if (!every) return;
+      const timer = setInterval(() => document.hidden || void this.reload(), every);
+      return () => clearInterval(timer);
+    });
+    $effect(() => () => void (this.#latest += 1));
+  }
+
+  /** Load again. An answer that comes after a newer question is dropped. */
+  reload = async (): Promise<void> => {
+    const mine = ++this.#latest;
+    const asked = this.#load();
+    this.loading = true;
+    try {
+      const data = await asked;
+      if (mine !== this.#latest) return;
+      this.data = data;
+      this.error = null;
+    } catch (failure) {
+      if (mine === this.#latest) this.error = failure;
+    } finally {
+      if (mine === this.#latest) this.loading = false;
+    }
+  };
+}

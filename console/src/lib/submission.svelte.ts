@@ -1,0 +1,37 @@
+/** The sending of a form: whether it is under way, and what the platform says against which field. */
+import { Failure } from "../api/client";
+
+export class Submission {
+  busy = $state(false);
+  error = $state.raw<unknown>(null);
+
+  /** What is wrong with a field, as the platform names it; undefined when nothing is. */
+  fault(field: string): string | undefined {
+    if (!(this.error instanceof Failure)) return undefined;
+    return this.error.faults.find((fault) => fault.field === field)?.reason;
+  }
+
+  /** What failed, unless all of it stands at these fields or inside of them: shown above the buttons. */
+  rest(fields: string[]): unknown {
+    const { error } = this;
+    if (!(error instanceof Failure) || !error.faults.length) return error;
+    const inside = (fault: string) => fields.some((field) => fault === field || fault.startsWith(`${field}.`) || fault.startsWith(`${field}[`));
+    return error.faults.every((fault) => inside(fault.field)) ? null : error;
+  }
+
+  /** Run `work`; true when it did not fail. A second call while one runs does nothing. */
+  async run(work: () => Promise<unknown>): Promise<boolean> {
+    if (this.busy) return false;
+    this.busy = true;
+    this.error = null;
+    try {
+      await work();
+      return true;
+    } catch (failure) {
+      this.error = failure;
+      return false;
+    } finally {
+      this.busy = false;
+    }
+  }
+}

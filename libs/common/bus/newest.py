@@ -1,0 +1,120 @@
+"""The newest messages of some subjects in a stream, which nats-server itself reads only forwards.
+
+A consumer says how many messages lie behind a sequence without reading them, so where the newest
+begin is found by halves; most things have so few that the first guess is right.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from secrets import token_hex
+from typing import NamedTuple
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from nats.js.errors import APIError
+
+from libs.common.bus.connection import Bus
+from libs.common.errors import Unavailable
+
+LOOK = "look-"
+"""How names of these consumers begin; each is there for as long as one answer takes."""
+IDLE = 10.0
+"""Seconds after which nats-server forgets a consumer that its process did not delete."""
+TIMEOUT = 5.0
+"""Seconds that reading may take."""
+AT_ONCE = 50
+"""Messages of one request: at most 64 KiB of payload each."""
+
+
+class Kept(NamedTuple):
+    """A message as a stream keeps it."""
+
+    sequence: int
+    at: datetime
+    message: Msg
+
+
+async def newest(
+    bus: Bus, stream: str, subjects: Sequence[str], most: int, before: int | None = None
+) -> list[Kept]:
+    """Up to `most` messages of `subjects`, the newest first, all below the sequence `before`.
+
+    Raises `Unavailable` when the bus does not answer.
+    """
+    try:
+        state = (await bus.js.stream_info(stream)).state
+        end = state.last_seq + 1 if before is None else min(before, state.last_seq + 1)
+        if not state.messages or end <= state.first_seq:
+            return []
+        look = _Look(bus, stream, subjects, end)
+        return (await look.read(await look.start(state.first_seq, most)))[-most:][::-1]
+    except (NatsError, APIError, TimeoutError) as error:
+        raise Unavailable(f"{stream} cannot be read: {error!r}") from error
+
+
+class _Look:
+    """Looks for messages below the sequence `end`."""
+
+    def __init__(self, bus: Bus, stream: str, subjects: Sequence[str], end: int) -> None:
+        self._js = bus.js
+        self._stream = stream
+        self._subjects = list(subjects)
+        self._end = end
+
+    async def start(self, first: int, most: int) -> int:
+        """A sequence with all or `most` to twice as many messages from it on."""
+        after = await self._number(self._end)
+        low, high, guess = first, self._end, first
+        while high - low > 1:
+            number = await self._number(guess) - after
+            if number > 2 * most:
+                low = guess
+            elif number < most and guess > first:
+                high = guess
+            else:
+                return guess
+            guess = (low + high) // 2
+        return low
+
+    async def read(self, start: int) -> list[Kept]:
+        """All messages from `start` on, in their order."""
+        found: list[Kept] = []
+        async with self._consumer(start) as consumer:
+            left = consumer.num_pending or 0
+            pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
+            try:
+                while left > 0:
+                    for message in await pulled.fetch(min(left, AT_ONCE), timeout=TIMEOUT):
+                        left -= 1
+                        about = message.metadata
+                        if about.sequence.stream >= self._end:
+                            return found
+                        found.append(Kept(about.sequence.stream, about.timestamp, message))
+            finally:
+                await pulled.unsubscribe()
+        return found
+
+    async def _number(self, start: int) -> int:
+        async with self._consumer(start) as consumer:
+            return consumer.num_pending or 0
+
+    @asynccontextmanager
+    async def _consumer(self, start: int) -> AsyncIterator[ConsumerInfo]:
+        name = LOOK + token_hex(8)
+        config = ConsumerConfig(
+            name=name,
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=start,
+            ack_policy=AckPolicy.NONE,
+            filter_subjects=self._subjects,
+            inactive_threshold=IDLE,
+            mem_storage=True,
+            num_replicas=1,
+        )
+        consumer = await self._js.add_consumer(self._stream, config)
+        try:
+            yield consumer
+        finally:
+            await self._js.delete_consumer(self._stream, name)

@@ -1,0 +1,1 @@
+"""What devices said and the platform refused, for people."""

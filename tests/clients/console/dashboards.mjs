@@ -1,0 +1,98 @@
+// Somebody builds a board beside the widgets of another console, lays it out, and sees it live.
+import { journey } from "./page.mjs";
+
+await journey(async ({ page, given, look, signIn }) => {
+  const { device, toggle, board } = given;
+  await signIn();
+  await page.getByRole("link", { name: "Dashboards" }).click();
+  await page.getByRole("heading", { name: "Dashboards" }).waitFor();
+  await page.getByRole("button", { name: "New dashboard" }).click();
+  await page.getByLabel("Name", { exact: true }).fill(`${board}-new`);
+  await page.getByRole("radio").first().check();
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByText("Nothing here yet").waitFor();
+  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
+  await page.getByRole("searchbox").fill(board);
+  await page.getByRole("link", { name: `${board}-new` }).waitFor();
+  await look("dashboards");
+  await page.getByRole("button", { name: `What to do with ${board}-new` }).click();
+  await page.getByRole("menuitem", { name: "Make it my home" }).click();
+  await page.getByText("Home", { exact: true }).waitFor();
+  await page.getByRole("button", { name: `What to do with ${board}-new` }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("link", { name: `${board}-new` }).waitFor({ state: "detached" });
+
+  await page.getByRole("link", { name: board }).click();
+  await page.getByText("Made in another console").waitFor();
+  await page.getByRole("button", { name: "Edit" }).click();
+  const add = async (kind, words, found, more = async () => {}) => {
+    await page.getByRole("button", { name: "Add a widget" }).click();
+    await page.getByRole("menuitem", { name: kind, exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    if (words) {
+      await dialog.getByRole("combobox", { name: /^Entit/ }).fill(words);
+      await page.getByRole("option", { name: found }).click();
+    }
+    await more(dialog);
+    if (kind === "Chart over time") await look("dashboard-widget");
+    await dialog.getByRole("button", { name: "Apply" }).click();
+    await dialog.waitFor({ state: "detached" });
+  };
+  const temperature = new RegExp(`${device.name} · Temperature`);
+  await add("Value", device.sn, temperature);
+  await add("Gauge", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("Gauge of it"));
+  await add("Chart over time", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("Over time"));
+  await add("Comparison", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("The mean"));
+  await add("Table", device.sn, temperature, (dialog) => dialog.getByLabel("Title").fill("All"));
+  await add("Switch", toggle.name, toggle.name);
+  await add("Status", toggle.name, toggle.name, (dialog) => dialog.getByLabel("Title").fill("Lamp"));
+  await add("Command", toggle.name, toggle.name, async (dialog) => {
+    await dialog.getByLabel("Title").fill("All off");
+    await dialog.getByLabel("What is sent").fill("false");
+  });
+  await add("Text", "", "", (dialog) => dialog.getByLabel("Text", { exact: true }).fill("The roof of house 7"));
+  await add("Picture", "", "", async (dialog) => {
+    await dialog.getByLabel("Title").fill("Roof");
+    await dialog.getByLabel("Picture", { exact: true }).setInputFiles({
+      name: "roof.svg",
+      mimeType: "image/svg+xml",
+      buffer: Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2" fill="teal"/></svg>'),
+    });
+    await dialog.getByRole("button", { name: "Remove the picture" }).waitFor();
+  });
+
+  const text = page.getByRole("article", { name: "Text", exact: true });
+  const handle = page.getByRole("button", { name: "Move Text", exact: true });
+  await handle.focus();
+  for (const key of ["ArrowRight", "ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  const told = await page.getByText(/^Column \d/).textContent();
+  const before = await text.boundingBox();
+  await page.mouse.move(before.x + 60, before.y + 24);
+  await page.mouse.down();
+  await page.mouse.move(before.x + 300, before.y + 30, { steps: 8 });
+  await page.mouse.up();
+  const dragged = (await text.boundingBox()).x - before.x;
+  await look("dashboard-edited");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The dashboard is saved").waitFor();
+
+  await page.reload();
+  const value = page.getByRole("article", { name: temperature }).locator("strong");
+  await page.waitForFunction((it) => /\d/.test(it.textContent), await value.elementHandle());
+  const first = await value.textContent();
+  await page.waitForFunction(([it, first]) => it.textContent !== first, [await value.elementHandle(), first]);
+  const lamp = page.getByRole("switch", { name: toggle.name });
+  await lamp.click();
+  await page.getByRole("article", { name: "Lamp", exact: true }).getByText("On", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "All off" }).click();
+  await page.getByRole("article", { name: "Lamp", exact: true }).getByText("Off", { exact: true }).waitFor();
+  await page.getByRole("article", { name: "Over time" }).locator("canvas").waitFor();
+  await page.getByRole("article", { name: "The mean" }).getByText(/\d/).first().waitFor();
+  const seen = await page.getByRole("img", { name: "Roof" }).evaluate((it) => it.naturalWidth > 0);
+  await page.evaluate(() => scrollTo(0, 0));
+  await look("dashboard");
+  await page.setViewportSize({ width: 390, height: 844 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  return { told, dragged: dragged > 100, changed: true, seen, fits: wide <= 390 };
+});

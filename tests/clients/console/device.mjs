@@ -1,0 +1,73 @@
+// Somebody adds a device, lets it report with the command that the page gives, sees it live, finds why a
+// report was refused, sets a property and sees the device confirm it.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+
+import { journey } from "./page.mjs";
+
+await journey(async ({ page, given, look, signIn, problems }) => {
+  const { baseUrl, name, product, python, host, port } = given;
+  await signIn();
+  await page.getByRole("link", { name: "Connect a device" }).first().click();
+  await page.getByLabel("Name").fill(name);
+  await page.getByLabel("Product").selectOption(product);
+  await look("connect");
+  await page.getByRole("button", { name: "Add the device" }).click();
+  await page.getByRole("heading", { name: "Waiting for its first report" }).waitFor();
+  await look("connect-waiting");
+  await page.getByRole("tab", { name: "Python" }).click();
+  const program = await page.locator("pre").textContent();
+  await once(spawn(python, ["-c", program], { stdio: "inherit" }), "exit");
+  await page.getByRole("heading", { name: "It has reported" }).waitFor();
+  const [sn, key] = await page.locator(".secret code").allTextContents();
+  await page.getByRole("link", { name: `Open ${name}` }).click();
+
+  const device = spawn(python, ["console/device.py", host, String(port), sn, key], { stdio: ["pipe", "pipe", "inherit"] });
+  try {
+    await once(device.stdout, "data");
+    const say = (properties) => device.stdin.write(`${JSON.stringify({ properties })}\n`);
+    const card = page.locator('[data-key$=".temperature"] strong');
+    await page.getByText("Live", { exact: true }).waitFor();
+    say({ temperature: 23.5 });
+    await card.getByText("23.5").waitFor();
+    await look("device");
+
+    say({ temperature: 999 });
+    await page.getByRole("tab", { name: "Refused" }).click();
+    const refusal = page.getByRole("article");
+    await refusal.waitFor();
+    await refusal.locator("summary").click();
+    const why = (await refusal.locator("li").textContent()).replace(/\s+/g, " ").trim();
+    await look("refusals");
+
+    await page.getByRole("tab", { name: "Commands" }).click();
+    await page.getByLabel("LED").selectOption({ label: "On" });
+    await page.getByRole("button", { name: "Set 1 changed" }).click();
+    await page.getByText("Confirmed", { exact: true }).waitFor();
+    await look("commands");
+    await page.getByLabel("Time", { exact: true }).fill("0");
+    await page.getByRole("button", { name: "Set 1 changed" }).click();
+    const fault = await page.getByRole("alert").textContent();
+    problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
+
+    await page.getByRole("tab", { name: "History" }).click();
+    await page.locator(".uplot").waitFor();
+    await look("history");
+    await page.getByRole("button", { name: "As a table" }).click();
+    await page.getByRole("cell", { name: /23\.5/ }).first().waitFor();
+    await page.getByRole("tab", { name: "Connections" }).click();
+    await page.getByRole("cell", { name: "Online" }).first().waitFor();
+    await look("connections");
+    await page.getByRole("tab", { name: "About" }).click();
+    await page.getByText("No flow, alarm rule or dashboard").waitFor();
+    await look("about");
+    await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Delete" }).click();
+    await page.getByLabel(`Type ${name} to confirm`).fill(name);
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.waitForURL(`${baseUrl}/#/devices`);
+    return { why, fault };
+  } finally {
+    device.kill();
+  }
+});

@@ -1,0 +1,122 @@
+// Somebody draws a flow, tests it, lets it run, follows a run, and looks back at versions.
+import { journey } from "./page.mjs";
+
+await journey(async ({ page, given, look, signIn }) => {
+  const { baseUrl, name, theirs } = given;
+  await signIn();
+  await page.getByRole("link", { name: "Flows" }).click();
+  await page.getByRole("heading", { name: "Flows" }).waitFor();
+  await page.getByRole("link", { name: "New flow" }).click();
+  await page.getByRole("textbox", { name: "Name", exact: true }).fill(name);
+  const palette = page.getByRole("group", { name: "Nodes to add" });
+  const panel = page.getByRole("complementary", { name: "Details" });
+
+  await palette.getByRole("button", { name: "Trigger" }).click();
+  await panel.getByLabel("Name of the node").fill("Asked");
+  await panel.getByRole("group", { name: "Inputs" }).getByRole("button", { name: "Add" }).click();
+  await panel.getByLabel("Identify").fill("guests");
+  await panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Name", { exact: true }).fill("Guests");
+  await panel.getByRole("group", { name: "Inputs 1" }).getByLabel("Type").selectOption("LONG");
+  await palette.getByRole("button", { name: "Code" }).click();
+  await panel.getByLabel("Name of the node").fill("Tables");
+  await panel.getByRole("textbox", { name: "Code" }).fill("return {tables: Math.ceil(guests / 6)}");
+  const inputs = panel.getByRole("group", { name: "Inputs" });
+  await inputs.getByRole("button", { name: "Add" }).click();
+  await inputs.getByLabel("Name", { exact: true }).fill("guests");
+  await page.keyboard.press("Tab");
+  await inputs.getByRole("button", { name: "Insert a value of a node before" }).click();
+  await page.getByRole("menuitem", { name: /Asked · Guests/ }).click();
+  const outputs = panel.getByRole("group", { name: "Outputs" });
+  await outputs.getByRole("button", { name: "Add" }).click();
+  await outputs.getByLabel("Name", { exact: true }).fill("tables");
+  await outputs.getByLabel("Type").selectOption("LONG");
+  await palette.getByRole("button", { name: "Output" }).click();
+  await panel.getByLabel("Name of the node").fill("Answer");
+  const variables = panel.getByRole("group", { name: /Variables|Outputs|Output/ }).last();
+  await variables.getByRole("button", { name: "Add" }).click();
+  await variables.getByLabel("Name", { exact: true }).fill("tables");
+  await page.keyboard.press("Tab");
+  await variables.getByRole("button", { name: "Insert a value of a node before" }).click();
+  await page.getByRole("menuitem", { name: /Tables · tables/ }).click();
+  await page.getByText("Can run").waitFor();
+  await look("flow-drawn");
+
+  // A node more is refused until it is right; undone, it is gone.
+  await palette.getByRole("button", { name: "Webhook" }).click();
+  await page.getByRole("button", { name: /Problems/ }).waitFor();
+  const fault = await panel.getByRole("alert").first().textContent();
+  await look("flow-problem");
+  await panel.getByRole("heading", { name: "Webhook" }).click();
+  await page.keyboard.press("Control+z");
+  await page.getByText("Can run").waitFor();
+
+  await panel.getByRole("button", { name: "Test", exact: true }).click();
+  await panel.getByRole("textbox", { name: "Input, as JSON" }).fill('{"guests": 13}');
+  await panel.getByRole("button", { name: "Run the test" }).click();
+  const timeline = panel.getByRole("list", { name: "What each node did" });
+  await timeline.getByRole("button", { name: /Answer/ }).click();
+  const tested = await panel.getByRole("region", { name: "Put out" }).textContent();
+  await look("flow-tested");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved as version 1").waitFor();
+  await page.waitForFunction(() => /flows\/\d+/.test(location.hash));
+  const id = page.url().match(/flows\/(\d+)/)[1];
+  await Promise.all([page.waitForResponse(/\/enable$/), page.getByRole("switch", { name: "Enabled" }).check()]);
+
+  const called = await call(given, `system.integration.${id}`, { guests: 25 });
+  await panel.getByRole("button", { name: "Runs" }).click();
+  await panel.getByRole("link", { name: /Done/ }).click();
+  await timeline.getByRole("button", { name: /Tables/ }).click();
+  const given_ = await panel.getByRole("region", { name: "Given" }).textContent();
+  const ran = await page.locator(".svelte-flow__node .ran.SUCCESS").count();
+  await look("flow-run");
+
+  await panel.getByRole("button", { name: "Node", exact: true }).click();
+  await page.getByRole("group", { name: "Answer" }).focus();
+  await page.keyboard.press("Enter");
+  await panel.getByLabel("Name of the node").fill("The answer");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved as version 2").waitFor();
+  await panel.getByRole("button", { name: "Versions" }).click();
+  await panel.getByRole("button", { name: /Version 1/ }).click();
+  await panel.getByRole("heading", { name: "The answer" }).waitFor();
+  await look("flow-versions");
+  await panel.getByRole("button", { name: "Look at it" }).click();
+  await page.getByText("You see version 1").waitFor();
+
+  // What another editor made opens as it is; its remark alone is changed.
+  await page.goto(`${baseUrl}/#/flows/${theirs}`);
+  await panel.getByLabel("Remark").fill("Looked at");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved as version 1").waitFor();
+
+  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
+  await page.getByRole("searchbox").fill(name);
+  await page.getByRole("link", { name }).waitFor();
+  await look("flows");
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    (async () => {
+      await page.getByRole("button", { name: `What to do with ${name}` }).click();
+      await page.getByRole("menuitem", { name: "Export" }).click();
+    })(),
+  ]);
+  await page.locator("input[type=file]").setInputFiles(await file.path());
+  await page.getByText("Can run").waitFor();
+  const imported = await page.locator(".svelte-flow__node").count();
+  return { id, fault, tested: JSON.parse(tested), called, given: JSON.parse(given_), ran, imported };
+});
+
+/** Call the service of a flow, as an application of a user does. */
+async function call({ baseUrl, email, password }, key, inputs) {
+  const grant = { grant_type: "password", client_id: "thingway-console", username: email, password };
+  const token = await fetch(`${baseUrl}/oauth2/token`, { method: "POST", body: new URLSearchParams(grant) });
+  const { access_token } = await token.json();
+  const exchange = Object.fromEntries(Object.entries(inputs).map(([name, value]) => [`${key}.${name}`, value]));
+  const answer = await fetch(`${baseUrl}/entity/service/call`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${access_token}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ exchange }),
+  });
+  return (await answer.json()).data;
+}

@@ -1,0 +1,86 @@
+// A journey through the console in Chromium: `node console/X.mjs GIVEN`, GIVEN being JSON with at least
+// `baseUrl`. It prints what it found as JSON, with `problems`: what the browser's console complained of and
+// what axe found on the pages that were looked at.
+//
+// `screenshots` in GIVEN is a directory: each page is then kept there, light and dark, desktop and phone.
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+
+import packed from "@sparticuz/chromium";
+import { chromium } from "playwright-core";
+
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const DESKTOP = { width: 1280, height: 800 };
+const PHONE = { width: 390, height: 844 };
+/** Milliseconds that anything may take to be there. */
+const PATIENCE = 15_000;
+
+/** Take somebody on a journey: `steps({ page, given, look, signIn, problems })` answers what it found. */
+export async function journey(steps) {
+  const given = JSON.parse(process.argv[2]);
+  const browser = await chromium.launch({
+    executablePath: await packed.executablePath(),
+    args: packed.args.filter((word) => word !== "--disable-web-security"),
+    headless: true,
+  });
+  const problems = [];
+  const page = await browser.newPage({ viewport: DESKTOP, locale: "en-GB", colorScheme: "light" });
+  try {
+    page.setDefaultTimeout(PATIENCE);
+    page.on("console", (said) => said.type() === "error" && problems.push(said.text()));
+    page.on("pageerror", (error) => problems.push(String(error)));
+    const look = (name) => lookAt(page, name, given.screenshots, problems);
+    const signIn = (email = given.email, password = given.password) => signInTo(page, given.baseUrl, email, password);
+    const found = await steps({ page, given, look, signIn, problems });
+    console.log(JSON.stringify({ ...found, problems }));
+  } catch (error) {
+    if (given.screenshots) await page.screenshot({ path: `${given.screenshots}/failed.png` });
+    console.error(problems);
+    throw error;
+  } finally {
+    await browser.close();
+  }
+}
+
+/** Sign in where somebody signed out stands. */
+async function signInTo(page, baseUrl, email, password) {
+  await page.goto(`${baseUrl}/#/`);
+  await page.getByLabel("E-mail address").fill(email);
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("navigation", { name: "Menu" }).waitFor();
+}
+
+/** Let axe look at the page as it stands; keep pictures of it when there is a place for them. */
+async function lookAt(page, name, screenshots, problems) {
+  await page.evaluate(AXE);
+  const violations = await violationsOf(page);
+  for (const { id, nodes } of violations) {
+    problems.push(`${name}: ${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
+  }
+  if (!screenshots) return;
+  for (const [size, viewport] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {
+    await page.setViewportSize(viewport);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await page.screenshot({ path: `${screenshots}/${name}-${size}-${colorScheme}.png` });
+    }
+  }
+  await page.setViewportSize(DESKTOP);
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** What axe finds. A page that changes under its eyes makes it fail: then it looks again. */
+async function violationsOf(page, tries = 3) {
+  try {
+    return await page.evaluate(
+      // Menus and dialogs stand outside of every landmark.
+      async (values) => (await globalThis.axe.run({ runOnly: { type: "tag", values }, rules: { region: { enabled: false } } })).violations,
+      RULES,
+    );
+  } catch (error) {
+    if (tries === 1) throw error;
+    return violationsOf(page, tries - 1);
+  }
+}

@@ -1,0 +1,86 @@
+// A super-admin makes a role that shows one device, and a user who has it; the user sees that device
+// and nothing else, and ends a session of its own elsewhere.
+import { journey } from "./page.mjs";
+
+await journey(async ({ page, given, look, signIn, problems }) => {
+  const { baseUrl, device, role, person } = given;
+  /** The browser tells of every refusal; this one was wanted. */
+  const forget = (status) => problems.splice(0, problems.length, ...problems.filter((one) => !one.includes(` ${status} `)));
+  await signIn();
+
+  await page.goto(`${baseUrl}/#/people/roles`);
+  await page.getByRole("button", { name: "Add a role" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill(role);
+  await look("role-form");
+  await dialog.getByRole("button", { name: "Add a role" }).click();
+  await page.getByRole("heading", { name: role }).waitFor();
+  await page.getByRole("group", { name: "Devices" }).getByLabel("See", { exact: true }).check();
+  await look("role-permissions");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The permissions hold").waitFor();
+  await page.getByRole("tab", { name: "What it shows" }).click();
+  await page.getByLabel("Add from Devices").fill(device);
+  await page.getByRole("option", { name: device }).click();
+  await page.getByRole("button", { name: "Grant", exact: true }).click();
+  await page.getByRole("cell", { name: device, exact: true }).waitFor();
+  await look("role-grants");
+
+  await page.goto(`${baseUrl}/#/people/users`);
+  await page.getByRole("button", { name: "Add a user" }).click();
+  await dialog.getByLabel("Name", { exact: true }).fill("Ann");
+  await dialog.getByLabel("E-mail address").fill(person.email);
+  await dialog.getByLabel("First password").fill(person.password);
+  await dialog.getByLabel(role).check();
+  await look("user-form");
+  await dialog.getByRole("button", { name: "Add a user" }).click();
+  await page.getByText("Ann was added.").waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Password").waitFor();
+
+  await signIn(person.email, person.password);
+  const menu = await page.getByRole("navigation", { name: "Menu" }).getByRole("link").allTextContents();
+  await page.goto(`${baseUrl}/#/fleet/groups`);
+  await page.goto(`${baseUrl}/#/fleet/places?without=1`);
+  await page.getByRole("table", { name: "Places" }).waitFor();
+  const devices = await page.getByRole("table", { name: "Places" }).getByRole("link").allTextContents();
+
+  const elsewhere = await tokenOf(baseUrl, person);
+  await page.goto(`${baseUrl}/#/account`);
+  const end = page.getByRole("table", { name: "Sessions" }).getByRole("button", { name: /^End / });
+  await end.waitFor();
+  await look("account");
+  await end.click();
+  await page.getByText("The session has ended.").waitFor();
+  const dead = (await call(baseUrl, "GET", "/user", elsewhere)).status;
+
+  const other = await tokenOf(baseUrl, person);
+  for (const one of (await (await call(baseUrl, "GET", "/user/sessions", other)).json()).data) {
+    if (!one.current) await call(baseUrl, "DELETE", `/user/sessions/${one.session_id}`, other);
+  }
+  await page.getByRole("link", { name: "Groups" }).click();
+  const ended = await page.getByText("Your session has ended").textContent();
+  forget("401");
+  await signIn(person.email, person.password);
+  await page.goto(`${baseUrl}/#/account`);
+
+  await page.getByLabel("Password until now").fill("Not it 1");
+  await page.getByLabel("New password").fill(`${person.password}2`);
+  await page.getByRole("button", { name: "Change the password" }).click();
+  const wrong = await page.getByText("old password is not correct").textContent();
+  forget("400");
+  await page.getByLabel("Password until now").fill(person.password);
+  await page.getByRole("button", { name: "Change the password" }).click();
+  await page.getByText("Your password was changed.").waitFor();
+  return { menu, devices, dead, ended, wrong };
+});
+
+function call(baseUrl, method, path, token) {
+  return fetch(`${baseUrl}${path}`, { method, headers: { Authorization: `Bearer ${token}` } });
+}
+
+/** Another session of somebody, in another program. */
+async function tokenOf(baseUrl, { email, password }) {
+  const body = new URLSearchParams({ grant_type: "password", client_id: "thingway-console", username: email, password });
+  return (await (await fetch(`${baseUrl}/oauth2/token`, { method: "POST", body })).json()).access_token;
+}

@@ -1,0 +1,119 @@
+"""People and fleets in the console, in a real browser; every page of them is looked at by axe."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.contract.client import MODEL, new_sn
+from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.hall import Hall, add_device
+from tests.contract.node import node
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
+
+pytestmark = pytest.mark.xdist_group("contract")
+
+PAGES = {
+    "users": "/people/users",
+    "roles": "/people/roles",
+    "role-members": "/people/roles/1",
+    "applications": "/applications",
+    "audit": "/audit",
+    "system": "/system",
+    "groups": "/fleet/groups",
+    "places": "/fleet/places",
+    "selection": "/fleet/selection",
+    "imports": "/fleet/imports",
+    "alarm-rules": "/alarms/rules",
+    "alarm-rule-form": "/alarms/rules?new=1",
+    "notifications": "/alarms/notifications",
+    "integrations": "/integrations",
+    "integration": "/integrations/openapi-client",
+    "credentials": "/credentials",
+    "events": "/events?keyword=temperature",
+    "entities": "/entities",
+    "entity-tags": "/entities/tags",
+}
+
+
+async def travel(platform: Platform, name: str, **given: Any) -> dict[str, Any]:
+    """Go on a journey as the first super-admin; what it found, and nothing was wrong on its way."""
+    user = platform.ready.user
+    whole = {
+        "baseUrl": platform.base_url,
+        "email": user.email,
+        "password": user.password,
+        **given,
+    }
+    found = json.loads(await asyncio.to_thread(node, f"console/{name}.mjs", json.dumps(whole)))
+    assert found.pop("problems") == []
+    return dict(found)
+
+
+async def test_a_role_shows_one_device_and_sessions_end(
+    platform: Platform, admin: Console, hall: Hall
+) -> None:
+    """Who has the role sees that device and its pages only; a session ended elsewhere says so."""
+    name = new_name("seen")
+    await add_device(admin, name)
+    await add_device(admin, new_name("unseen"))
+    person = {"email": new_email(), "password": PASSWORD}
+
+    found = await travel(platform, "people", device=name, role=new_name("crew"), person=person)
+
+    assert found["devices"] == [name]
+    assert {"Devices", "Groups"} <= {text.strip() for text in found["menu"]}
+    assert not {"Users", "System", "Entities"} & {text.strip() for text in found["menu"]}
+    assert found["dead"] == 401
+    assert "ended" in found["ended"]
+
+
+async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
+    platform: Platform, admin: Console, hall: Hall
+) -> None:
+    """Nothing is added until the sheet is mended; who claimed and why is seen."""
+    good, bad = new_sn(), new_sn()
+    head = "Name,SN,Model,Latitude,Longitude\n"
+    rule = {
+        "name": new_name("hot"),
+        "severity": "MAJOR",
+        "condition": {
+            "type": "VALUE",
+            "property": "temperature",
+            "comparison": "GT",
+            "threshold": 50,
+        },
+        "device_id": hall.device,
+    }
+    device = (await admin.done("GET", f"/device/{hall.device}"))["name"]
+    await admin.done("POST", "/alarm-rules", rule)
+
+    async def raised() -> bool:
+        await hall.report(temperature=60)  # a rule is in force a second after its answer
+        wanted = {"device_ids": [hall.device], "open": True, "page_size": 1, "page_number": 1}
+        return bool((await admin.done("POST", "/alarms/search", wanted))["total"])
+
+    await until(raised)
+    found = await travel(
+        platform,
+        "fleet",
+        sheet=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},north,1\n",
+        mended=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},2,1\n",
+        device=device,
+        note=new_name("looked at"),
+    )
+
+    assert found["number"].startswith("3")
+    [cell] = found["faulty"]
+    assert cell.startswith("north ")
+    assert found["file"].endswith(".csv")
+    assert found["claimed"].startswith("Claimed by ")
+
+
+async def test_every_page_is_for_everybody(platform: Platform, hall: Hall) -> None:
+    """axe finds nothing, the browser complains of nothing, and nothing fails."""
+    await travel(
+        platform, "pages", pages=PAGES | {"entity": f"/entities/{hall.entities['temperature']}"}
+    )

@@ -1,0 +1,31 @@
+"""Is the platform well: what super-admins and the gateway tell."""
+
+import pytest
+
+from libs.common.version import VERSION
+from tests.contract.console import Console
+from tests.e2e.platform import Platform
+
+pytestmark = pytest.mark.xdist_group("contract")
+
+
+async def test_super_admins_see_how_far_storing_lags(admin: Console, other_admin: Console) -> None:
+    """Those of every tenant, and no number tells how much others send."""
+    for console in (admin, other_admin):
+        streams = await console.done("GET", "/system/streams")
+        assert [one["name"] for one in streams] == ["UPLINK", "EVENTS", "DEAD"]
+        for one in streams:
+            assert set(one) == {"name", "oldest_seconds", "fill", "missing_copies"}
+            assert one["oldest_seconds"] >= 0
+            assert 0 <= one["fill"] < 1
+            assert one["missing_copies"] == 0
+
+
+async def test_readiness_tells_the_version_of_each_service(
+    platform: Platform, admin: Console
+) -> None:
+    """A part that is no service of ours has none."""
+    states = (await admin.http.get("/readyz")).json()
+    assert states.pop("redis") == "ok"
+    assert set(states.values()) == {f"ok: {VERSION}"}
+    assert {"auth", "device", "management", "workflow", "device-ingest"} <= set(states)
