@@ -77,7 +77,7 @@
 
   const run = (steps, payload, known) => {
     for (const { make, args } of steps)
-      payload = make()(...args.map(({ id, is_payload }) => (is_payload ? payload : known[id])));
+      payload = make()(...args.map((one) => (one.payload ? payload : known[one.id])));
     return payload;
   };
   const told = (chain, payload, known, at) => {
@@ -114,6 +114,12 @@
     return told(chains.encoder, data, { fPort: port, port, input: { data, fPort: port } }, at);
   };
 
+  const functions = (source, names) => {
+    const types = parse(names).map((name) => `typeof ${name}`);
+    const found = compile(`(function () {${source}\n;return [${types}];})`)();
+    return stringify(parse(names).filter((_, at) => found[at] === "function"));
+  };
+
   // Names that scripts use without declaring them are there until the call is over.
   const names = new Set();
   const tidy = () => {
@@ -121,7 +127,7 @@
     return all.length === names.size || all.every((name) => names.has(name) || deleteProperty(globalThis, name));
   };
 
-  globalThis.engine = [load, decode, encode];
+  globalThis.engine = [load, decode, encode, functions];
   globalThis.sealed = () => {
     for (const key of ownKeys(globalThis)) {
       const { value, configurable } = getOwnPropertyDescriptor(globalThis, key);

@@ -19,7 +19,7 @@ class Argument(msgspec.Struct, frozen=True):
     """What a function is given: what the function before gave, or something known by name."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    is_payload: bool = False
+    payload: bool = False
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -28,6 +28,10 @@ class Step(msgspec.Struct, frozen=True):
     script: Name
     entry: Entry
     args: Annotated[list[Argument], msgspec.Meta(min_length=1, max_length=8)]
+
+
+class CodecFailed(Exception):
+    """The codec did not give an answer; the text says why."""
 
 
 Chain = Annotated[list[Step], msgspec.Meta(max_length=MOST_STEPS)]

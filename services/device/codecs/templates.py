@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
-from services.device.codecs.model import Codec, Step
+from services.device.codecs.model import Argument, Codec, Entry, Step
 
 TYPES = {
     "string": "STRING",
@@ -70,8 +70,19 @@ class _Head(msgspec.Struct):
     codec: _CodecRef
 
 
+class _Argument(msgspec.Struct):
+    id: str
+    is_payload: bool = False
+
+
+class _Step(msgspec.Struct):
+    script: str
+    entry: Entry
+    args: list[_Argument]
+
+
 class _Steps(msgspec.Struct):
-    chain: list[Step]
+    chain: list[_Step]
 
 
 class _Chains(msgspec.Struct):
@@ -124,7 +135,13 @@ def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
     if missing:
         raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
-    return Codec(scripts=scripts, decoder=found.decoder.chain, encoder=encoder)
+    decoder = [_step(one) for one in found.decoder.chain]
+    return Codec(scripts=scripts, decoder=decoder, encoder=[_step(one) for one in encoder])
+
+
+def _step(step: _Step) -> Step:
+    args = [Argument(one.id, payload=one.is_payload) for one in step.args]
+    return Step(step.script, step.entry, args)
 
 
 def _document(entities: list[_Entity]) -> _Part:

@@ -12,8 +12,8 @@ import msgspec
 
 from libs.common.sandbox.confine import confine, end_with_parent
 from libs.common.sandbox.frames import read_frame, write_frame
-from services.device.codecs.context import CodecBroken, CodecFailed, LoadedCodec
-from services.device.codecs.model import Codec
+from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.codecs.model import Codec, CodecFailed
 
 KEPT = 8
 """Codecs that stay loaded."""
@@ -34,7 +34,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     """When the frame came, ms."""
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     """Calls of one codec."""
 
     version: str
@@ -43,8 +43,16 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     """Sent along when the worker has said that it lacks it."""
 
 
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Scripts that are imported."""
+
+    scripts: list[str]
+    names: list[str]
+    """Of functions that are looked for in each."""
+
+
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one call."""
+    """What became of one call, or of one script: the names that are functions of it."""
 
     value: Any = None
     fault: str | None = None
@@ -53,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 Answer = list[Outcome] | None
 """None when the codec is not there and has to be sent along."""
 
-_read = msgspec.msgpack.Decoder(Asked).decode
+_read = msgspec.msgpack.Decoder(Asked | Read).decode
 _write = msgspec.msgpack.Encoder().encode
 
 
@@ -96,7 +104,9 @@ class Loaded:
         return Outcome(value)
 
 
-def _answer(loaded: OrderedDict[str, Loaded], asked: Asked) -> Answer:
+def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
+    if isinstance(asked, Read):
+        return [_functions(source, asked.names) for source in asked.scripts]
     if asked.codec is not None:
         loaded[asked.version] = Loaded(asked.codec)
     found = loaded.get(asked.version)
@@ -106,3 +116,10 @@ def _answer(loaded: OrderedDict[str, Loaded], asked: Asked) -> Answer:
     while len(loaded) > KEPT:
         loaded.popitem(last=False)
     return found.outcomes(asked.calls)
+
+
+def _functions(source: str, names: list[str]) -> Outcome:
+    try:
+        return Outcome(ScriptReader().functions(source, names))
+    except CodecFailed as error:
+        return Outcome(fault=str(error))

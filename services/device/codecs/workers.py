@@ -10,7 +10,7 @@ import msgspec
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
 from services.device.codecs.model import Codec
-from services.device.codecs.worker import Answer, Asked, Call, Outcome
+from services.device.codecs.worker import Answer, Asked, Call, Outcome, Read
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class _Worker:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.process: Process | None = None
+        self.asked = False
 
 
 class CodecWorkers:
@@ -52,32 +53,47 @@ class CodecWorkers:
 
     async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
         """What becomes of calls; a codec that ends its process is at fault for all of them."""
+        return await self._answer(tenant, Asked(codec.version, list(calls)), len(calls), codec)
+
+    async def read(
+        self, tenant: str, scripts: Sequence[str], names: Sequence[str]
+    ) -> list[Outcome]:
+        """Which of `names` are functions of each script, or what keeps it from being read."""
+        return await self._answer(tenant, Read(list(scripts), list(names)), len(scripts))
+
+    async def _answer(
+        self, tenant: str, asked: Asked | Read, count: int, codec: Codec | None = None
+    ) -> list[Outcome]:
         worker = self._workers.setdefault(tenant, _Worker())
         async with worker.turn, self._room:
-            await self._make_room(worker)
+            worker.asked = True
             self._workers[tenant] = self._workers.pop(tenant)
-            if worker.process is None or worker.process.returncode is not None:
-                worker.process = await start_worker(WORKER, largest=LARGEST)
             try:
-                async with asyncio.timeout(LATE + SLOWEST * len(calls)):
-                    return await _ask(worker.process, codec, list(calls))
+                process = await self._process(worker)
+                async with asyncio.timeout(LATE + SLOWEST * count):
+                    return await _ask(process, asked, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a worker of codecs was lost: %s", type(error).__name__)
                 await _end(worker)
-                return [Outcome(fault="was ended with its process")] * len(calls)
+                return [Outcome(fault="was ended with its process")] * count
+            except asyncio.CancelledError:
+                await _end(worker)  # its answer would be taken for that of the next
+                raise
+            finally:
+                worker.asked = False
 
-    async def _make_room(self, wanted: _Worker) -> None:
-        """End the process of who was not asked for longest, when all are taken."""
-        if wanted.process is not None:
-            return
-        running = [one for one in self._workers.values() if one.process is not None]
-        if len(running) >= self._most:
-            idle = next(one for one in running if not one.turn.locked())
-            await _end(idle)
+    async def _process(self, wanted: _Worker) -> Process:
+        """The process of a worker; who was not asked for longest loses its own for it."""
+        if wanted.process is None or wanted.process.returncode is not None:
+            others = (one for one in self._workers.values() if one is not wanted)
+            taken = [one for one in others if one.asked or one.process is not None]
+            if len(taken) >= self._most:
+                await _end(next(one for one in taken if not one.asked))
+            wanted.process = await start_worker(WORKER, largest=LARGEST)
+        return wanted.process
 
 
-async def _ask(process: Process, codec: Codec, calls: list[Call]) -> list[Outcome]:
-    asked = Asked(codec.version, calls)
+async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> list[Outcome]:
     answer = _read(await ask_worker(process, _write(asked)))
     if answer is None:
         whole = msgspec.structs.replace(asked, codec=codec)
@@ -86,7 +102,7 @@ async def _ask(process: Process, codec: Codec, calls: list[Call]) -> list[Outcom
 
 
 async def _end(worker: _Worker) -> None:
-    if worker.process is not None:
-        kill_worker(worker.process)
-        await worker.process.wait()
-        worker.process = None
+    process, worker.process = worker.process, None
+    if process is not None:
+        kill_worker(process)
+        await process.wait()

@@ -15,7 +15,7 @@ LOOP = "function Decode() { for (;;) {} }"
 
 
 def codec(source: str) -> Codec:
-    args = [Argument("port"), Argument("bytes", is_payload=True)]
+    args = [Argument("port"), Argument("bytes", payload=True)]
     return Codec(scripts={"codec.js": source}, decoder=[Step("codec.js", "Decode", args)])
 
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from services.device.codecs.context import CodecBroken, CodecFailed, LoadedCodec
-from services.device.codecs.model import Argument, Codec, Step
+from services.device.codecs.context import CodecBroken, LoadedCodec
+from services.device.codecs.model import Argument, Codec, CodecFailed, Step
 
 PORT, AT = 85, 1_700_000_000_000
 
 
 def codec(source: str, entry: str = "Decode") -> LoadedCodec:
     """A codec of one script with the older entry point."""
-    args = [Argument("fPort"), Argument("bytes", is_payload=True)]
+    args = [Argument("fPort"), Argument("bytes", payload=True)]
     step = Step("codec.js", entry, args)
     return LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step], encoder=[step]))
 
@@ -34,7 +34,7 @@ def test_a_payload_becomes_bytes() -> None:
 
 def test_functions_of_several_scripts_follow_each_other() -> None:
     """Each gets what the one before gave, though all have the same name."""
-    payload = [Argument("x", is_payload=True)]
+    payload = [Argument("x", payload=True)]
     steps = [Step("a.js", "go", payload), Step("b.js", "go", payload)]
     scripts = {
         "a.js": "function go(x) { return x.length }",
