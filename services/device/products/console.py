@@ -245,7 +245,7 @@ async def try_codec_of_product(
     data: JSONBody[TryCodec],
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
-    return await codec_service.test(principal, model, data)
+    return await codec_service.tried(principal, model, data)
 
 
 def _put(data: SaveProduct) -> PutProduct:

@@ -48,14 +48,14 @@ async def delete_product_codec(
 
 
 @post("/{model:str}/codec/test", summary="Try a codec", example=TRIAL)
-async def test_product_codec(
+async def try_product_codec(
     principal: Requester,
     codec_service: Codecs,
     model: FromPath[str],
     data: JSONBody[TryCodec],
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
-    return await codec_service.test(principal, model, data)
+    return await codec_service.tried(principal, model, data)
 
 
 ROUTER = Router(

@@ -86,7 +86,7 @@ class CodecService:
             raise codec_not_found(model)
         return model
 
-    async def test(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
+    async def tried(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
         """What the codec of a product, or the one of the body, makes of a frame or of values."""
         tenant = principal.tenant
         if body.values is not None and (body.hex, body.base64) != (None, None):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from services.device.codecs.model import Argument, Codec, Step
@@ -74,3 +75,33 @@ async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
     assert lost.fault is not None
     (next_one,) = await workers.run("a", codec(FIRST), frames(b"\x03"))
     assert next_one.value == {"first": 3}
+
+
+async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
+    """Functions of each, or what keeps it from being read."""
+    first, second = await workers.read("a", [FIRST, "function ("], ["Decode", "Encode"])
+    assert (first.value, first.fault) == (["Decode"], None)
+    assert second.fault is not None
+    assert "SyntaxError" in second.fault
+
+
+async def test_more_tenants_than_processes_get_their_answers() -> None:
+    """Also when each asks again while others wait for room."""
+    async with CodecWorkers(most=1) as few:
+
+        async def ask(tenant: str) -> list[object]:
+            batches = [await few.run(tenant, codec(FIRST), frames(b"\x01")) for _ in range(3)]
+            return [one.value for batch in batches for one in batch]
+
+        found = await asyncio.gather(*map(ask, ("a", "b", "a", "b", "c")))
+    assert found == [[{"first": 1}] * 3] * 5
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_the_next_one(workers: CodecWorkers) -> None:
+    """Who goes away in the middle takes the process along."""
+    await workers.run("a", codec(FIRST), frames(b"\x01"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):  # a call that loops is ended after 0.1 s
+            await workers.run("a", codec(LOOP), frames(b""))
+    (outcome,) = await workers.run("a", codec(FIRST), frames(b"\x05"))
+    assert outcome.value == {"first": 5}

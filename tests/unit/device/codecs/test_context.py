@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.device.codecs.context import CodecBroken, LoadedCodec
+from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
 from services.device.codecs.model import Argument, Codec, CodecFailed, Step
 
 PORT, AT = 85, 1_700_000_000_000
@@ -142,3 +142,28 @@ def test_what_cannot_be_called_fails(source: str) -> None:
     """A script with a fault of syntax, without the entry, or that ends as it begins."""
     with pytest.raises(CodecFailed):
         codec(source).decode(b"\x01", PORT, AT)
+
+
+def test_functions_of_a_script_are_found() -> None:
+    """However they are declared; what is no function is none."""
+    source = "function Decode() {} const Encode = () => []; var Encoder = 7;"
+    names = ["Decode", "Decoder", "Encode", "Encoder"]
+    assert ScriptReader().functions(source, names) == ["Decode", "Encode"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("}); globalThis.x = 1; (function () {", "SyntaxError"),
+        ("/* not ended", "SyntaxError"),
+        ("function (", "SyntaxError"),
+        ("return 1", "SyntaxError"),
+        ("throw new Error('at once')", "at once"),
+        ("for (;;) {}", "too long"),
+        ("'x'.repeat(2 ** 29)", "memory|invalid string length"),
+    ],
+)
+def test_a_script_is_a_program_by_itself(source: str, reason: str) -> None:
+    """Nothing gets out of what stands around it, and it ends."""
+    with pytest.raises(CodecFailed, match=reason):
+        ScriptReader().functions(source, ["Decode"])
