@@ -386,15 +386,18 @@ def build_app(base: Base, system: Bus) -> Litestar:
         await rpc.start()
         await polls.start()
         await report_use(base.bus, base.devices.used, "device")
-        async with codecs, running(
-            Leader(database, "outbox", base.outbox.sweep).run(),
-            Leader(database, "delivery", delivery.run, life=5.0).run(),
-            Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
-            Leader(database, "presence", watch.run, life=5.0).run(),
-            Leader(database, "groups", groups.run).run(),
-            Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
-            listen(base.bus, alarm.evaluator).run(),
-            Leader(database, "imports", seen["import_worker"].run).run(),
+        async with (
+            codecs,
+            running(
+                Leader(database, "outbox", base.outbox.sweep).run(),
+                Leader(database, "delivery", delivery.run, life=5.0).run(),
+                Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
+                Leader(database, "presence", watch.run, life=5.0).run(),
+                Leader(database, "groups", groups.run).run(),
+                Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
+                listen(base.bus, alarm.evaluator).run(),
+                Leader(database, "imports", seen["import_worker"].run).run(),
+            ),
         ):
             yield
         await rpc.stop()

@@ -84,7 +84,7 @@ def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
     if not isinstance(value, list) or len(value) > MOST_BYTES:
         raise CodecFailed(f"gives no array of at most {MOST_BYTES} bytes")
     for at, byte in enumerate(value):
-        if type(byte) is not int or not 0 <= byte <= 255:
+        if type(byte) is not int or byte not in range(256):
             raise CodecFailed(f"gives {byte!r:.40} as byte {at}")
     if type(port) is not int or not 1 <= port <= LARGEST_PORT:
         raise CodecFailed(f"gives {port!r:.40} as port")

@@ -12,7 +12,7 @@ from libs.common.errors import InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl
-from services.device.codecs.model import Codec, CodecFailed, Step
+from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
@@ -21,8 +21,8 @@ from services.device.products.codec.schemas import (
     CodecFault,
     ProductCodec,
     PutCodec,
-    TryCodec,
     TriedCodec,
+    TryCodec,
 )
 from services.device.products.errors import built_in, codec_not_found, product_not_found
 from services.device.products.schemas import Product
@@ -176,9 +176,7 @@ class CodecService:
             raise InvalidInput.of_faults(faults)
 
 
-def _assembled(
-    body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]
-) -> Codec:
+def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]) -> Codec:
     """The codec of scripts whose functions are known."""
     faults = []
     for chain, steps in (("decoder", body.decoder), ("encoder", body.encoder)):
@@ -219,9 +217,7 @@ def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
     )
 
 
-def _encoded(
-    codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]
-) -> TriedCodec:
+def _encoded(codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]) -> TriedCodec:
     sent = encoded(codec.encoder, _value(outcome), port)
     return TriedCodec(
         hex=sent.content.hex(),
@@ -246,5 +242,3 @@ def _refused(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
 
 def _shown(faults: Sequence[Fault]) -> list[CodecFault]:
     return [CodecFault(one.path, one.reason) for one in faults]
-
-
