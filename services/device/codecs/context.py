@@ -16,6 +16,8 @@ STACK = 256 * 1024
 """Bytes of its stack."""
 SECONDS = 0.1
 """Seconds of the processor that a call may take."""
+LARGEST_ANSWER = 64 * 1024
+"""Characters of the JSON that a call gives."""
 LOADING = 1.0
 """The same of loading the scripts."""
 
@@ -122,7 +124,12 @@ def _context() -> Any:
 
 
 def _value(answer: str) -> Any:
-    told = _read(answer)
+    if len(answer) > LARGEST_ANSWER:
+        raise CodecFailed(f"gives more than {LARGEST_ANSWER} characters")
+    try:
+        told = _read(answer)
+    except RecursionError as error:
+        raise CodecFailed("gives what is too deep") from error
     if told.fault is not None:
         raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
     return told.value

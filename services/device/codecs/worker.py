@@ -5,6 +5,7 @@ A codec that is ended in the middle of a call is loaded anew for the next one; a
 the rest of a batch is refused unread.
 """
 
+import sys
 from collections import OrderedDict
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ KEPT = 8
 """Codecs that stay loaded."""
 MEMORY = 192 * 1024 * 1024
 """Bytes that the process may use beyond what it begins with."""
+DEEPEST = 500
+"""Levels that Python's own readers go down in what a call gives: fewer than the service itself has."""
 MOST_BROKEN = 3
 """Calls in a row that are ended before the rest of a batch is refused."""
 
@@ -68,6 +71,7 @@ _write = msgspec.msgpack.Encoder().encode
 def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
+    sys.setrecursionlimit(DEEPEST)
     confine(MEMORY)
     loaded: OrderedDict[str, Loaded] = OrderedDict()
     while (request := read_frame(0)) is not None:

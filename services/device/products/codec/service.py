@@ -100,8 +100,7 @@ class CodecService:
                 codec = _codec(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
-            kind = "decode" if body.values is None else "encode"
-            call = Call(kind, content, body.port, now_ms())
+            call = Call("decode" if body.values is None else "encode", content, body.port, now_ms())
             (outcome,) = await self._workers.run(tenant, codec, [call])
         tsl = await self._tsls.find(tenant, model, product.current_version)
         try:
@@ -145,7 +144,7 @@ class CodecService:
             raise InvalidInput.of_faults(faults)
         names = {*ENTRIES, *(step.entry for step in (*body.decoder, *body.encoder))}
         outcomes = await self._workers.read(tenant, list(scripts.values()), sorted(names))
-        functions = {}
+        functions: dict[str, list[str]] = {}
         for name, outcome in zip(scripts, outcomes, strict=True):
             functions[name] = outcome.value or []
             if outcome.fault is not None:

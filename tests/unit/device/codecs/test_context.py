@@ -111,6 +111,8 @@ def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
         ("return recurse(); function recurse() { return recurse() + 1 }", "stack"),
         ("const a = {}; a.a = a; return a", "circular"),
         ("return 10n", "BigInt"),
+        ("return 'x'.repeat(70000)", "65536 characters"),
+        ("let a = []; for (let i = 0; i < 1500; i++) a = [a]; return a", "too deep|stack"),
     ],
 )
 def test_what_a_codec_throws_is_told(code: str, reason: str) -> None:
