@@ -21,7 +21,7 @@ KEPT = 8
 MEMORY = 192 * 1024 * 1024
 """Bytes that the process may use beyond what it begins with."""
 DEEPEST = 500
-"""Levels that Python's own readers go down in what a call gives: fewer than the service itself has."""
+"""Levels of what a call gives; the service itself goes down further."""
 MOST_BROKEN = 3
 """Calls in a row that are ended before the rest of a batch is refused."""
 
