@@ -5,18 +5,12 @@ import { SvelteMap } from "svelte/reactivity";
 import { ask } from "../../api/client";
 import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
 import { number } from "../../i18n/index.svelte";
-import { live } from "../../live/socket.svelte";
+import { live, type Now } from "../../live/socket.svelte";
 import type { Settings, Source, Widget } from "./widgets";
 
 interface Attribute {
   unit?: string;
   enum?: Record<string, string>;
-}
-
-export interface Now {
-  value: unknown;
-  /** ms; null before the first report. */
-  at: number | null;
 }
 
 export class Board {
@@ -66,11 +60,7 @@ export class Board {
   }
 
   now(source: Source | undefined): Now {
-    if (!source) return { value: undefined, at: null };
-    const change = live.values.get(source.key);
-    if (change) return { value: change.value, at: change.timestamp };
-    const known = this.#latest[source.id];
-    return { value: known?.value, at: known?.timestamp ? Number(known.timestamp) : null };
+    return live.newest(source?.key, source && this.#latest[source.id]);
   }
 
   /** A value as people read it: by its name where it has one, else with its unit. */
