@@ -1,5 +1,4 @@
 /** Asks before something is destroyed: `if (await confirm({...})) …`. `Confirm.svelte` shows it. */
-import { t } from "../i18n/index.svelte";
 import { toasts } from "./toasts.svelte";
 
 export interface Question {
