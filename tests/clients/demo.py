@@ -32,10 +32,7 @@ async def add_board(admin: Console, devices: list[str]) -> str:
     charge = [await measured(admin, one, "battery") for one in devices]
     made = await admin.done("POST", "/dashboard", {"name": "Building", "description": "All rooms"})
     widgets = [
-        *(
-            widget("value", (3 * at, 0, 3, 2), one, digits=1)
-            for at, one in enumerate(warm[:3])
-        ),
+        *(widget("value", (3 * at, 0, 3, 2), one, digits=1) for at, one in enumerate(warm[:3])),
         widget("gauge", (9, 0, 3, 4), warm[3], title="Server room", least=10, most=40, digits=1),
         widget("line", (0, 2, 9, 4), *warm[:3], title="Two days", span=2 * DAY, style="line"),
         widget("bar", (0, 6, 6, 4), *warm, title="The mean", span=2 * DAY, digits=1),

@@ -50,6 +50,11 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.keyboard.press("Control+z");
   await page.getByText("Can run").waitFor();
 
+  // Whoever leaves what is not saved is asked first, and may stay.
+  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("Can run").waitFor();
+
   await panel.getByRole("button", { name: "Test", exact: true }).click();
   await panel.getByRole("textbox", { name: "Input, as JSON" }).fill('{"guests": 13}');
   await panel.getByRole("button", { name: "Run the test" }).click();
