@@ -9,6 +9,17 @@ export interface Live {
   timestamp: number;
 }
 
+/** A value of an entity, and when it was measured (ms). */
+export interface Now {
+  value: unknown;
+  at: number | null;
+}
+
+interface Loaded {
+  value?: unknown;
+  timestamp?: string | number | null;
+}
+
 const PAUSES = [500, 1_000, 2_000, 5_000];
 /** Milliseconds between two heartbeats; without an answer to one until the next, the socket is dead. */
 const HEARTBEAT = 15_000;
@@ -28,6 +39,14 @@ class LiveValues {
   #fresh = new Map<string, Live>();
   #failures = 0;
   #answered = true;
+
+  /** The newer one of what came live and of what was loaded: after a break that is the second. */
+  newest(key: string | undefined, loaded?: Loaded): Now {
+    const change = key === undefined ? undefined : this.values.get(key);
+    const at = loaded?.timestamp ? Number(loaded.timestamp) : null;
+    if (change && change.timestamp >= (at ?? 0)) return { value: change.value, at: change.timestamp };
+    return { value: loaded?.value, at };
+  }
 
   /** Look at keys until the function that is returned is called. */
   watch(keys: string[]): () => void {

@@ -24,12 +24,13 @@ async def create(auth: Any, code: str = "reports", **more: Any) -> str:
 
 
 async def test_the_tree_is_that_of_the_field(auth):
-    """Seven pages; each node has an array of children, leaves too; roots have no parent."""
+    """Eight pages; each node has an array of children, leaves too; roots have no parent."""
     tree = await auth.done("GET", PATH)
 
     assert [(node["menu_id"], node["code"]) for node in tree] == [
         ("1000", "dashboard"),
         ("2000", "device"),
+        ("2100", "product"),
         ("5000", "workflow"),
         ("6000", "integration"),
         ("7000", "entity"),
@@ -38,7 +39,7 @@ async def test_the_tree_is_that_of_the_field(auth):
     ]
     assert len(flattened(tree)) == len(MENUS)
     assert "parent_id" not in tree[0]
-    assert tree[3] == {
+    assert tree[4] == {
         "menu_id": "6000",
         "code": "integration",
         "name": "integration",
@@ -54,7 +55,7 @@ async def test_the_tree_is_that_of_the_field(auth):
             }
         ],
     }
-    assert [child["code"] for child in tree[4]["children"]] == ["entity_custom", "entity_data"]
+    assert [child["code"] for child in tree[5]["children"]] == ["entity_custom", "entity_data"]
 
 
 async def test_menus_are_created_below_others(auth):

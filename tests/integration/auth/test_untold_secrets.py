@@ -13,6 +13,7 @@ from tests.integration.auth.people import (
     FIRST,
     PASSWORD,
     add_user,
+    caller,
     first_user,
     refresh,
     sign_in,
@@ -76,6 +77,8 @@ async def change_people(auth: Auth) -> set[str]:
     await auth.done("DELETE", member, caller=root)
     own = {"old_password": PASSWORD, "new_password": "Changed-2"}
     await auth.done("PUT", "/user/password", own, caller=root)
+    again = await caller(auth, await signed_in(auth, FIRST["email"], "Changed-2"))
+    await auth.done("DELETE", "/user/sessions/current", caller=again)
     passwords = {PASSWORD, "Changed-1", "Changed-2", "Mistyped-1", made.password, reset.password}
     return {*passwords, *tokens_of(tokens), CLIENT["client_secret"]}
 

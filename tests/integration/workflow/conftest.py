@@ -163,7 +163,7 @@ def settings_for(servers: Any, public_key: str, **more: Any) -> WorkflowSettings
         nats_url=servers.nats_url,
         internal_public_key=public_key,
         secrets_key=public_key,
-        **more,
+        **{"code_processes": 2, **more},
     )
 
 

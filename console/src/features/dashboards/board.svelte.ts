@@ -6,14 +6,8 @@ import { ask } from "../../api/client";
 import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
 import { titleOf } from "../../lib/entities.svelte";
 import { shownValue, unitOf } from "../../lib/values";
-import { live } from "../../live/socket.svelte";
+import { live, type Now } from "../../live/socket.svelte";
 import type { Settings, Source, Widget } from "./widgets";
-
-export interface Now {
-  value: unknown;
-  /** ms; null before the first report. */
-  at: number | null;
-}
 
 export class Board {
   widgets = $state.raw<Widget[]>([]);
@@ -61,11 +55,7 @@ export class Board {
   }
 
   now(source: Source | undefined): Now {
-    if (!source) return { value: undefined, at: null };
-    const change = live.values.get(source.key);
-    if (change) return { value: change.value, at: change.timestamp };
-    const known = this.#latest[source.id];
-    return { value: known?.value, at: known?.timestamp ? Number(known.timestamp) : null };
+    return live.newest(source?.key, source && this.#latest[source.id]);
   }
 
   /** A value as people read it. */

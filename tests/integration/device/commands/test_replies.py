@@ -13,6 +13,7 @@ from services.device.commands.delivery import Delivery
 from services.device.commands.ending import CommandEnding
 from services.device.commands.messages import created
 from services.device.commands.model import Command, now
+from services.device.commands.replies import ReplyHandler
 from services.device.commands.service import describe
 from services.device.reports.ledger import Totals
 from services.device.reports.uplink import Uplink
@@ -79,16 +80,16 @@ async def test_of_answers_that_come_together_the_last_says_what_holds(
 ):
     """Replies of one thing apply one after another, also of one batch and one millisecond."""
     last, busy, overlaps = 10, set(), []
-    handle = world.first.replies.handle
+    handle = ReplyHandler.handle
 
-    async def alone(uplink: Uplink, thing: Thing) -> str | None:
+    async def alone(self: ReplyHandler, uplink: Uplink, thing: Thing) -> str | None:
         overlaps.extend({thing.id} & busy)
         busy.add(thing.id)
-        reason = await handle(uplink, thing)
+        reason = await handle(self, uplink, thing)
         busy.discard(thing.id)
         return reason
 
-    monkeypatch.setattr(world.first.replies, "handle", alone)
+    monkeypatch.setattr(ReplyHandler, "handle", alone)
     for number in range(1, last + 1):
         profile = {"values": [{"key": "level", "value": number}]}
         await issue(world, command(number))

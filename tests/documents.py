@@ -1,0 +1,40 @@
+"""The documents that clients are made from, without a platform: `python -m tests.documents`.
+
+They are those that a running gateway serves; tests compare them.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from libs.common.http.document import finish
+from libs.common.identity import make_keys
+from services.gateway.docs.apis import Api, alone
+from services.gateway.docs.merge import merge
+from services.gateway.routes import ROUTES
+from tests import apps
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    Api.DEVICE: ROOT / "clients/python/openapi.json",
+    Api.MANAGEMENT: ROOT / "console/openapi.json",
+}
+
+
+def main() -> None:
+    """Write both."""
+    public_key = make_keys()[1]
+    whole = merge({name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES)
+    for api, path in FILES.items():
+        text = json.dumps(alone(whole, api), indent=1, ensure_ascii=False)
+        path.write_text(f"{text}\n")
+
+
+def _of(app: Any) -> dict[str, Any]:
+    schema = app.openapi_schema.to_schema()
+    finish(schema, app)
+    return json.loads(json.dumps(schema, default=str))
+
+
+if __name__ == "__main__":
+    main()
