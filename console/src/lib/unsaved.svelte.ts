@@ -1,12 +1,10 @@
-/** Work that is lost with its page: whoever leaves by a link, a key or the browser's buttons is asked first. */
+/** Work that is lost with its page: whoever leaves by a link, or closes the page, is asked first. */
 import { router } from "svelte-spa-router";
 
 import { t } from "../i18n/index.svelte";
 import { confirm } from "./confirm.svelte";
 
 let unsaved: () => boolean = () => false;
-/** The address that was agreed to. */
-let agreed = "";
 
 /** Called where a component begins (it uses `$effect`): `lost` says whether leaving destroys anything now. */
 export function guard(lost: () => boolean): void {
@@ -18,26 +16,21 @@ export function guard(lost: () => boolean): void {
   });
 }
 
-function asksFirst(wanted: string): boolean {
-  const path = wanted.slice(1).split("?")[0] || "/";
-  return wanted !== agreed && path !== router.location && unsaved();
+/** The page of the console that a click leads to in this tab; undefined when it leads to none, or stays here. */
+function pageOf(event: MouseEvent): string | undefined {
+  const link = event.target instanceof Element && event.target.closest<HTMLAnchorElement>('a[href^="#/"]');
+  if (!link || link.target || event.ctrlKey || event.metaKey || event.shiftKey) return undefined;
+  return link.hash.slice(1).split("?")[0] === router.location ? undefined : link.hash;
 }
 
-/** Heard before the router hears of it: the address stays as it is until somebody has agreed. */
-async function meet(event: Event): Promise<void> {
-  const wanted = location.hash;
-  const asks = asksFirst(wanted);
-  agreed = "";
-  if (!asks) return;
-  event.stopImmediatePropagation();
-  const here = router.querystring ? `${router.location}?${router.querystring}` : router.location;
-  history.replaceState(history.state, "", `#${here}`);
-  if (!(await confirm({ title: t("unsaved.title"), text: t("unsaved.text"), action: t("unsaved.leave") }))) return;
-  agreed = wanted;
-  location.hash = wanted;
+async function meet(event: MouseEvent): Promise<void> {
+  const page = pageOf(event);
+  if (!page || !unsaved()) return;
+  event.preventDefault();
+  if (await confirm({ title: t("unsaved.title"), text: t("unsaved.text"), action: t("unsaved.leave") })) location.hash = page;
 }
 
-addEventListener("hashchange", (event) => void meet(event), { capture: true });
+addEventListener("click", (event) => void meet(event), { capture: true });
 addEventListener("beforeunload", (event) => {
   if (unsaved()) event.preventDefault();
 });
