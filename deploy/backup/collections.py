@@ -52,6 +52,7 @@ ROWS = (
     Row("auth.users", "tenant", {"_id": "auth.users", "roles": "auth.roles"}),
     Row("device.products", "_id.tenant"),
     Row("device.tsls", "_id.tenant"),
+    Row("device.codecs", "_id.tenant"),
     Row("device.product_usage", "_id.tenant"),
     Row("device.members", "_id.tenant"),
     Row(

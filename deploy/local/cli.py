@@ -17,13 +17,13 @@ from deploy.local import (
     migrating,
     products,
     simulate,
+    templates,
     version,
 )
 from deploy.local import up as launcher
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, positive
 from deploy.platform import console
-from deploy.platform.errors import Exit, LauncherError
-from deploy.platform.openapi import ApiRefused
+from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
 
 _MOST_DEVICES = 2000
@@ -54,6 +54,12 @@ _APP_ID = option("id", metavar="ID", type=number(1, 2**53), help="its id")
 _SN = option("sn", metavar="SN", help="SN of the device, as it is registered")
 _INTEGRATION_ID = option("id", metavar="ID", help="id of the integration, e.g. 'lamps'")
 
+_PLATFORM = (
+    DATA,
+    option("--url", help="address of another platform; needs both of these:"),
+    option("--client-id", metavar="ID", help="client id there"),
+    option("--client-secret", metavar="SECRET", help="client secret there"),
+)
 _STORES = (
     DATA,
     option("--mongo-url", metavar="URL", help="MongoDB, when it is not the launcher's; needs:"),
@@ -272,10 +278,22 @@ COMMANDS = (
                 "--model",
                 help="the product's model (default: as the file says, else the file's name)",
             ),
-            DATA,
-            option("--url", help="address of another platform; needs both of these:"),
-            option("--client-id", metavar="ID", help="client id there"),
-            option("--client-secret", metavar="SECRET", help="client secret there"),
+            *_PLATFORM,
+        ),
+    ),
+    Command(
+        "product import-template",
+        "make a product and its codec from a public device template",
+        templates.import_template,
+        (
+            option(
+                "template",
+                metavar="DIR|ZIP",
+                type=Path,
+                help="the folder of device-template.yaml, beside folders that it shares, or a ZIP",
+            ),
+            option("--model", help="the product's model (default: the folder's name)"),
+            *_PLATFORM,
         ),
     ),
     Command(
@@ -346,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = given.run(given)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
-    except ApiRefused as error:
+    except Refused as error:
         return _told(error.exit_code, *error.faults)
     except LauncherError as error:
         return _told(error.exit_code, error)

@@ -43,14 +43,15 @@ class Target:
 
 async def import_file(given: Namespace) -> None:
     """Import a file; raises `ApiRefused` with every fault the platform finds in it."""
-    target = _target(given)
+    target = target_of(given)
     chosen, product = read(given.file, given.model)
     async with target.connect() as api:
         await api.put_product(chosen, product)
     print(f"product {chosen} is imported")
 
 
-def _target(given: Namespace) -> Target:
+def target_of(given: Namespace) -> Target:
+    """The platform that a command names, else the one of its data directory."""
     remote = (given.url, given.client_id, given.client_secret)
     if not any(remote):
         return Target.of_directory(given.data)

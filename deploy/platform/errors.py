@@ -26,3 +26,11 @@ class CommandError(LauncherError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.FAILED)
+
+
+class Refused(CommandError):
+    """What was given is refused, for one reason or several."""
+
+    def __init__(self, message: str, faults: list[str]) -> None:
+        super().__init__(message)
+        self.faults = faults or [message]

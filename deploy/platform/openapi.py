@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from deploy.platform.errors import CommandError
+from deploy.platform.errors import CommandError, Refused
 from libs.common.tls import trusting
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
@@ -16,14 +16,14 @@ _BUSY = (429, 503)
 _TRIES_WHILE_BUSY = 20
 
 
-class ApiRefused(CommandError):
+class ApiRefused(Refused):
     """The API refused a request; `faults` are its reasons, one or several."""
 
     def __init__(self, status: int, body: Any) -> None:
         fields = body if isinstance(body, dict) else {}
-        super().__init__(str(fields.get("errMsg") or fields.get("errCode") or f"HTTP {status}"))
+        text = str(fields.get("errMsg") or fields.get("errCode") or f"HTTP {status}")
+        super().__init__(text, _faults(fields.get("data")))
         self.status = status
-        self.faults = _faults(fields.get("data")) or [str(self)]
 
 
 class OpenApi:

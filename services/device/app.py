@@ -31,6 +31,7 @@ from services.device.alarms.service import Alarms
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.sweeping import Sweep
 from services.device.alarms.unstored import UplinkReader
+from services.device.codecs.workers import CodecWorkers
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
@@ -79,6 +80,8 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
+from services.device.products.codec.open_api import ROUTER as CODEC_ROUTES
+from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_PAGES
 from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
@@ -118,6 +121,7 @@ OPEN_API = Router(
     guards=[applications],
     route_handlers=[
         PRODUCT_ROUTES,
+        CODEC_ROUTES,
         DEVICE_ROUTES,
         RPS_ROUTES,
         get_property_history,
@@ -360,7 +364,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
-    seen = console(shared)
+    seen, codecs = console(shared), CodecWorkers()
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -382,15 +386,18 @@ def build_app(base: Base, system: Bus) -> Litestar:
         await rpc.start()
         await polls.start()
         await report_use(base.bus, base.devices.used, "device")
-        async with running(
-            Leader(database, "outbox", base.outbox.sweep).run(),
-            Leader(database, "delivery", delivery.run, life=5.0).run(),
-            Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
-            Leader(database, "presence", watch.run, life=5.0).run(),
-            Leader(database, "groups", groups.run).run(),
-            Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
-            listen(base.bus, alarm.evaluator).run(),
-            Leader(database, "imports", seen["import_worker"].run).run(),
+        async with (
+            codecs,
+            running(
+                Leader(database, "outbox", base.outbox.sweep).run(),
+                Leader(database, "delivery", delivery.run, life=5.0).run(),
+                Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
+                Leader(database, "presence", watch.run, life=5.0).run(),
+                Leader(database, "groups", groups.run).run(),
+                Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
+                listen(base.bus, alarm.evaluator).run(),
+                Leader(database, "imports", seen["import_worker"].run).run(),
+            ),
         ):
             yield
         await rpc.stop()
@@ -424,6 +431,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
             dependencies={
                 "product_service": shared.products,
+                "codec_service": CodecService(base.products, base.tsls, codecs),
                 "device_service": devices,
                 "rps_service": RpsService(records),
                 "things": base.things,

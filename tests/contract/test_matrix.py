@@ -96,6 +96,8 @@ BODIES: dict[str, Any] = {
         "credentials_type": "SMTP",
         "access_key": new_name(),
     },
+    "PUT /product/{model}/codec": {"script": "function Decode() {}"},
+    "POST /product/{model}/codec/test": {"port": 1, "hex": "00"},
     "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
 }
 """Bodies that are right where an operation names a resource in its path; `{}` elsewhere."""

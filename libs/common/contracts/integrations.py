@@ -33,7 +33,7 @@ IdentifierText = Annotated[
 ]
 """What names a device within its integration; it is also its SN."""
 
-Operation = Literal["add_device", "delete_device", "call", "updated", "command"]
+Operation = Literal["add_device", "delete_device", "call", "updated", "command", "downlink"]
 
 
 def operation_subject(integration: str, operation: Operation) -> str:
@@ -74,6 +74,9 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     carries_commands: bool = False
     """Whether commands to its devices go to `rpc.integration.{id}.command` instead of to
     `thing.{sn}.down.command`."""
+    carries_frames: bool = False
+    """Whether its devices send and get bytes: commands are encoded by the codecs of their products
+    and go to `rpc.integration.{id}.downlink` (`libs.common.contracts.frames`)."""
 
     def document(self, *, stored: bool = False) -> TslDocument:
         """`tsl` as a document, an empty one without it; raise `TslInvalid`.
@@ -266,7 +269,17 @@ class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
 
 
 TellOperation = Literal[
-    "report", "event", "reply", "own_report", "list_devices", "get_tsl", "own_values", "put_device"
+    "report",
+    "event",
+    "reply",
+    "frames",
+    "downlink",
+    "link",
+    "own_report",
+    "list_devices",
+    "get_tsl",
+    "own_values",
+    "put_device",
 ]
 
 

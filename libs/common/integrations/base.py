@@ -1,5 +1,6 @@
 """What an integration is to its host: a manifest and handlers."""
 
+from libs.common.contracts.frames import CarryDownlinks
 from libs.common.contracts.integrations import (
     AddDevice,
     CallService,
@@ -43,3 +44,7 @@ class Integration:
     async def command(self, wanted: DeviceCommand) -> None:
         """Carry a command to a device (`carries_commands`); its reply is told later."""
         raise MethodNotAllowed(f"integration {self.manifest.id} carries no commands")
+
+    async def downlink(self, wanted: CarryDownlinks) -> None:
+        """Queue bytes for a device (`carries_frames`); what becomes of them is told later."""
+        raise MethodNotAllowed(f"integration {self.manifest.id} carries no frames")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.contracts.frames import CarryDownlinks
 from libs.common.contracts.integrations import (
     ANNOUNCE_EVERY,
     Acknowledged,
@@ -41,6 +42,7 @@ class IntegrationHost:
         self._rpc.offer("call", CallService, _named(integration.call))
         self._rpc.offer("updated", PropertiesUpdated, _named(self._updated))
         self._rpc.offer("command", DeviceCommand, self._command)
+        self._rpc.offer("downlink", CarryDownlinks, self._downlink)
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
         """What the integration tells and asks."""
@@ -86,6 +88,10 @@ class IntegrationHost:
 
     async def _command(self, wanted: DeviceCommand) -> Acknowledged:
         await self._integration.command(wanted)
+        return Acknowledged()
+
+    async def _downlink(self, wanted: CarryDownlinks) -> Acknowledged:
+        await self._integration.downlink(wanted)
         return Acknowledged()
 
 

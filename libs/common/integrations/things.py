@@ -1,9 +1,16 @@
 """What an integration tells the platform of its devices and of itself, and asks about them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 from libs.common.bus import RpcClient
+from libs.common.contracts.frames import (
+    FramesTold,
+    TellDownlink,
+    TellFrames,
+    TellLink,
+    ToldFrame,
+)
 from libs.common.contracts.integrations import (
     Acknowledged,
     DeviceRef,
@@ -88,6 +95,19 @@ class IntegrationThings:
             error=error,
         )
         await self._rpc.call(tell_subject(self._id, "reply"), told, Acknowledged)
+
+    async def frames(self, frames: Sequence[ToldFrame]) -> FramesTold:
+        """Tell up to 500 uplinks; all but the refused are accepted when this returns."""
+        told = TellFrames(frames=list(frames))
+        return await self._rpc.call(tell_subject(self._id, "frames"), told, FramesTold)
+
+    async def downlink(self, told: TellDownlink) -> None:
+        """Tell what became of a downlink."""
+        await self._rpc.call(tell_subject(self._id, "downlink"), told, Acknowledged)
+
+    async def link(self, told: TellLink) -> None:
+        """Tell a join, or what a device answered about its state."""
+        await self._rpc.call(tell_subject(self._id, "link"), told, Acknowledged)
 
     async def own_report(self, tenant: str, properties: dict[str, Any]) -> None:
         """Set properties of the integration itself, as far as its TSL has them."""

@@ -16,6 +16,15 @@ from libs.common.identity.functions import Function
 from libs.common.settings import Days
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument
+from services.device.products.codec.schemas import (
+    EXAMPLE,
+    TRIAL,
+    ProductCodec,
+    PutCodec,
+    TriedCodec,
+    TryCodec,
+)
+from services.device.products.codec.service import CodecService
 from services.device.products.schemas import Prefixes, Product, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_PAGE, Name
@@ -23,7 +32,9 @@ from services.device.things.model import DeviceType
 
 _VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
 """Who adds a device chooses its product."""
+_READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
+Codecs = NamedDependency[CodecService]
 _FIELDS = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
@@ -68,6 +79,8 @@ class ShownProduct(Shown, kw_only=True):
     history_days: int | None = None
     device_offline_timeout: int | None = None
     location_property: str | None = None
+    codec_version: str | None = None
+    """Of its codec, when it has one."""
     created_at: int | None = None
     updated_at: int | None = None
 
@@ -185,6 +198,54 @@ async def remove_product(
 ) -> None:
     """Delete a product that has no devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
+
+
+@get("/{model:str}/codec", guards=_READERS, summary="Get the codec of a product")
+async def get_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> ProductCodec:
+    """The scripts that decode what its devices send, and encode what they are sent."""
+    return await codec_service.get(principal, model)
+
+
+@put(
+    "/{model:str}/codec",
+    guards=_MANAGERS,
+    summary="Save the codec of a product",
+    example=EXAMPLE,
+)
+async def save_codec_of_product(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutCodec],
+) -> ProductCodec:
+    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    return await codec_service.put(principal, model, data)
+
+
+@delete("/{model:str}/codec", guards=_MANAGERS, summary="Delete the codec of a product")
+async def remove_codec_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> None:
+    """Take the codec from a product."""
+    await codec_service.delete(principal, model)
+
+
+@post(
+    "/{model:str}/codec/test",
+    guards=_MANAGERS,
+    summary="Try the codec of a product",
+    example=TRIAL,
+)
+async def try_codec_of_product(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[TryCodec],
+) -> TriedCodec:
+    """Decode bytes or encode values; nothing is stored and nothing is sent."""
+    return await codec_service.tried(principal, model, data)
 
 
 def _put(data: SaveProduct) -> PutProduct:

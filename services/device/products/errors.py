@@ -8,6 +8,11 @@ def product_not_found(model: str) -> NotFound:
     return NotFound(f"there is no product {model}", field="model", code="product_not_found")
 
 
+def codec_not_found(model: str) -> NotFound:
+    """404: the product has no codec."""
+    return NotFound(f"the product {model} has no codec", field="model", code="codec_not_found")
+
+
 def built_in(model: str) -> Conflict:
     """409: the product belongs to the platform."""
     return Conflict(

@@ -37,8 +37,14 @@ async def _index_places(database: Database) -> None:
     )
 
 
+async def _index_codecs(database: Database) -> None:
+    keys = [("_id.tenant", 1), ("_id.model", 1)]
+    await database["codecs"].create_index(keys, name="tenant_model")
+
+
 MIGRATIONS = [
     Migration(100, "indexes of products and TSLs", _make_indexes),
     Migration(300, "indexes of RPS records", _index_rps),
     Migration(910, "products that say where devices are", _index_places),
+    Migration(912, "indexes of codecs", _index_codecs),
 ]

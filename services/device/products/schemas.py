@@ -44,6 +44,8 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     history_days: int | msgspec.UnsetType = msgspec.UNSET
     device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
     location_property: str | msgspec.UnsetType = msgspec.UNSET
+    codec_version: str | msgspec.UnsetType = msgspec.UNSET
+    """Of its codec, when it has one."""
     created_at: int | msgspec.UnsetType = msgspec.UNSET
     updated_at: int | msgspec.UnsetType = msgspec.UNSET
 

@@ -1,6 +1,6 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
-currentVersion, versions, historyDays?, deviceOfflineTimeout?, locationProperty?, createdAt,
-updatedAt}`.
+currentVersion, versions, historyDays?, deviceOfflineTimeout?, locationProperty?, codecVersion?,
+createdAt, updatedAt}`.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,12 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.members.registry import MemberRegistry, owner_of
+from services.device.products.codec.schemas import ProductCodec
+from services.device.products.codec.store import CodecStore
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,
+    product_not_found,
     too_many_versions,
     version_in_use,
 )
@@ -58,6 +61,7 @@ class ProductStore:
         self._devices = devices
         self._usage = ProductUsage(mongo.database)
         self._members = MemberRegistry(mongo.database)
+        self.codecs = CodecStore(mongo.database)
         self._quota = Quota(self._products, limits, "records", "_id.tenant")
 
     async def find(self, tenant: str, model: str) -> Product | None:
@@ -167,9 +171,38 @@ class ProductStore:
             await self._usage.end(tenant, model, session)
             await self._members.forget(owner_of(tenant, model), session)
             await self._tsls.delete(tenant, model, session)
+            await self.codecs.delete(tenant, model, session)
             return bool(gone.deleted_count)
 
         return await self._mongo.transaction(work)
+
+    async def put_codec(self, tenant: str, model: str, codec: ProductCodec) -> None:
+        """Give a product a codec; raise `NotFound` when the product is gone."""
+
+        async def work(session: Session) -> None:
+            await self._codec_version(tenant, model, codec.version, session)
+            await self.codecs.put(tenant, model, codec, session)
+
+        await self._mongo.transaction(work)
+
+    async def delete_codec(self, tenant: str, model: str) -> bool:
+        """Take its codec from a product; False when there is none."""
+
+        async def work(session: Session) -> bool:
+            await self._codec_version(tenant, model, None, session)
+            return await self.codecs.delete(tenant, model, session)
+
+        return await self._mongo.transaction(work)
+
+    async def _codec_version(
+        self, tenant: str, model: str, version: str | None, session: Session
+    ) -> None:
+        fields = {"codecVersion": version, "updatedAt": datetime.now(UTC)}
+        changed = await self._products.update_one(
+            {"_id": {"tenant": tenant, "model": model}}, {"$set": fields}, session=session
+        )
+        if not changed.matched_count:
+            raise product_not_found(model)
 
     async def history_days(self, tenant: str, model: str) -> int | None:
         """The days for which a product keeps history, when it has some of its own."""
@@ -212,6 +245,7 @@ def _product(document: dict[str, Any]) -> Product:
         history_days=document.get("historyDays") or msgspec.UNSET,
         device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
         location_property=document.get("locationProperty") or msgspec.UNSET,
+        codec_version=document.get("codecVersion") or msgspec.UNSET,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
     )

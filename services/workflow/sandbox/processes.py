@@ -1,25 +1,17 @@
 """Our worker processes for JavaScript and CEL: started, given work, replaced when need be."""
 
 import asyncio
-import contextlib
 import logging
-import os
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from pathlib import Path
+from asyncio.subprocess import Process
 from typing import Self
 
+from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
 from services.workflow.sandbox.limits import CodeFailed, Limits
-from services.workflow.sandbox.worker import GRACE, HEADER, SECONDS
+from services.workflow.sandbox.worker import GRACE, SECONDS
 
 log = logging.getLogger(__name__)
 
-_ROOT = Path(__file__).parents[3]
-_BEGIN = (
-    "import sys; sys.path.insert(0, {root!r}); "
-    "from services.workflow.sandbox.worker import main; main({memory}, {output})"
-)
+_WORKER = "services.workflow.sandbox.worker"
 LATE = 2.0
 """Seconds beyond a run's own after which its worker is taken for lost: the kernel should have
 ended the run long before."""
@@ -51,49 +43,25 @@ class Processes:
             if process is None or process.returncode is not None:
                 process = await self._start()
             async with asyncio.timeout(seconds + GRACE + LATE):
-                answer = await _exchange(process, SECONDS.pack(seconds) + request)
+                answer = await ask_worker(process, SECONDS.pack(seconds) + request)
             spare = process
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             log.warning("a sandbox worker was lost: %s", type(error).__name__)
             raise CodeFailed("was ended with its process") from error
         finally:
             if spare is None and process is not None:
-                _kill(process)
+                kill_worker(process)
                 self._alive.discard(process)
             self._idle.put_nowait(spare)
         return answer
 
     async def _start(self) -> Process:
         limits = self._limits
-        text = _BEGIN.format(root=str(_ROOT), memory=limits.memory, output=limits.output)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-c", text),
-            stdin=PIPE,
-            stdout=PIPE,
-            env={},
-            cwd="/",
-            start_new_session=True,
-            limit=2 * limits.output,
-        )
+        process = await start_worker(_WORKER, limits.memory, limits.output, largest=limits.output)
         self._alive.add(process)
         return process
 
     async def _end(self, process: Process) -> None:
         self._alive.discard(process)
-        _kill(process)
+        kill_worker(process)
         await process.wait()
-
-
-async def _exchange(process: Process, request: bytes) -> bytes:
-    if process.stdin is None or process.stdout is None:
-        raise OSError("the worker has no pipes")
-    process.stdin.write(HEADER.pack(len(request)) + request)
-    await process.stdin.drain()
-    (size,) = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
-    return await process.stdout.readexactly(size)
-
-
-def _kill(process: Process) -> None:
-    """End a worker with the run that it has in hand."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)

@@ -14,12 +14,11 @@ import struct
 import time
 from typing import NamedTuple
 
+from libs.common.sandbox.confine import confine, end_with_parent, leave_idle_time, stand_back
+from libs.common.sandbox.frames import HEADER, read_frame, write_frame
 from services.workflow.expressions.cel import CelFailed, evaluate
-from services.workflow.sandbox.confine import confine, end_with_parent, leave_idle_time, stand_back
 from services.workflow.sandbox.quick import Quick
 
-HEADER = struct.Struct(">I")
-"""What stands before a frame on a pipe: its length."""
 SECONDS = struct.Struct(">d")
 """What stands before a request: how long it may take."""
 GRACE = 0.25
@@ -46,10 +45,10 @@ def main(memory: int, output: int) -> None:
     quick = Quick(memory, output)
     while True:
         child = _fork(quick, memory)
-        request = _read_frame(0)
+        request = read_frame(0)
         if request is None:
             return
-        _write_frame(1, _answer(child, request, output))
+        write_frame(1, _answer(child, request, output))
         _end(child)
 
 
@@ -74,19 +73,19 @@ def _fork(quick: Quick, memory: int) -> Child:
 
 def _run(quick: Quick, requests: int, answers: int) -> None:
     """The life of a child."""
-    request = _read_frame(requests)
+    request = read_frame(requests)
     if request is not None:
         (seconds,) = SECONDS.unpack_from(request)
         kind, content = request[SECONDS.size :][:1], request[SECONDS.size + 1 :]
         done = _condition(content) if kind == CONDITION else quick.answer(content, seconds)
-        _write_frame(answers, done)
+        write_frame(answers, done)
 
 
 def _answer(child: Child, request: bytes, output: int) -> bytes:
     """What a child answers to a request, or how it ended."""
     (seconds,) = SECONDS.unpack_from(request)
     try:
-        _write_frame(child.requests, request)
+        write_frame(child.requests, request)
         answer = _frame_of(child, time.monotonic() + seconds + GRACE, output)
     except BrokenPipeError:
         answer = None
@@ -148,26 +147,3 @@ def _condition(request: bytes) -> bytes:
         return b"E" + str(error).encode(errors="replace")
     except (MemoryError, RecursionError):
         return b"Eneeds too much memory"
-
-
-def _read_frame(source: int) -> bytes | None:
-    """The next frame of a pipe; None when it has ended."""
-    header = _exactly(source, HEADER.size)
-    return None if header is None else _exactly(source, HEADER.unpack(header)[0])
-
-
-def _write_frame(target: int, content: bytes) -> None:
-    """Write a frame to a pipe."""
-    rest = memoryview(HEADER.pack(len(content)) + content)
-    while rest:
-        rest = rest[os.write(target, rest) :]
-
-
-def _exactly(source: int, size: int) -> bytes | None:
-    content = b""
-    while len(content) < size:
-        more = os.read(source, size - len(content))
-        if not more:
-            return None
-        content += more
-    return content

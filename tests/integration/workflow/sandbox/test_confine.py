@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from services.workflow.sandbox.confine import LINUX
+from libs.common.sandbox.confine import LINUX
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = """
 import os, signal, socket, sys
-from services.workflow.sandbox.confine import confine
+from libs.common.sandbox.confine import confine
 confine(32 * 1024**2)
 {attempt}
 os.write(1, b"still here")

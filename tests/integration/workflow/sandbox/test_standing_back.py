@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.workflow.sandbox.confine import LINUX, NICENESS
+from libs.common.sandbox.confine import LINUX, NICENESS
 from services.workflow.sandbox.limits import Limits
 from services.workflow.sandbox.processes import Processes
 from services.workflow.sandbox.worker import SCRIPT

@@ -1,0 +1,1 @@
+"""Processes that run people's code: confined, and spoken to over pipes."""

@@ -1,0 +1,142 @@
+"""A codec that is loaded: its scripts are read once, and each call begins with fresh variables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import quickjs
+
+from services.device.codecs.model import Codec, CodecFailed
+
+ENGINE = Path(__file__).with_name("engine.js").read_text()
+MEMORY = 16 * 1024 * 1024
+"""Bytes that a context may use."""
+STACK = 256 * 1024
+"""Bytes of its stack."""
+SECONDS = 0.1
+"""Seconds of the processor that a call may take."""
+LARGEST_ANSWER = 64 * 1024
+"""Characters of the JSON that a call gives."""
+LOADING = 1.0
+"""The same of loading the scripts."""
+
+
+class CodecBroken(CodecFailed):
+    """It has to be loaded anew: it was ended in the middle of a call."""
+
+
+_WHOLE = "this script is whole"
+
+
+class _Told(msgspec.Struct):
+    value: Any = None
+    fault: str | None = None
+    broken: bool = False
+
+
+_read = msgspec.json.Decoder(_Told).decode
+
+
+class _Engine:
+    """A context in which all that calls share is frozen. Not for two threads."""
+
+    def __init__(self) -> None:
+        self._context = _context()
+        self._context.eval(ENGINE)
+        self._load, self._decode, self._encode, self._functions = (
+            self._context.eval(f"engine[{one}]") for one in range(4)
+        )
+        seal = self._context.get("sealed")
+        self._context.eval("delete globalThis.engine; delete globalThis.sealed; undefined")
+        seal()
+
+    def _call(self, function: Any, *given: Any) -> Any:
+        try:
+            return function(*given)
+        except quickjs.JSException as error:
+            raise CodecBroken(_said(str(error).partition("\n")[0])) from error
+        except MemoryError as error:
+            raise CodecBroken("needs too much memory") from error
+
+
+class LoadedCodec(_Engine):
+    """Calls a codec's functions."""
+
+    def __init__(self, codec: Codec) -> None:
+        """Raise `CodecFailed` when the scripts cannot be read."""
+        super().__init__()
+        self._context.set_time_limit(LOADING)
+        self._call(self._load, msgspec.json.encode(codec).decode())
+        self._context.set_time_limit(SECONDS)
+
+    def decode(self, payload: bytes, port: int, at: int) -> Any:
+        """What the decoder makes of a payload that came at `at` (ms).
+
+        Raises `CodecFailed` with what it threw, `CodecBroken` when it was ended.
+        """
+        return _value(self._call(self._decode, port, payload.hex(), float(at)))
+
+    def encode(self, values: Any, port: int, at: int) -> Any:
+        """What the encoder makes of values; raises the same."""
+        return _value(
+            self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at))
+        )
+
+
+class ScriptReader(_Engine):
+    """Reads one script as it is imported."""
+
+    def functions(self, source: str, names: Sequence[str]) -> list[str]:
+        """Which of `names` are functions of a script.
+
+        Raises `CodecFailed` for one that is no whole program or ends as it begins.
+        """
+        _check_whole(source)
+        self._context.set_time_limit(SECONDS)
+        wanted = msgspec.json.encode(names).decode()
+        found: list[str] = msgspec.json.decode(self._call(self._functions, source, wanted))
+        return found
+
+
+def _check_whole(source: str) -> None:
+    """Raise `CodecFailed` for what is no program by itself: engine.js puts text around it.
+
+    A throwaway context reads all of it and runs nothing, for it ends at its first statement.
+    """
+    context = _context()
+    context.set_time_limit(LOADING)
+    try:
+        context.eval(f"throw '{_WHOLE}';\n{source}")
+    except quickjs.JSException as error:
+        reason = str(error).partition("\n")[0]
+        if reason != _WHOLE:
+            raise CodecFailed(_said(reason)) from error
+    except MemoryError as error:
+        raise CodecFailed("needs too much memory") from error
+
+
+def _context() -> Any:
+    context = quickjs.Context()
+    context.set_memory_limit(MEMORY)
+    context.set_max_stack_size(STACK)
+    return context
+
+
+def _value(answer: str) -> Any:
+    if len(answer) > LARGEST_ANSWER:
+        raise CodecFailed(f"gives more than {LARGEST_ANSWER} characters")
+    try:
+        told = _read(answer)
+    except RecursionError as error:
+        raise CodecFailed("gives what is too deep") from error
+    if told.fault is not None:
+        raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
+    return told.value
+
+
+def _said(text: str) -> str:
+    """What QuickJS says of an end, in our words."""
+    if "interrupted" in text:
+        return "takes too long"
+    return "needs too much memory" if "out of memory" in text or text == "null" else text

@@ -1,0 +1,118 @@
+"""What scripts are: their entry points by convention, and what these give. No I/O.
+
+TS013 of the LoRa Alliance has `decodeUplink(input)`, which gives `{data, errors, warnings}`, and
+`encodeDownlink(input)`, which gives `{bytes, fPort, errors, warnings}`. Older ones are
+`Decode(fPort, bytes)` and `Decoder(bytes, port)`, which give values, and `Encode(fPort, obj)` and
+`Encoder(obj, port)`, which give bytes.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from services.device.codecs.model import Argument, CodecFailed, Step
+
+DECODERS = {
+    "decodeUplink": [Argument("input")],
+    "Decode": [Argument("fPort"), Argument("bytes", payload=True)],
+    "Decoder": [Argument("bytes", payload=True), Argument("port")],
+}
+"""Entry points that decode, the first that there is counts."""
+ENCODERS = {
+    "encodeDownlink": [Argument("input")],
+    "Encode": [Argument("fPort"), Argument("obj", payload=True)],
+    "Encoder": [Argument("obj", payload=True), Argument("port")],
+}
+ENTRIES = (*DECODERS, *ENCODERS)
+LARGEST_PORT = 223
+"""Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
+MOST_BYTES = 255
+"""Bytes of a LoRa frame."""
+_LEVELS = re.compile("[.#]")
+
+
+class Decoded(NamedTuple):
+    """Values by top-level key, and what the codec warns of."""
+
+    properties: dict[str, Any]
+    warnings: list[str]
+
+
+class Encoded(NamedTuple):
+    """What is sent, to which port, and what the codec warns of."""
+
+    content: bytes
+    port: int
+    warnings: list[str]
+
+
+def entry_of(
+    functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[Argument]]
+) -> list[Step]:
+    """The entry point that scripts have by convention; `functions` are those of each script."""
+    for entry, args in conventions.items():
+        for script, found in functions.items():
+            if entry in found:
+                return [Step(script, entry, args)]
+    return []
+
+
+def decoded(steps: Sequence[Step], value: Any) -> Decoded:
+    """What decoding gave; raise `CodecFailed` when that is no object, or says that it failed.
+
+    Keys with levels (`plan.days`, `plan.days#sunday`) become objects.
+    """
+    warnings: list[str] = []
+    if steps[-1].entry == "decodeUplink":
+        answer = _answer(value)
+        warnings, value = _texts(answer, "warnings"), answer.get("data")
+    if not isinstance(value, dict):
+        raise CodecFailed("gives no object")
+    return Decoded(_nested(value), warnings)
+
+
+def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
+    """What encoding gave; raise `CodecFailed` when that is no bytes, or says that it failed.
+
+    `port` is where it goes unless the codec says another.
+    """
+    warnings: list[str] = []
+    if steps[-1].entry == "encodeDownlink":
+        answer = _answer(value)
+        warnings, value = _texts(answer, "warnings"), answer.get("bytes")
+        port = answer.get("fPort") or port
+    if not isinstance(value, list) or len(value) > MOST_BYTES:
+        raise CodecFailed(f"gives no array of at most {MOST_BYTES} bytes")
+    for at, byte in enumerate(value):
+        if type(byte) is not int or byte not in range(256):
+            raise CodecFailed(f"gives {byte!r:.40} as byte {at}")
+    if type(port) is not int or not 1 <= port <= LARGEST_PORT:
+        raise CodecFailed(f"gives {port!r:.40} as port")
+    return Encoded(bytes(value), port, warnings)
+
+
+def _answer(value: Any) -> dict[str, Any]:
+    """What an entry point of TS013 gave."""
+    if not isinstance(value, dict):
+        raise CodecFailed("gives no object")
+    if errors := _texts(value, "errors"):
+        raise CodecFailed("; ".join(errors))
+    return value
+
+
+def _texts(answer: dict[str, Any], name: str) -> list[str]:
+    texts = answer.get(name) or []
+    return [str(one)[:500] for one in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *levels, last = _LEVELS.split(key)
+        place = nested
+        for level in levels:
+            place = place.setdefault(level, {})
+            if not isinstance(place, dict):
+                raise CodecFailed(f"gives {key} below what is no object")
+        place[last] = value
+    return nested

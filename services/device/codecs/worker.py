@@ -1,0 +1,129 @@
+"""A worker process for the codecs of one tenant: contexts that stay warm, calls in batches.
+
+It begins with `python -I -c` and an empty environment and is confined before it reads anything.
+A codec that is ended in the middle of a call is loaded anew for the next one; after some in a row
+the rest of a batch is refused unread.
+"""
+
+import sys
+from collections import OrderedDict
+from typing import Any, Literal
+
+import msgspec
+
+from libs.common.sandbox.confine import confine, end_with_parent
+from libs.common.sandbox.frames import read_frame, write_frame
+from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.codecs.model import Codec, CodecFailed
+
+KEPT = 8
+"""Codecs that stay loaded."""
+MEMORY = 192 * 1024 * 1024
+"""Bytes that the process may use beyond what it begins with."""
+DEEPEST = 500
+"""Levels of what a call gives; the service itself goes down further."""
+MOST_BROKEN = 3
+"""Calls in a row that are ended before the rest of a batch is refused."""
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """One payload to be decoded, or values to be encoded."""
+
+    kind: Literal["decode", "encode"]
+    content: Any
+    """Bytes, or the values."""
+    port: int
+    at: int
+    """When the frame came, ms."""
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
+    """Calls of one codec."""
+
+    version: str
+    calls: list[Call]
+    codec: Codec | None = None
+    """Sent along when the worker has said that it lacks it."""
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Scripts that are imported."""
+
+    scripts: list[str]
+    names: list[str]
+    """Of functions that are looked for in each."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What became of one call, or of one script: the names that are functions of it."""
+
+    value: Any = None
+    fault: str | None = None
+
+
+Answer = list[Outcome] | None
+"""None when the codec is not there and has to be sent along."""
+
+_read = msgspec.msgpack.Decoder(Asked | Read).decode
+_write = msgspec.msgpack.Encoder().encode
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends."""
+    end_with_parent()
+    sys.setrecursionlimit(DEEPEST)
+    confine(MEMORY)
+    loaded: OrderedDict[str, Loaded] = OrderedDict()
+    while (request := read_frame(0)) is not None:
+        write_frame(1, _write(_answer(loaded, _read(request))))
+
+
+class Loaded:
+    """A codec, and its context while it has one."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._context: LoadedCodec | None = None
+        self._broken = 0
+
+    def outcomes(self, calls: list[Call]) -> list[Outcome]:
+        """What becomes of the calls of a batch."""
+        self._broken = 0
+        return [self._outcome(call) for call in calls]
+
+    def _outcome(self, call: Call) -> Outcome:
+        if self._broken >= MOST_BROKEN:
+            return Outcome(fault="was ended several times in a row")
+        try:
+            context = self._context = self._context or LoadedCodec(self._codec)
+            value = getattr(context, call.kind)(call.content, call.port, call.at)
+        except CodecBroken as error:
+            self._context = None
+            self._broken += 1
+            return Outcome(fault=str(error))
+        except CodecFailed as error:
+            self._broken = 0
+            return Outcome(fault=str(error))
+        self._broken = 0
+        return Outcome(value)
+
+
+def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
+    if isinstance(asked, Read):
+        return [_functions(source, asked.names) for source in asked.scripts]
+    if asked.codec is not None:
+        loaded[asked.version] = Loaded(asked.codec)
+    found = loaded.get(asked.version)
+    if found is None:
+        return None
+    loaded.move_to_end(asked.version)
+    while len(loaded) > KEPT:
+        loaded.popitem(last=False)
+    return found.outcomes(asked.calls)
+
+
+def _functions(source: str, names: list[str]) -> Outcome:
+    try:
+        return Outcome(ScriptReader().functions(source, names))
+    except CodecFailed as error:
+        return Outcome(fault=str(error))

@@ -1,0 +1,63 @@
+"""`/device/openapi/v1/products/{model}/codec`."""
+
+from litestar import Router
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from libs.common.http import Requester
+from libs.common.http.open_api import delete, get, post, put
+from libs.common.http.operations import operations_of
+from services.device.products.codec.schemas import (
+    EXAMPLE,
+    TRIAL,
+    ProductCodec,
+    PutCodec,
+    TriedCodec,
+    TryCodec,
+)
+from services.device.products.codec.service import CodecService
+
+Codecs = NamedDependency[CodecService]
+
+
+@get("/{model:str}/codec", summary="Get the codec of a product")
+async def get_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> ProductCodec:
+    """The scripts that decode what its devices send, and encode what they are sent."""
+    return await codec_service.get(principal, model)
+
+
+@put("/{model:str}/codec", summary="Give a product a codec", example=EXAMPLE)
+async def put_product_codec(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutCodec],
+) -> ProductCodec:
+    """Scripts are read, their functions looked for and the examples decoded before it is kept."""
+    return await codec_service.put(principal, model, data)
+
+
+@delete("/{model:str}/codec", summary="Delete the codec of a product")
+async def delete_product_codec(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> str:
+    """Take the codec from a product; answers its model."""
+    return await codec_service.delete(principal, model)
+
+
+@post("/{model:str}/codec/test", summary="Try a codec", example=TRIAL)
+async def try_product_codec(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[TryCodec],
+) -> TriedCodec:
+    """Decode bytes or encode values; nothing is stored and nothing is sent."""
+    return await codec_service.tried(principal, model, data)
+
+
+ROUTER = Router(
+    "/device/openapi/v1/products", route_handlers=operations_of(globals()), tags=["Products"]
+)

@@ -1,0 +1,106 @@
+"""Codecs of products on the wire; every field is one word, so that both APIs spell it alike."""
+
+from base64 import b64decode
+from binascii import Error as NoBase64
+from typing import Annotated, Any
+
+import msgspec
+
+from libs.common.errors import InvalidInput
+from services.device.codecs.model import MOST_SCRIPTS, Chain, Name, Script, Step
+from services.device.codecs.scripts import LARGEST_PORT, MOST_BYTES
+
+MOST_EXAMPLES = 32
+Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
+Hex = Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2})*$", max_length=2 * MOST_BYTES)]
+Base64 = Annotated[str, msgspec.Meta(max_length=4 * MOST_BYTES // 3 + 3)]
+
+
+class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Bytes that came to a port, in one of two spellings."""
+
+    port: Port
+    hex: Hex | None = None
+    base64: Base64 | None = None
+
+    def content(self, above: str = "") -> bytes:
+        """The bytes; raise `InvalidInput` with the field, which stands in `above`."""
+        if (self.hex is None) == (self.base64 is None):
+            raise InvalidInput("either hex or base64 is needed", field=f"{above}hex")
+        try:
+            return bytes.fromhex(self.hex or "") or b64decode(self.base64 or "", validate=True)
+        except NoBase64 as error:
+            raise InvalidInput("must be base64", field=f"{above}base64") from error
+
+
+class CodecExample(CodecFrame, kw_only=True):
+    """A frame on which a codec is tried, and the properties that it should give, if told."""
+
+    expected: dict[str, Any] | None = None
+
+
+class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT …/codec`: one `script`, or several `scripts` by name.
+
+    Without `decoder` the entry points are those of TS013 or the older ones that are found.
+    """
+
+    script: Script | None = None
+    scripts: Annotated[dict[Name, Script], msgspec.Meta(max_length=MOST_SCRIPTS)] = {}
+    decoder: Chain = []
+    encoder: Chain = []
+    examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MOST_EXAMPLES)] = []
+
+
+class ProductCodec(msgspec.Struct, kw_only=True):
+    """The codec of a product; another content has another `version`."""
+
+    version: str
+    scripts: dict[str, str]
+    decoder: list[Step]
+    encoder: list[Step]
+    examples: list[CodecExample]
+
+
+class TryCodec(CodecFrame, kw_only=True):
+    """Body of `POST …/codec/test`: a frame to be decoded, or values to be encoded for a port."""
+
+    values: dict[str, Any] | None = None
+    codec: PutCodec | None = None
+    """Try this one and not the product's; nothing is stored."""
+
+
+EXAMPLE = {
+    "script": "function decodeUplink(input) {"
+    " return {data: {temperature: (input.bytes[0] << 8 | input.bytes[1]) / 10}} } "
+    "function encodeDownlink(input) {"
+    " return {bytes: [1, input.data.reporting_interval], fPort: 2} }",
+    "examples": [{"port": 2, "hex": "00d7", "expected": {"temperature": 21.5}}],
+}
+"""A codec of TS013."""
+TRIAL = {"port": 2, "hex": "00d7"}
+
+
+class CodecFault(msgspec.Struct):
+    """What the TSL says against a value, and where: `properties.temperature`."""
+
+    field: str
+    reason: str
+
+
+class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a codec made of a frame or of values; `fault` when it failed."""
+
+    fault: str | None = None
+    warnings: list[str] = []
+    properties: dict[str, Any] | None = None
+    """What it decoded."""
+    accepted: dict[str, Any] | None = None
+    """What of that the current TSL lets in, as it would be stored."""
+    refused: list[CodecFault] = []
+    """What the TSL says against what was decoded, or against a write of `values`."""
+    port: int | None = None
+    hex: str | None = None
+    """What it encoded."""
+    base64: str | None = None
+    """The same."""

@@ -1,0 +1,107 @@
+"""Codecs in the processes that run them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from services.device.codecs.model import Argument, Codec, Step
+from services.device.codecs.worker import Call
+from services.device.codecs.workers import CodecWorkers
+
+AT = 1_700_000_000_000
+FIRST = "function Decode(port, bytes) { return {first: bytes[0]} }"
+LOOP = "function Decode() { for (;;) {} }"
+
+
+def codec(source: str) -> Codec:
+    args = [Argument("port"), Argument("bytes", payload=True)]
+    return Codec(scripts={"codec.js": source}, decoder=[Step("codec.js", "Decode", args)])
+
+
+def frames(*payloads: bytes) -> list[Call]:
+    return [Call("decode", payload, 85, AT) for payload in payloads]
+
+
+@pytest_asyncio.fixture
+async def workers() -> AsyncIterator[CodecWorkers]:
+    async with CodecWorkers(most=2) as found:
+        yield found
+
+
+async def test_a_batch_is_decoded(workers: CodecWorkers) -> None:
+    """Each payload has its outcome, in order, with the codec sent once and used again."""
+    for _ in range(2):
+        outcomes = await workers.run("a", codec(FIRST), frames(b"\x01", b"\x02"))
+        assert [one.value for one in outcomes] == [{"first": 1}, {"first": 2}]
+
+
+async def test_a_fault_is_that_of_its_call(workers: CodecWorkers) -> None:
+    """Others of the batch have their values."""
+    source = "function Decode(port, bytes) { if (bytes[0]) throw Error('odd'); return {} }"
+    outcomes = await workers.run("a", codec(source), frames(b"\x00", b"\x01", b"\x00"))
+    assert [(one.value, one.fault) for one in outcomes] == [
+        ({}, None),
+        (None, "Error: odd"),
+        ({}, None),
+    ]
+
+
+async def test_a_codec_that_loops_costs_another_tenant_nothing(workers: CodecWorkers) -> None:
+    """Its batch ends with faults, while another tenant's goes on."""
+    loop = asyncio.create_task(workers.run("a", codec(LOOP), frames(*[b""] * 50)))
+    (other,) = await workers.run("b", codec(FIRST), frames(b"\x07"))
+    assert other.value == {"first": 7}
+    assert not loop.done()
+    outcomes = await loop
+    assert {one.fault for one in outcomes} == {
+        "takes too long",
+        "was ended several times in a row",
+    }
+
+
+async def test_more_tenants_than_processes_take_turns(workers: CodecWorkers) -> None:
+    """Everybody's calls are answered, and no more processes run than there may be."""
+    batches = [workers.run(f"t{one}", codec(FIRST), frames(bytes([one]))) for one in range(6)]
+    found = await asyncio.gather(*batches)
+    assert [outcomes[0].value for outcomes in found] == [{"first": one} for one in range(6)]
+
+
+async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
+    """What it had in hand is at fault; the next batch is answered."""
+    endless = "function Decode() { let s = 'x'; for (;;) s += s.replace(/x/g, 'xx') }"
+    (lost,) = await workers.run("a", codec(endless), frames(b""))
+    assert lost.fault is not None
+    (next_one,) = await workers.run("a", codec(FIRST), frames(b"\x03"))
+    assert next_one.value == {"first": 3}
+
+
+async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
+    """Functions of each, or what keeps it from being read."""
+    first, second = await workers.read("a", [FIRST, "function ("], ["Decode", "Encode"])
+    assert (first.value, first.fault) == (["Decode"], None)
+    assert second.fault is not None
+    assert "SyntaxError" in second.fault
+
+
+async def test_more_tenants_than_processes_get_their_answers() -> None:
+    """Also when each asks again while others wait for room."""
+    async with CodecWorkers(most=1) as few:
+
+        async def ask(tenant: str) -> list[object]:
+            batches = [await few.run(tenant, codec(FIRST), frames(b"\x01")) for _ in range(3)]
+            return [one.value for batch in batches for one in batch]
+
+        found = await asyncio.gather(*map(ask, ("a", "b", "a", "b", "c")))
+    assert found == [[{"first": 1}] * 3] * 5
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_the_next_one(workers: CodecWorkers) -> None:
+    """Who goes away in the middle takes the process along."""
+    await workers.run("a", codec(FIRST), frames(b"\x01"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):  # a call that loops is ended after 0.1 s
+            await workers.run("a", codec(LOOP), frames(b""))
+    (outcome,) = await workers.run("a", codec(FIRST), frames(b"\x05"))
+    assert outcome.value == {"first": 5}

@@ -1,0 +1,80 @@
+"""Public device templates as the command reads them."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.local.cli import main
+from deploy.local.templates import read
+from deploy.platform.errors import CommandError, Refused
+
+TEMPLATE = """
+initial_entities:
+  - {identifier: temperature, name: Temperature, access_mod: R, value_type: double}
+codec: {ref: th1/codec.yaml}
+"""
+STEP = "{entry: Decode, args: [{id: bytes, is_payload: true}], script: "
+CODECS = f"codecs: [{{id: default, decoder: {{chain: [{STEP}common/a.js}}]}}}}]"
+FILES = {
+    "th1/device-template.yaml": TEMPLATE,
+    "th1/codec.yaml": CODECS,
+    "common/a.js": "function Decode(bytes) { return {temperature: bytes[0]} }",
+}
+
+
+def folder(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root / "th1"
+
+
+def packed(root: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(root / "th1.zip", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"vendor/{name}", text)
+    return root / "th1.zip"
+
+
+@pytest.mark.parametrize("made", [folder, packed])
+def test_a_template_is_read_with_what_it_shares(made, tmp_path: Path) -> None:
+    """From its folder, or from a ZIP that has it at any depth."""
+    name, template = read(made(tmp_path, FILES))
+    assert name == "th1"
+    assert set(template.codec.scripts) == {"common/a.js"}
+
+
+def test_nothing_outside_is_read(tmp_path: Path) -> None:
+    """A name that leads out of the folder above the template is no file."""
+    (tmp_path / "secret.js").write_text("function Decode() {}")
+    files = FILES | {"th1/codec.yaml": CODECS.replace("common/a.js", "../secret.js")}
+    with pytest.raises(Refused, match=r"\.\./secret\.js is not there"):
+        read(folder(tmp_path / "vendor", files))
+
+
+def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the file and the place in it."""
+    files = FILES | {"th1/device-template.yaml": TEMPLATE.replace("double", "odd")}
+    del files["common/a.js"]
+    wanted = ["--url", "http://127.0.0.1:1", "--client-id", "a", "--client-secret", "b"]
+    given = str(folder(tmp_path, files))
+    assert main(["product", "import-template", given, *wanted]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert "th1/device-template.yaml: properties[0].dataSpec.dataType" in first
+    assert second == "thingway: th1/codec.yaml: common/a.js is not there"
+
+
+def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
+    """No ZIP, none or several templates in it, a file that is too large."""
+    (tmp_path / "odd.zip").write_text("no zip")
+    with pytest.raises(CommandError, match="cannot read"):
+        read(tmp_path / "odd.zip")
+    with pytest.raises(CommandError, match="has 0"):
+        read(packed(tmp_path, {"a.yaml": ""}))
+    with pytest.raises(CommandError, match="has 2"):
+        read(packed(tmp_path, {"a/device-template.yaml": "", "b/device-template.yaml": ""}))
+    large = FILES | {"common/a.js": "/" * (1024 * 1024 + 1)}
+    for made in (folder, packed):
+        with pytest.raises(CommandError, match="more than"):
+            read(made(tmp_path, large))

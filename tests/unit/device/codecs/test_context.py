@@ -1,0 +1,171 @@
+"""Codecs that are loaded: what they give, and what no call leaves for the next."""
+
+from pathlib import Path
+
+import pytest
+
+from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.codecs.model import Argument, Codec, CodecFailed, Step
+
+PORT, AT = 85, 1_700_000_000_000
+
+
+def codec(source: str, entry: str = "Decode") -> LoadedCodec:
+    """A codec of one script with the older entry point."""
+    args = [Argument("fPort"), Argument("bytes", payload=True)]
+    step = Step("codec.js", entry, args)
+    return LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step], encoder=[step]))
+
+
+def codecs_of(name: str) -> list[str]:
+    """The codecs of a file, one on each line."""
+    lines = Path(__file__).with_name(name).read_text().splitlines()
+    return [line for line in lines if not line.startswith("//")]
+
+
+def decode(source: str) -> object:
+    return codec(f"function Decode(port, bytes) {{ {source} }}").decode(b"\x01\x02", PORT, AT)
+
+
+def test_a_payload_becomes_bytes() -> None:
+    """A decoder gets the port and an array of numbers."""
+    assert decode("return {port, bytes}") == {"port": PORT, "bytes": [1, 2]}
+
+
+def test_functions_of_several_scripts_follow_each_other() -> None:
+    """Each gets what the one before gave, though all have the same name."""
+    payload = [Argument("x", payload=True)]
+    steps = [Step("a.js", "go", payload), Step("b.js", "go", payload)]
+    scripts = {
+        "a.js": "function go(x) { return x.length }",
+        "b.js": "function go(x) { return x * 10 }",
+    }
+    assert LoadedCodec(Codec(scripts=scripts, decoder=steps)).decode(b"abc", PORT, AT) == 30
+
+
+def test_the_alliances_entry_points_get_what_they_are_promised() -> None:
+    """TS013: bytes, port and the time of the frame."""
+    step = Step("codec.js", "decodeUplink", [Argument("input")])
+    source = (
+        "function decodeUplink(input) {"
+        " return {data: {sum: input.bytes[0] + input.fPort, at: input.recvTime.getTime()}} }"
+    )
+    loaded = LoadedCodec(Codec(scripts={"codec.js": source}, decoder=[step]))
+    assert loaded.decode(b"\x01", PORT, AT) == {"data": {"sum": 86, "at": AT}}
+
+
+def test_values_are_encoded() -> None:
+    """An encoder gets the values and gives bytes."""
+    source = "function Encode(port, values) { return [values.on ? 1 : 0, port] }"
+    assert codec(source, "Encode").encode({"on": True}, PORT, AT) == [1, PORT]
+
+
+@pytest.mark.parametrize("source", codecs_of("kept.js"))
+def test_no_call_leaves_anything_for_the_next(source: str) -> None:
+    """Whatever a script changes, the second call answers as the first one did."""
+    loaded = codec(source)
+    answers = []
+    for _ in range(3):
+        try:
+            answers.append(loaded.decode(b"\x01", PORT, AT))
+        except CodecFailed as error:
+            answers.append(str(error))
+    assert answers[1] == answers[0] == answers[2]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Object.defineProperty(globalThis, 'n', {value: 1})",
+        "Object.defineProperty(globalThis, Symbol('n'), {value: 1})",
+    ],
+)
+def test_what_cannot_be_undone_ends_the_codec(code: str) -> None:
+    """A name that nobody can delete is a fault that asks for a new context."""
+    with pytest.raises(CodecBroken, match="other calls"):
+        decode(f"{code}; return 1")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("while (true) {}", "too long"),
+        ("for (;;) try { while (true) {} } catch (e) {}", "too long"),
+        ("const a = []; while (true) a.push(new Array(1000).fill('x'))", "memory|too long"),
+        ("return 'x'.repeat(2 ** 29)", "memory|invalid string length"),
+    ],
+)
+def test_what_takes_too_much_is_ended(code: str, reason: str) -> None:
+    """Loops and memory end; the context is not used again."""
+    with pytest.raises(CodecBroken, match=reason):
+        decode(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("throw new Error('no such channel')", "no such channel"),
+        ("throw 7", "7"),
+        ("throw {toJSON() { throw 1 }}", "no text"),
+        ("return bytes.a.b", "undefined"),
+        ("return recurse(); function recurse() { return recurse() + 1 }", "stack"),
+        ("const a = {}; a.a = a; return a", "circular"),
+        ("return 10n", "BigInt"),
+        ("return 'x'.repeat(70000)", "65536 characters"),
+        ("let a = []; for (let i = 0; i < 1500; i++) a = [a]; return a", "too deep|stack"),
+    ],
+)
+def test_what_a_codec_throws_is_told(code: str, reason: str) -> None:
+    """The text of the error is the reason."""
+    with pytest.raises(CodecFailed, match=reason):
+        decode(code)
+
+
+@pytest.mark.parametrize("code", ["return", "return undefined", "return () => 1", "return NaN"])
+def test_nonsense_is_nothing(code: str) -> None:
+    """What has no JSON is null."""
+    assert decode(code) is None
+
+
+def test_a_frame_that_is_read_again_gives_the_same() -> None:
+    """Clock and chance are the frame's."""
+    code = "return [Date.now(), new Date().getTime(), Math.random(), new Date(5).getTime()]"
+    assert decode(code) == decode(code) == [AT, AT, 0.5, 5]
+
+
+@pytest.mark.parametrize("source", codecs_of("written.js"))
+def test_scripts_as_they_are_written_run(source: str) -> None:
+    """Polyfills, prototypes of their own, own errors, forgotten declarations."""
+    assert codec(source).decode(b"\x01", PORT, AT) == {"a": 1}
+
+
+@pytest.mark.parametrize("source", ["function (", "var x = 1;", "throw new Error('at once')"])
+def test_what_cannot_be_called_fails(source: str) -> None:
+    """A script with a fault of syntax, without the entry, or that ends as it begins."""
+    with pytest.raises(CodecFailed):
+        codec(source).decode(b"\x01", PORT, AT)
+
+
+def test_functions_of_a_script_are_found() -> None:
+    """However they are declared; what is no function is none."""
+    source = "function Decode() {} const Encode = () => []; var Encoder = 7;"
+    names = ["Decode", "Decoder", "Encode", "Encoder"]
+    assert ScriptReader().functions(source, names) == ["Decode", "Encode"]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("}); globalThis.x = 1; (function () {", "SyntaxError"),
+        ("/* not ended", "SyntaxError"),
+        ("function (", "SyntaxError"),
+        ("return 1", "SyntaxError"),
+        ("throw new Error('at once')", "at once"),
+        ("for (;;) {}", "too long"),
+        ("'x'.repeat(2 ** 29)", "memory|invalid string length"),
+    ],
+)
+def test_a_script_is_a_program_by_itself(source: str, reason: str) -> None:
+    """Nothing gets out of what stands around it, and it ends."""
+    with pytest.raises(CodecFailed, match=reason):
+        ScriptReader().functions(source, ["Decode"])

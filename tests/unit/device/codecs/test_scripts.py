@@ -1,0 +1,73 @@
+"""Entry points of scripts by convention, and what these give."""
+
+from typing import Any
+
+import pytest
+
+from services.device.codecs.model import Argument, CodecFailed, Step
+from services.device.codecs.scripts import DECODERS, ENCODERS, decoded, encoded, entry_of
+
+
+def step(entry: str) -> list[Step]:
+    return [Step("a.js", entry, [Argument("input")])]
+
+
+def test_the_alliances_entry_point_comes_first() -> None:
+    """A script that has several conventions is called by TS013's."""
+    found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
+    (decoder,) = entry_of(found, DECODERS)
+    assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
+    (encoder,) = entry_of(found, ENCODERS)
+    assert [(one.id, one.payload) for one in encoder.args] == [("obj", True), ("port", False)]
+    assert entry_of({"a.js": []}, DECODERS) == []
+
+
+def test_what_decoding_gives_is_unwrapped() -> None:
+    """Of TS013 the data; keys with levels become objects."""
+    data = {"plan.days#sunday": True, "plan.on": 1, "t": 2.5}
+    nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
+    assert decoded(step("Decode"), data).properties == nested
+    given = decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
+    assert given == (nested, ["low"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("Decode", None, "no object"),
+        ("Decode", [1], "no object"),
+        ("decodeUplink", {"data": 7}, "no object"),
+        ("decodeUplink", {"data": {}, "errors": ["bad", "worse"]}, "bad; worse"),
+        ("Decode", {"a": 1, "a.b": 2}, "a.b"),
+    ],
+)
+def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """Nonsense and what the codec calls an error."""
+    with pytest.raises(CodecFailed, match=reason):
+        decoded(step(entry), value)
+
+
+def test_what_encoding_gives_is_unwrapped() -> None:
+    """Bytes, and the port that the codec says or that was asked for."""
+    assert encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
+    answer = {"bytes": [2], "fPort": 6, "warnings": ["slow"]}
+    assert encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "reason"),
+    [
+        ("Encode", None, "no array"),
+        ("Encode", [0] * 256, "255 bytes"),
+        ("Encode", [1, 256], "256 as byte 1"),
+        ("Encode", [True], "True as byte 0"),
+        ("Encode", [1.5], "1.5"),
+        ("encodeDownlink", {"bytes": [1], "fPort": 224}, "224 as port"),
+        ("encodeDownlink", {"bytes": [1], "fPort": "x"}, "as port"),
+        ("encodeDownlink", {"errors": "no such"}, "no such"),
+    ],
+)
+def test_what_is_no_encoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
+    """What cannot be sent is named."""
+    with pytest.raises(CodecFailed, match=reason):
+        encoded(step(entry), value, 85)
