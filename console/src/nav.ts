@@ -72,7 +72,7 @@ export const groups: Group[] = [
       { title: "events.title", path: "/events", icon: Radio, permission: ["entity_data.view"] },
       { title: "groups.title", path: "/fleet/groups", icon: Layers, permission: ["device.view"] },
       { title: "places.title", path: "/fleet/places", icon: Pin, permission: ["device.view"] },
-      { title: "selection.title", path: "/fleet/selection", icon: ListChecks, permission: ["device.edit", "dialog.delete-title"] },
+      { title: "selection.title", path: "/fleet/selection", icon: ListChecks, permission: ["device.edit", "device.delete"] },
       { title: "imports.title", path: "/fleet/imports", icon: FileSpreadsheet, permission: ["device.view"] },
     ],
   },
