@@ -15,7 +15,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all test-faults test-kubernetes lint bench compose image clean
+.PHONY: help up console screenshots test test-all test-faults test-kubernetes lint lint-python lint-console bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -45,12 +45,17 @@ test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (d
 test-faults: $(DEV) ## Break a cluster in every way and count what is lost (ARGS: e.g. "kill partition")
 	@$(BIN)/python -m tests.faults $(ARGS)
 
-lint: $(DEV) ## Check style, types, import rules and spelling
+lint: lint-python lint-console ## Check style, types, import rules and spelling
+
+lint-python: $(DEV)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+
+lint-console: console/node_modules/.installed
+	@$(NPM) run --prefix console --silent check
 
 bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.process import PROJECT_ROOT
+from tests.clients.demo import add_board, add_flow, add_import
 from tests.contract.client import MODEL, PRODUCT, Api
 from tests.contract.console import Console
 from tests.contract.node import node
@@ -50,6 +51,9 @@ async def furnish(admin: Console, api: Api) -> dict[str, str]:
     await admin.done("POST", "/entity/tags", tag)
     detail = await admin.done("GET", f"/device/{devices[0]['id']}")
     return {
+        "/dashboards/": await add_board(admin, [one["id"] for one in devices[:-1]]),
+        "/flows/": await add_flow(admin, devices[0]["id"]),
+        "/fleet/imports/": await add_import(admin),
         "/devices/": devices[0]["id"],
         "/products/": MODEL,
         "/entities/": detail["entities"][0]["id"],

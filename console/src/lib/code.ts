@@ -1,22 +1,19 @@
 /** CodeMirror as the console uses it. */
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { javascript } from "@codemirror/lang-javascript";
 import { json, jsonParseLinter } from "@codemirror/lang-json";
-import { python } from "@codemirror/lang-python";
 import { bracketMatching, foldGutter, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { linter, lintGutter, lintKeymap, type Diagnostic } from "@codemirror/lint";
-import { EditorState, StateEffect, type Extension } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 export type Language = "json" | "javascript" | "python" | "text";
 
-const LANGUAGES: Record<Language, () => Extension> = {
-  json: () => json(),
-  javascript: () => javascript(),
-  python: () => python(),
-  text: () => [],
+/** Languages that few pages need: they are loaded by who does. */
+const LATER: Partial<Record<Language, () => Promise<Extension>>> = {
+  javascript: async () => (await import("@codemirror/lang-javascript")).javascript(),
+  python: async () => (await import("@codemirror/lang-python")).python(),
 };
 
 /** Faults are looked for again. */
@@ -65,6 +62,7 @@ export interface Editor {
 /** An editor in a shadow tree; `changed` hears what is typed. */
 export function edit(root: ShadowRoot, given: Given, changed: (text: string) => void): Editor {
   let marks: Diagnostic[] = [];
+  const language = new Compartment();
   const parse = given.language === "json" ? jsonParseLinter() : () => [];
   const faults = linter(
     ({ state }) => {
@@ -96,13 +94,14 @@ export function edit(root: ShadowRoot, given: Given, changed: (text: string) => 
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": given.label, tabindex: "0" }),
         EditorState.readOnly.of(given.readonly),
-        LANGUAGES[given.language](),
+        language.of(given.language === "json" ? json() : []),
         given.more ?? [],
         faults,
         EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
       ],
     }),
   });
+  void LATER[given.language]?.().then((loaded) => view.dispatch({ effects: language.reconfigure(loaded) }));
   return {
     put(text) {
       if (text === view.state.doc.toString()) return;

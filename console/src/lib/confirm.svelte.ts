@@ -1,11 +1,12 @@
 /** Asks before something is destroyed: `if (await confirm({...})) …`. `Confirm.svelte` shows it. */
+import { toasts } from "./toasts.svelte";
 
 export interface Question {
   title: string;
   /** What is destroyed with it, and whether it can be had back. */
   text: string;
-  /** The word on the button that does it. */
-  action: string;
+  /** The word on the button that does it: "Delete", unless given. */
+  action?: string;
   /** What must be typed before the button works, for what cannot be undone. */
   typed?: string;
   /** The button is not red: nothing is destroyed. */
@@ -30,3 +31,8 @@ class Confirmation {
 
 export const confirmation = new Confirmation();
 export const confirm = (question: Question): Promise<boolean> => confirmation.ask(question);
+
+/** Ask, and do it if one agrees: then `done` is said, or what failed. True when it was done. */
+export async function confirmed(question: Question, work: () => Promise<unknown>, done: string): Promise<boolean> {
+  return (await confirm(question)) && toasts.during(work, done);
+}

@@ -9,6 +9,11 @@ class Query {
     return this.#all.get(name) ?? "";
   }
 
+  /** The page of a list that is seen, from 1 on. */
+  get page(): number {
+    return Number(this.get("page")) || 1;
+  }
+
   /** Values of a parameter that stands several times. */
   list(name: string): string[] {
     return this.#all.getAll(name);

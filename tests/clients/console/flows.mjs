@@ -50,6 +50,11 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.keyboard.press("Control+z");
   await page.getByText("Can run").waitFor();
 
+  // Whoever leaves what is not saved is asked first, and may stay.
+  await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
+  await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
+  await page.getByText("Can run").waitFor();
+
   await panel.getByRole("button", { name: "Test", exact: true }).click();
   await panel.getByRole("textbox", { name: "Input, as JSON" }).fill('{"guests": 13}');
   await panel.getByRole("button", { name: "Run the test" }).click();
@@ -84,8 +89,10 @@ await journey(async ({ page, given, look, signIn }) => {
   await panel.getByRole("button", { name: "Look at it" }).click();
   await page.getByText("You see version 1").waitFor();
 
-  // What another editor made opens as it is; its remark alone is changed.
+  // What another editor made opens as it is; its remark alone is changed. The page is a new one: an
+  // earlier note of a saved version 1 is gone.
   await page.goto(`${baseUrl}/#/flows/${theirs}`);
+  await page.reload();
   await panel.getByLabel("Remark").fill("Looked at");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("Saved as version 1").waitFor();

@@ -3,7 +3,6 @@ export const en = {
   "alarms.open-count": "{count} open",
   "alarms.unclaimed-count": "{count} not claimed",
   "alarms.search": "Search content or device",
-  "alarms.state": "State",
   "alarms.state.open": "Open",
   "alarms.state.over": "Over",
   "alarms.state.all": "Open and over",

@@ -5,7 +5,6 @@ export const zh: Record<keyof typeof en, string> = {
   "alarms.open-count": "{count} 个未恢复",
   "alarms.unclaimed-count": "{count} 个未认领",
   "alarms.search": "搜索内容或设备",
-  "alarms.state": "状态",
   "alarms.state.open": "未恢复",
   "alarms.state.over": "已恢复",
   "alarms.state.all": "全部",

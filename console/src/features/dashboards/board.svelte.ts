@@ -4,14 +4,10 @@ import { SvelteMap } from "svelte/reactivity";
 
 import { ask } from "../../api/client";
 import { getEntityStatuses, type CanvasEntity, type LatestValue } from "../../api/generated";
-import { number } from "../../i18n/index.svelte";
+import { titleOf } from "../../lib/entities.svelte";
+import { shownValue, unitOf } from "../../lib/values";
 import { live, type Now } from "../../live/socket.svelte";
 import type { Settings, Source, Widget } from "./widgets";
-
-interface Attribute {
-  unit?: string;
-  enum?: Record<string, string>;
-}
 
 export class Board {
   widgets = $state.raw<Widget[]>([]);
@@ -46,8 +42,7 @@ export class Board {
   /** `Kitchen · Temperature`; the key of what one does not see. */
   name(source: Source): string {
     const entity = this.entity(source);
-    if (!entity) return source.key;
-    return entity.device_name ? `${entity.device_name} · ${entity.entity_name}` : entity.entity_name;
+    return entity ? titleOf(entity) : source.key;
   }
 
   title(settings: Settings): string {
@@ -56,23 +51,16 @@ export class Board {
   }
 
   unit(source: Source | undefined): string {
-    return (this.entity(source)?.entity_value_attribute as Attribute | undefined)?.unit ?? "";
+    return unitOf(this.entity(source)?.entity_value_attribute ?? {});
   }
 
   now(source: Source | undefined): Now {
     return live.newest(source?.key, source && this.#latest[source.id]);
   }
 
-  /** A value as people read it: by its name where it has one, else with its unit. */
+  /** A value as people read it. */
   shown(source: Source | undefined, value: unknown, digits: number | null = null, withUnit = true): string {
-    if (value === null || value === undefined) return "–";
-    const { unit, enum: names } = (this.entity(source)?.entity_value_attribute ?? {}) as Attribute;
-    if (names) return names[String(value)] ?? String(value);
-    if (typeof value === "number") {
-      const text = number(value, digits);
-      return unit && withUnit ? `${text} ${unit}` : text;
-    }
-    return typeof value === "object" ? JSON.stringify(value) : String(value);
+    return shownValue(value, this.entity(source)?.entity_value_attribute, { digits, withUnit });
   }
 
   async #load(entity_ids: string[]): Promise<void> {

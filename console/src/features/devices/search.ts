@@ -1,6 +1,10 @@
 /** Searches of devices. */
 import { ask } from "../../api/client";
 import { findDevices, type FindDevices, type ShownDevicePage } from "../../api/generated";
+import type { Option } from "../../lib/Combobox.svelte";
+
+/** Devices that are offered to choose from. */
+const OFFERED = 50;
 
 export function search(wanted: FindDevices): Promise<ShownDevicePage> {
   return ask(findDevices({ body: wanted }));
@@ -9,4 +13,10 @@ export function search(wanted: FindDevices): Promise<ShownDevicePage> {
 /** How many devices a search finds. */
 export async function count(wanted: FindDevices): Promise<number> {
   return (await search({ ...wanted, page_size: 1 })).total;
+}
+
+/** Devices by words, to choose from. */
+export async function devicesLike(text: string): Promise<Option[]> {
+  const found = await search({ name: text || null, page_size: OFFERED, page_number: 1 });
+  return found.content.map((one) => ({ value: one.id, label: one.name, note: one.identifier }));
 }

@@ -35,7 +35,6 @@ export const en = {
   "entities.unit": "Unit",
   "entities.set": "Set the value",
   "entities.children": "Members",
-  "entities.delete.title": "Delete {name}?",
   "entities.delete.text": "Its history goes with it, and what shows or uses it finds it no more.",
   "entities.deleted": "The entity was deleted.",
   "tags.title": "Tags",

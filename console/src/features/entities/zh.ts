@@ -37,7 +37,6 @@ export const zh: Record<keyof typeof en, string> = {
   "entities.unit": "单位",
   "entities.set": "设置值",
   "entities.children": "成员",
-  "entities.delete.title": "删除 {name}？",
   "entities.delete.text": "其历史一并删除，引用它的内容将失效。",
   "entities.deleted": "实体已删除。",
   "tags.title": "标签",

@@ -2,7 +2,6 @@ export const en = {
   "groups.title": "Groups",
   "groups.search": "Search groups",
   "groups.add": "Add a group",
-  "groups.rename": "Rename",
   "groups.devices": "Devices",
   "groups.delete.title": "Delete the group {name}?",
   "groups.delete.text": "Its {count} devices stay, in no group. Users who see them by this group see them no more.",

@@ -4,7 +4,6 @@ export const zh: Record<keyof typeof en, string> = {
   "groups.title": "分组",
   "groups.search": "搜索分组",
   "groups.add": "添加分组",
-  "groups.rename": "重命名",
   "groups.devices": "设备",
   "groups.delete.title": "删除分组 {name}？",
   "groups.delete.text": "其中 {count} 台设备保留但不再属于任何分组；通过该分组看到设备的用户将看不到它们。",

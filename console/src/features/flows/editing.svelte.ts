@@ -61,6 +61,11 @@ export class Editing {
   dirty = $derived(
     this.text !== this.#saved.text || this.facts.name !== this.#saved.name || this.facts.remark !== this.#saved.remark,
   );
+  /** Whether leaving destroys anything: a new flow that nobody has touched is nothing. */
+  unsaved = $derived.by(() => {
+    const touched = this.history.past.length > 0 || this.facts.name !== this.#saved.name || this.facts.remark !== this.#saved.remark;
+    return this.dirty && (this.facts.id !== "" || touched);
+  });
   readonly = $derived.by(() => this.old !== null || !this.may);
 
   constructor(
@@ -77,6 +82,7 @@ export class Editing {
     if (shown) await editing.#take(shown);
     else {
       editing.facts = { ...editing.facts, name };
+      editing.#saved = { ...editing.#saved, name };
       if (imported) editing.history = changed(editing.history, await placed(imported));
     }
     return editing;

@@ -31,7 +31,6 @@ export const en = {
   "credentials.encryption": "Encryption",
   "credentials.username": "User name",
   "credentials.changed": "Changed",
-  "credentials.delete.title": "Delete {name}?",
   "credentials.delete.text": "Flows that use it fail, and who signs in with it is let in no more.",
   "credentials.deleted": "The credentials were deleted.",
 };

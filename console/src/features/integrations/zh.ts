@@ -33,7 +33,6 @@ export const zh: Record<keyof typeof en, string> = {
   "credentials.encryption": "加密",
   "credentials.username": "用户名",
   "credentials.changed": "修改时间",
-  "credentials.delete.title": "删除 {name}？",
   "credentials.delete.text": "使用它的流程会失败，用它登录的客户端将被拒绝。",
   "credentials.deleted": "凭证已删除。",
 };

@@ -28,7 +28,7 @@ interface Kind {
   others: (role: number, keyword: string) => Promise<Thing[]>;
 }
 
-export const SIZE = 25;
+const SIZE = 25;
 const FOUND = 50;
 /** The most groups that a tenant has. */
 const GROUPS = 1_000;

@@ -2,24 +2,15 @@
 import { ask } from "../../api/client";
 import {
   createDevice,
-  findProducts,
   getDeviceTsl,
   issueDeviceCredentials,
   type DeviceCredentials,
   type ShownDevice,
-  type ShownProduct,
   type TslDocument,
 } from "../../api/generated";
 import { search } from "../devices/search";
 
 export const GENERIC = "generic";
-/** Products that can be chosen. */
-const MOST = 1000;
-
-export async function products(): Promise<ShownProduct[]> {
-  return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
-}
-
 /** An SN that nobody has thought of yet. */
 export function inventSerial(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(5));

@@ -1,5 +1,5 @@
 /** Values of entities: how they read, and how what was typed becomes one. */
-import { number, t } from "../../i18n/index.svelte";
+import { number, t } from "../i18n/index.svelte";
 
 type ValueType = "STRING" | "LONG" | "DOUBLE" | "BOOLEAN" | "BINARY" | "OBJECT";
 export interface Member {
@@ -15,13 +15,27 @@ export function choices(attribute: Record<string, unknown>): Record<string, stri
   return attribute.enum && typeof attribute.enum === "object" ? (attribute.enum as Record<string, string>) : null;
 }
 
-export function shownValue(value: unknown, attribute: Record<string, unknown> = {}): string {
+export function unitOf(attribute: Record<string, unknown>): string {
+  return typeof attribute.unit === "string" ? attribute.unit : "";
+}
+
+interface Shown {
+  /** Digits behind the point; as they come, unless given. */
+  digits?: number | null;
+  /** False where the unit stands elsewhere. */
+  withUnit?: boolean;
+}
+
+/** A value as people read it: by its name where it has one, else with its unit. */
+export function shownValue(value: unknown, attribute: Record<string, unknown> = {}, { digits = null, withUnit = true }: Shown = {}): string {
   if (value === null || value === undefined || value === "") return "–";
   const names = choices(attribute);
   if (names) return names[String(value)] ?? String(value);
-  const unit = typeof attribute.unit === "string" ? ` ${attribute.unit}` : "";
-  if (typeof value === "number") return `${number(value)}${unit}`;
-  return typeof value === "object" ? JSON.stringify(value) : `${String(value)}${unit}`;
+  if (typeof value === "boolean") return t(value ? "tsl.true" : "tsl.false");
+  if (typeof value === "object") return JSON.stringify(value);
+  const text = typeof value === "number" ? number(value, digits) : String(value);
+  const unit = unitOf(attribute);
+  return unit && withUnit ? `${text} ${unit}` : text;
 }
 
 /** What was typed as a value of a type. Throws where it is none. */

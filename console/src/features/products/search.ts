@@ -1,0 +1,21 @@
+/** Products to choose from. */
+import { ask } from "../../api/client";
+import { findProducts, type ShownProduct } from "../../api/generated";
+import { session } from "../../api/session.svelte";
+import type { Option } from "../../lib/Combobox.svelte";
+
+/** Products that can be chosen. */
+const MOST = 1000;
+
+export const mayFindProducts = (): boolean => session.may("product.view") || session.may("device.add");
+
+export async function products(): Promise<ShownProduct[]> {
+  return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
+}
+
+/** Products whose name or model has the words. */
+export async function productsLike(text: string): Promise<Option[]> {
+  const words = text.toLowerCase();
+  const all = (await products()).map((one) => ({ value: one.model, label: one.name, note: one.model }));
+  return all.filter((one) => `${one.label} ${one.note}`.toLowerCase().includes(words));
+}
