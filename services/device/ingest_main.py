@@ -133,13 +133,16 @@ async def main() -> None:
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
-            async with workers, running(
-                *(one.run() for one in consumers),
-                uplink.run(),
-                StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
-                DiskMetrics(base.mongo.database).run(),
-                Leader(base.mongo.database, "retention", sweeps.run).run(),
-                Leader(base.mongo.database, "shapes", unused).run(),
+            async with (
+                workers,
+                running(
+                    *(one.run() for one in consumers),
+                    uplink.run(),
+                    StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
+                    DiskMetrics(base.mongo.database).run(),
+                    Leader(base.mongo.database, "retention", sweeps.run).run(),
+                    Leader(base.mongo.database, "shapes", unused).run(),
+                ),
             ):
                 yield
 
