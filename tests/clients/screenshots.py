@@ -1,8 +1,8 @@
 """`make screenshots`: every page of the console as a picture, of a platform with demo data.
 
-`python -m tests.clients.screenshots [--out DIRECTORY]` starts a platform of its own, and ends it.
-Each page is there light and dark, for desktop and phone. What axe or the browser complains of is
-printed.
+`python -m tests.clients.screenshots [--out DIRECTORY] [--readme]` starts a platform of its own, and
+ends it. Each page is there light and dark, for desktop and phone. What axe or the browser complains
+of is printed. With `--readme` the pictures of README.md are made anew.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -25,6 +26,11 @@ from tests.e2e.platform import Platform
 
 ROUTES = PROJECT_ROOT / "console/src/routes.ts"
 PLACES = [(52.3702, 4.8952), (52.3680, 4.9036), (52.3600, 4.8852), (52.3791, 4.9003)]
+README_PICTURES = {
+    "dashboard": "dashboards-id-desktop-light",
+    "flow": "flows-id-desktop-dark",
+    "start": "start-desktop-light",
+}
 ROOMS = ("Boiler room", "Atrium", "Roof garden", "Server room", "Workshop", "Cold store")
 HOUR, REPORTS = 3_600_000, 48
 
@@ -80,7 +86,7 @@ async def add_room(admin: Console, api: Api, number: int, groups: list[str]) -> 
     if number == len(ROOMS) - 1:
         return room  # one that has never reported
     now = int(time.time() * 1000)
-    for hour in range(REPORTS):
+    for hour in reversed(range(REPORTS)):  # when it reported last is that of the first one
         warm = 21 + 3 * math.sin(hour / 4 + number)
         values = {"temperature": round(warm, 1), "battery": 90 - hour // 12, "counter": hour}
         await report(api, room, values, now - (REPORTS - hour) * HOUR)
@@ -142,9 +148,13 @@ def main() -> None:
     """Read the words of the command."""
     parser = argparse.ArgumentParser(description="pictures of every page of the console")
     parser.add_argument("--out", type=Path, default=PROJECT_ROOT / ".data/screenshots")
-    out = parser.parse_args().out.resolve()
+    parser.add_argument("--readme", action="store_true", help="keep those of README.md")
+    words = parser.parse_args()
+    out = words.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     problems = asyncio.run(take(out))
+    for name, picture in README_PICTURES.items() if words.readme else ():
+        shutil.copy(out / f"{picture}.png", PROJECT_ROOT / f"docs/pictures/{name}.png")
     sys.stdout.write("\n".join([*problems, f"pictures are in {out}\n"]))
 
 

@@ -89,10 +89,17 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
     }
 
 
+CODEC = """function decodeUplink(input) { return {data: {temperature: input.bytes[0]}} }
+function encodeDownlink(input) { return {bytes: [255, input.data.temperature], fPort: 2} }"""
+
+
 async def test_a_product_is_described(platform: Platform, admin: Console) -> None:
-    """A fault is told where it is; two versions are compared."""
-    found = await journey("products", platform, admin, model=f"J{uuid4().hex[:10].upper()}")
+    """A fault is told where it is; two versions are compared; a codec is tried as it is written."""
+    model = f"J{uuid4().hex[:10].upper()}"
+    found = await journey("products", platform, admin, model=model, codec=CODEC)
+    assert found.pop("broken").startswith("script SyntaxError")
     assert found == {
+        "encoded": "ff07",
         "fault": "tsl.properties[0].dataSpec.validator.min exceeds max",
         "difference": "added",
         "problems": [],

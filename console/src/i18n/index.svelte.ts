@@ -69,6 +69,12 @@ export function moment(at: number): string {
   return new Intl.DateTimeFormat(reader.locale, { dateStyle: "short", timeStyle: "medium" }).format(at);
 }
 
+/** A length of time (s) in the largest unit that says it in a whole number. */
+export function duration(seconds: number): string {
+  const [unit, length] = DIVISIONS.find(([, ms]) => seconds && (seconds * 1_000) % ms === 0) ?? ["second", 1_000];
+  return new Intl.NumberFormat(reader.locale, { style: "unit", unit, unitDisplay: "long" }).format((seconds * 1_000) / length);
+}
+
 /** How long ago a moment (ms) was, as seen at `now`. */
 export function ago(at: number, now: number): string {
   const format = new Intl.RelativeTimeFormat(reader.locale, { numeric: "auto" });

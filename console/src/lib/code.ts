@@ -3,10 +3,13 @@ import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { json, jsonParseLinter } from "@codemirror/lang-json";
 import { bracketMatching, foldGutter, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
-import { linter, lintGutter, lintKeymap, type Diagnostic } from "@codemirror/lint";
+import { linter, lintGutter, lintKeymap } from "@codemirror/lint";
 import { Compartment, EditorState, StateEffect, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+
+import type { Fault } from "../api/client";
+import { placed } from "./places";
 
 export type Language = "json" | "javascript" | "python" | "text";
 
@@ -54,22 +57,18 @@ interface Given {
 export interface Editor {
   /** Show another text; nothing happens when it stands there. */
   put(text: string): void;
-  /** Show faults where they are, beside those of the language. */
-  mark(faults: Diagnostic[]): void;
+  /** Show faults where they are, beside those of the language: fields are paths in JSON. */
+  mark(faults: Fault[]): void;
   destroy(): void;
 }
 
 /** An editor in a shadow tree; `changed` hears what is typed. */
 export function edit(root: ShadowRoot, given: Given, changed: (text: string) => void): Editor {
-  let marks: Diagnostic[] = [];
+  let marks: Fault[] = [];
   const language = new Compartment();
   const parse = given.language === "json" ? jsonParseLinter() : () => [];
   const faults = linter(
-    ({ state }) => {
-      const found = state.doc.length ? parse(view) : [];
-      const end = state.doc.length;
-      return [...found, ...marks.map((mark) => ({ ...mark, from: Math.min(mark.from, end), to: Math.min(mark.to, end) }))];
-    },
+    ({ state }) => [...(state.doc.length ? parse(view) : []), ...placed(state, marks)],
     { needsRefresh: (update) => update.transactions.some((one) => one.effects.some((effect) => effect.is(marked))) },
   );
   const view = new EditorView({

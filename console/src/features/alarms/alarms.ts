@@ -1,6 +1,6 @@
 /** Words and searches of alarms. */
 import type { EventCondition, SearchAlarms, SilenceCondition, ValueCondition } from "../../api/generated";
-import { t } from "../../i18n/index.svelte";
+import { duration, t } from "../../i18n/index.svelte";
 import { query } from "../../lib/query.svelte";
 import { bounds, rangeInQuery } from "../../lib/range";
 
@@ -32,10 +32,10 @@ export function conditionWords(condition: Condition): string {
   switch (condition.type) {
     case "VALUE": {
       const words = `${condition.property} ${COMPARISONS[condition.comparison]} ${String(condition.threshold)}`;
-      return condition.seconds ? t("rules.for", { what: words, seconds: condition.seconds }) : words;
+      return condition.seconds ? t("rules.for", { what: words, time: duration(condition.seconds) }) : words;
     }
     case "SILENCE":
-      return t("rules.silent", { seconds: condition.seconds });
+      return t("rules.silent", { time: duration(condition.seconds) });
     case "EVENT":
       return condition.ended_by
         ? t("rules.event-until", { event: condition.event, ended_by: condition.ended_by })

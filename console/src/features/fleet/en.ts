@@ -73,7 +73,7 @@ export const en = {
   "selection.no-group": "No group",
   "selection.any-status": "Any status",
   "selection.all": "All {count} that are shown",
-  "selection.more": "The first 100 of {total}: filter to see others.",
+  "selection.more": "Choose all {count} that were found",
   "selection.chosen": "Chosen",
   "selection.count": "{count} chosen",
   "selection.clear": "Choose none",

@@ -75,7 +75,7 @@ export const zh: Record<keyof typeof en, string> = {
   "selection.no-group": "未分组",
   "selection.any-status": "任意状态",
   "selection.all": "当前显示的 {count} 台",
-  "selection.more": "共 {total} 台，仅显示前 100 台，请筛选。",
+  "selection.more": "选择找到的全部 {count} 台",
   "selection.chosen": "已选",
   "selection.count": "已选 {count} 台",
   "selection.clear": "清除选择",
