@@ -101,6 +101,7 @@ ROWS = (
     Row("device.latest", By.THING, {"_id": "device.things"}),
     Row("device.profiles", By.THING, {"_id": "device.things"}),
     Row("device.history_*", By.THING_RANGE, change=rewriting.key_of_thing),
+    Row("device.frames", By.THING_RANGE, change=rewriting.frame),
     Row("device.device_events", By.THING_RANGE, change=rewriting.key_of_thing),
     Row(
         "device.commands",

@@ -91,6 +91,10 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.frames.console import ROUTER as FRAME_PAGES
+from services.device.reports.frames.open_api import list_device_frames
+from services.device.reports.frames.service import FrameService
+from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
@@ -126,6 +130,7 @@ OPEN_API = Router(
         DEVICE_ROUTES,
         RPS_ROUTES,
         get_property_history,
+        list_device_frames,
         COMMAND_ROUTES,
     ],
 )
@@ -197,6 +202,7 @@ def share(base: Base) -> Shared:
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
     base, groups, grants = shared.base, shared.groups, shared.grants
+    database = base.mongo.database
     granted = GrantedDevices(base.devices, grants)
     streams = uplink_streams(base.settings.uplink_partitions)
     DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
@@ -243,6 +249,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
+        "frames": FrameService(FrameStore(database), base.partitions, base.things, granted),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
@@ -417,6 +424,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 REFUSAL_ROUTES,
+                FRAME_PAGES,
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
                 LEDGER_ROUTES,

@@ -125,6 +125,7 @@ async def main() -> None:
                 base.commands.forget,
                 end_tasks,
                 TagStore(base.mongo).forget_thing,
+                store.frames.forget,
             ],
             days=days,
         )

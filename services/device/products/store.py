@@ -1,6 +1,6 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
-currentVersion, versions, historyDays?, deviceOfflineTimeout?, locationProperty?, codecVersion?,
-createdAt, updatedAt}`.
+currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?,
+codecVersion?, createdAt, updatedAt}`.
 """
 
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ class Wanted:
     device_type: str
     tsl: StoredTsl
     history_days: int | None
+    frame_days: int | None
     offline_timeout: int | None
     location_property: str | None
     marks: list[str]
@@ -128,6 +129,7 @@ class ProductStore:
             "deviceType": wanted.device_type,
             "currentVersion": version,
             "historyDays": wanted.history_days,
+            "frameDays": wanted.frame_days,
             "deviceOfflineTimeout": wanted.offline_timeout,
             "locationProperty": wanted.location_property,
         }
@@ -243,6 +245,7 @@ def _product(document: dict[str, Any]) -> Product:
         current_version=document["currentVersion"],
         versions=document["versions"],
         history_days=document.get("historyDays") or msgspec.UNSET,
+        frame_days=document.get("frameDays") or msgspec.UNSET,
         device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
         location_property=document.get("locationProperty") or msgspec.UNSET,
         codec_version=document.get("codecVersion") or msgspec.UNSET,
