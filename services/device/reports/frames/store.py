@@ -63,6 +63,12 @@ class FrameStore:
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return await self._frames.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
 
+    async def unlike(self, stamp: str, first: bytes, last: bytes, limit: int) -> list[Document]:
+        """Frames that were read with something else, or refused, from `first` to `last`."""
+        otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
+        query = {"_id": {"$gte": first, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
+        return await self._frames.find(query, sort=[("_id", 1)], limit=limit).to_list(None)
+
     async def forget(self, thing_id: int) -> None:
         """Remove the frames of a device that is gone."""
         everything = {
