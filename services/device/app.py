@@ -358,7 +358,7 @@ def redecoder(base: Base, store: RedecodeStore, workers: CodecWorkers) -> Redeco
     return RedecodeWorker(
         store=store,
         rereader=rereader,
-        codecs=KnownCodecs(database),
+        codecs=KnownCodecs(base.products),
         devices=base.devices,
         things=base.things,
         latest=base.latest,

@@ -3,6 +3,7 @@ currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locat
 codecVersion?, createdAt, updatedAt}`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.members.registry import MemberRegistry, owner_of
 from services.device.products.codec.schemas import ProductCodec
-from services.device.products.codec.store import CodecStore
+from services.device.products.codec.store import CodecStore, identity_of
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,
@@ -32,6 +33,9 @@ from services.device.things.usage import ProductUsage
 MOST_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
+
+ProductKey = tuple[str, str]
+"""Tenant and model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,20 @@ class ProductStore:
         )
         if not changed.matched_count:
             raise product_not_found(model)
+
+    async def frame_heads(
+        self, keys: Sequence[ProductKey]
+    ) -> dict[ProductKey, tuple[str, int | None]]:
+        """The version of the codec, "" for none, and the days for frames; of those there are."""
+        query = {"_id": {"$in": [identity_of(*key) for key in keys]}}
+        found = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
+        return {
+            (row["_id"]["tenant"], row["_id"]["model"]): (
+                row.get("codecVersion") or "",
+                row.get("frameDays"),
+            )
+            async for row in found
+        }
 
     async def history_days(self, tenant: str, model: str) -> int | None:
         """The days for which a product keeps history, when it has some of its own."""

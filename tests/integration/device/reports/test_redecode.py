@@ -35,7 +35,7 @@ def worker(world: World) -> RedecodeWorker:
     return RedecodeWorker(
         store=RedecodeStore(world.database),
         rereader=rereader,
-        codecs=KnownCodecs(world.database),
+        codecs=KnownCodecs(world.first.products),
         devices=world.first.devices,
         things=world.first.things,
         latest=world.latest,
