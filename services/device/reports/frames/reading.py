@@ -13,7 +13,8 @@ from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.codec.known import KnownCodec, KnownCodecs, ProductKey
+from services.device.products.codec.known import KnownCodec, KnownCodecs
+from services.device.products.store import ProductKey
 from services.device.reports.batch import Batch, GoodReport, Refused
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.frames.judging import Judged, judge
