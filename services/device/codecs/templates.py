@@ -5,6 +5,7 @@ scripts; both are named from the folder above, where the scripts are that severa
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -21,6 +22,9 @@ TYPES = {
     "object": "STRUCT",
 }
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
+TYPES_SCRIPT = Path(__file__).with_name("types.js")
+VALUE = "value"
+"""The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
 T = TypeVar("T")
 
@@ -65,9 +69,26 @@ class _CodecRef(msgspec.Struct):
     id: str = "default"
 
 
+class _Field(msgspec.Struct):
+    """A value as the scripts know it, and the entity that it is."""
+
+    key: str
+    entity_mapping: str | None = None
+
+
+class _Fields(msgspec.Struct):
+    properties: list[_Field] = []
+
+
+class _Definition(msgspec.Struct):
+    input: _Fields = msgspec.field(default_factory=_Fields)
+    output: _Fields = msgspec.field(default_factory=_Fields)
+
+
 class _Head(msgspec.Struct):
     initial_entities: list[_Entity]
     codec: _CodecRef
+    definition: _Definition = msgspec.field(default_factory=_Definition)
 
 
 class _Argument(msgspec.Struct):
@@ -105,7 +126,7 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     except TslInvalid as error:
         faults += [Fault(f"{path}: {one.path}", one.reason) for one in error.faults]
     try:
-        codec = _codec(files, head.codec)
+        codec = _codec(files, head)
     except TemplateInvalid as error:
         faults += error.faults
     if document is None or codec is None:
@@ -125,7 +146,8 @@ def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
         raise TemplateInvalid([Fault(path, str(error))]) from error
 
 
-def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
+def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
+    ref = head.codec
     found = {one.id: one for one in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
@@ -135,8 +157,46 @@ def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
     if missing:
         raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
-    decoder = [_step(one) for one in found.decoder.chain]
-    return Codec(scripts=scripts, decoder=decoder, encoder=[_step(one) for one in encoder])
+    scripts[TYPES_SCRIPT.name] = _types(head)
+    decoder = [*map(_step, found.decoder.chain), _typed("decoded")]
+    encode = [_typed("encoded"), *map(_step, encoder)] if encoder else []
+    return Codec(scripts=scripts, decoder=decoder, encoder=encode)
+
+
+def _types(head: _Head) -> str:
+    """The script that knows types and names, with what the template says of them."""
+    kinds = dict(kind for one in head.initial_entities for kind in _kinds(one))
+    plain = {path: (path, kind) for path, kind in kinds.items()}
+    decoded, encoded = plain.copy(), plain.copy()
+    for one in head.definition.input.properties:
+        path = _path(one.entity_mapping or one.key)
+        decoded[_path(one.key)] = path, kinds.get(path)
+    for one in head.definition.output.properties:
+        path = _path(one.entity_mapping or one.key)
+        encoded[path] = one.key, kinds.get(path)
+    script = TYPES_SCRIPT.read_text()
+    for name, table in (("DECODED", decoded), ("ENCODED", encoded)):
+        told = {path: to for path, to in table.items() if to != (path, None)}
+        script = script.replace(f"{name} = {{}}", f"{name} = {msgspec.json.encode(told).decode()}")
+    return script
+
+
+def _kinds(entity: _Entity, above: str = "") -> Iterator[tuple[str, str | None]]:
+    """Which values scripts have as numbers that the TSL has otherwise, by path."""
+    path = above + _path(entity.identifier)
+    chosen = entity.value_type == "long" and entity.attributes and entity.attributes.enum
+    yield path, "boolean" if entity.value_type == "boolean" else "number" if chosen else None
+    for child in entity.children:
+        yield from _kinds(child, f"{path}.")
+
+
+def _path(key: str) -> str:
+    """Where a value stands; `#` stands in names for a further level."""
+    return key.replace("#", ".")
+
+
+def _typed(entry: str) -> Step:
+    return Step(TYPES_SCRIPT.name, entry, [Argument("values", payload=True)])
 
 
 def _step(step: _Step) -> Step:
@@ -156,7 +216,10 @@ def _document(entities: list[_Entity]) -> _Part:
 
 def _service(entity: _Entity) -> _Part:
     above = f"{entity.identifier}."
-    inputs = [part for child in entity.children for part in _members(child, above)]
+    children = entity.children
+    if entity.value_type not in {"object", "boolean"}:
+        children = [msgspec.structs.replace(entity, identifier=VALUE)]
+    inputs = [part for child in children for part in _members(child, above)]
     return {
         "id": entity.identifier,
         "name": entity.name,
@@ -167,8 +230,8 @@ def _service(entity: _Entity) -> _Part:
 
 
 def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Part]:
-    """A property and what is below it; `#` stands in names for a further level."""
-    path, mode = above + entity.identifier.replace("#", "."), entity.access_mod or mode
+    """A property and what is below it."""
+    path, mode = above + _path(entity.identifier), entity.access_mod or mode
     yield {"id": path, "name": entity.name, "accessMode": mode, "dataSpec": _spec(entity)}
     for child in entity.children:
         yield from _members(child, f"{path}.", mode)
