@@ -35,12 +35,14 @@ from services.device.codecs.workers import CodecWorkers
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
+from services.device.commands.downlinks import Downlinks
 from services.device.commands.ending import CommandEnding
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
+from services.device.commands.told import DownlinksTold
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
@@ -81,6 +83,8 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
+from services.device.products.codec.encoding import Encoder
+from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.open_api import ROUTER as CODEC_ROUTES
 from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_PAGES
@@ -91,6 +95,7 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
@@ -151,12 +156,13 @@ class Shared:
     client: IntegrationClient
     maker: ThingMaker
     carrier: CommandCarrier
+    encoder: Encoder
     commands: CommandService
     bringer: DeviceBringer
 
 
-def share(base: Base) -> Shared:
-    """Make what several rooms use."""
+def share(base: Base, codecs: CodecWorkers) -> Shared:
+    """Make what several rooms use; `codecs` are run by whoever holds them."""
     settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
@@ -164,7 +170,14 @@ def share(base: Base) -> Shared:
     groups = GroupStore(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
-    carrier = CommandCarrier(base.devices, integrations, client, base.commands)
+    encoder = Encoder(KnownCodecs(database), codecs)
+    downlinks = Downlinks(
+        commands=base.commands,
+        encoder=encoder,
+        client=client,
+        heard=FrameStore(database).newest,
+    )
+    carrier = CommandCarrier(base.devices, integrations, client, base.commands, downlinks)
     credentials = CredentialsOverRpc(base.rpc)
     return Shared(
         base=base,
@@ -182,6 +195,7 @@ def share(base: Base) -> Shared:
         client=client,
         maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
         carrier=carrier,
+        encoder=encoder,
         commands=CommandService(
             things=base.things,
             store=base.commands,
@@ -189,6 +203,7 @@ def share(base: Base) -> Shared:
             ids=IdAllocator(database, "tasks"),
             carrier=carrier,
             life=settings.command_life,
+            coded_life=settings.downlink_life,
         ),
         bringer=DeviceBringer(base.devices, ids, products, groups),
     )
@@ -333,7 +348,8 @@ def alarming(base: Base) -> Alarming:
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    shared, reporter = share(base), Reporter(base.bus)
+    codecs = CodecWorkers()
+    shared, reporter = share(base, codecs), Reporter(base.bus)
     groups = Groups(shared.groups, base.devices, shared.grants, shared.forgetting)
     shared.rpc.offer("describe_groups", DescribeGroups, groups.describe)
     commands, rpc, alarm = shared.commands, shared.rpc, alarming(base)
@@ -365,7 +381,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
-    seen, codecs = console(shared), CodecWorkers()
+    seen = console(shared)
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -383,6 +399,10 @@ def build_app(base: Base, system: Bus) -> Litestar:
     ).offer(rpc)
 
     FrameRpc(bus=base.bus, directory=base.things, presence=heard).offer(rpc)
+
+    DownlinksTold(
+        devices=base.devices, things=base.things, commands=base.commands, reporter=reporter
+    ).offer(rpc)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:

@@ -18,6 +18,7 @@ from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.replies import ReplyHandler
+from services.device.commands.showing import ShownCommands
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
@@ -69,6 +70,7 @@ def build_ingest(
         shapes=ShapeKeeper(shapes, base.devices, base.limits),
         close=replies.handle,
         point=pointing.at_batch,
+        shown=ShownCommands(commands=base.commands, devices=base.devices).note,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         frames=FrameReader(
@@ -133,13 +135,16 @@ async def main() -> None:
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
-            async with workers, running(
-                *(one.run() for one in consumers),
-                uplink.run(),
-                StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
-                DiskMetrics(base.mongo.database).run(),
-                Leader(base.mongo.database, "retention", sweeps.run).run(),
-                Leader(base.mongo.database, "shapes", unused).run(),
+            async with (
+                workers,
+                running(
+                    *(one.run() for one in consumers),
+                    uplink.run(),
+                    StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
+                    DiskMetrics(base.mongo.database).run(),
+                    Leader(base.mongo.database, "retention", sweeps.run).run(),
+                    Leader(base.mongo.database, "shapes", unused).run(),
+                ),
             ):
                 yield
 

@@ -75,6 +75,11 @@ class _Field(msgspec.Struct):
     key: str
     entity_mapping: str | None = None
 
+    @property
+    def path(self) -> str:
+        """Where it stands in the TSL."""
+        return _path(self.entity_mapping or self.key)
+
 
 class _Fields(msgspec.Struct):
     properties: list[_Field] = []
@@ -157,46 +162,51 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
     if missing:
         raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
-    scripts[TYPES_SCRIPT.name] = _types(head)
-    decoder = [*map(_step, found.decoder.chain), _typed("decoded")]
-    encode = [_typed("encoded"), *map(_step, encoder)] if encoder else []
+    decoder = [_step(one) for one in found.decoder.chain]
+    encode = [_step(one) for one in encoder]
+    renamed, typed = _renamed(head), _typed(head)
+    if renamed:
+        decoder.append(Step(TYPES_SCRIPT.name, "decoded", [Argument("values", payload=True)]))
+    if encode:
+        encode.insert(0, Step(TYPES_SCRIPT.name, "encoded", [Argument("values", payload=True)]))
+    if renamed or encode:
+        script = TYPES_SCRIPT.read_text()
+        for name, table in (("DECODED", renamed), ("ENCODED", typed)):
+            told = msgspec.json.encode(table).decode()
+            script = script.replace(f"{name} = {{}}", f"{name} = {told}")
+        scripts[TYPES_SCRIPT.name] = script
     return Codec(scripts=scripts, decoder=decoder, encoder=encode)
 
 
-def _types(head: _Head) -> str:
-    """The script that knows types and names, with what the template says of them."""
-    kinds = dict(kind for one in head.initial_entities for kind in _kinds(one))
-    plain = {path: (path, kind) for path, kind in kinds.items()}
-    decoded, encoded = plain.copy(), plain.copy()
-    for one in head.definition.input.properties:
-        path = _path(one.entity_mapping or one.key)
-        decoded[_path(one.key)] = path, kinds.get(path)
-    for one in head.definition.output.properties:
-        path = _path(one.entity_mapping or one.key)
-        encoded[path] = one.key, kinds.get(path)
-    script = TYPES_SCRIPT.read_text()
-    for name, table in (("DECODED", decoded), ("ENCODED", encoded)):
-        told = {path: to for path, to in table.items() if to != (path, None)}
-        script = script.replace(f"{name} = {{}}", f"{name} = {msgspec.json.encode(told).decode()}")
-    return script
+def _renamed(head: _Head) -> dict[str, str]:
+    """What values of scripts are called that have other names in the TSL."""
+    fields = [(_path(one.key), one.path) for one in head.definition.input.properties]
+    return {key: path for key, path in fields if key != path}
 
 
-def _kinds(entity: _Entity, above: str = "") -> Iterator[tuple[str, str | None]]:
-    """Which values scripts have as numbers that the TSL has otherwise, by path."""
+def _typed(head: _Head) -> dict[str, Any]:
+    """What scripts call the values of the TSL, and which of them they have as numbers."""
+    numbers = {path for one in head.initial_entities for path in _numbers(one)}
+    names = {one.path: one.key for one in head.definition.output.properties}
+    paths = numbers | {path for path, name in names.items() if _path(name) != path}
+    return {
+        path: {"name": names.get(path, path), "number": path in numbers} for path in sorted(paths)
+    }
+
+
+def _numbers(entity: _Entity, above: str = "") -> Iterator[str]:
+    """Booleans and choices, by path."""
     path = above + _path(entity.identifier)
-    chosen = entity.value_type == "long" and entity.attributes and entity.attributes.enum
-    yield path, "boolean" if entity.value_type == "boolean" else "number" if chosen else None
+    chosen = entity.attributes is not None and bool(entity.attributes.enum)
+    if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
+        yield path
     for child in entity.children:
-        yield from _kinds(child, f"{path}.")
+        yield from _numbers(child, f"{path}.")
 
 
 def _path(key: str) -> str:
     """Where a value stands; `#` stands in names for a further level."""
     return key.replace("#", ".")
-
-
-def _typed(entry: str) -> Step:
-    return Step(TYPES_SCRIPT.name, entry, [Argument("values", payload=True)])
 
 
 def _step(step: _Step) -> Step:

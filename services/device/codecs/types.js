@@ -1,5 +1,5 @@
-// Makes the values that a template declares of what its scripts give, and the reverse: its scripts
-// have numbers for booleans and choices, and sometimes other names. `templates.py` sets the tables.
+// Names and types between the TSL of a template and its scripts, which have numbers for booleans and
+// choices, and a few names of their own. `templates.py` sets the tables.
 const DECODED = {};
 const ENCODED = {};
 
@@ -16,21 +16,16 @@ function leaves(value, above, found) {
 
 function decoded(given) {
   const found = {};
-  for (const [path, value] of Object.entries(leaves(given, "", {}))) {
-    const [name, type] = Object.hasOwn(DECODED, path) ? DECODED[path] : [path];
-    if (type === "boolean" && typeof value === "number") found[name] = value !== 0;
-    else if (path === "history" && Array.isArray(value)) found[name] = value.map(decoded);
-    else found[name] = value;
-  }
+  for (const [path, value] of Object.entries(leaves(given, "", {})))
+    found[Object.hasOwn(DECODED, path) ? DECODED[path] : path] = value;
   return found;
 }
 
 function encoded(given) {
   const found = {};
   for (const [path, value] of Object.entries(leaves(given, "", {}))) {
-    const [name, type] = Object.hasOwn(ENCODED, path) ? ENCODED[path] : [path];
-    if (type && (typeof value === "boolean" || typeof value === "string")) found[name] = Number(value);
-    else found[name] = value;
+    const { name, number } = Object.hasOwn(ENCODED, path) ? ENCODED[path] : { name: path };
+    found[name] = number ? Number(value) : value;
   }
   return found;
 }

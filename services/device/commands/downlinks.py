@@ -60,7 +60,9 @@ class Downlinks:
         values = command.values()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []
         last = await self.heard(command.thing_id)
-        largest = largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
+        largest = (
+            largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
+        )
         whole, *alone = await self.encoder.encode(
             command.tenant,
             model,

@@ -52,8 +52,7 @@ class ShownCommands:
 
 
 def shows(value: Any, wanted: Any) -> bool:
-    """Whether what was reported is what was wanted; a STRUCT may have more or be a part."""
+    """Whether what was reported is what was wanted; a STRUCT may have more."""
     if isinstance(value, dict) and isinstance(wanted, dict):
-        shared = value.keys() & wanted.keys()
-        return bool(shared) and all(shows(value[key], wanted[key]) for key in shared)
+        return all(key in value and shows(value[key], wanted[key]) for key in wanted)
     return type(value) is type(wanted) and bool(value == wanted)

@@ -3,7 +3,6 @@
 The end of a command is said on `UPLINK` as a reply of its device, so it is stored as one, once.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +17,9 @@ from services.device.commands.model import OPEN, Command
 from services.device.commands.store import CommandStore
 from services.device.reports.reporting import Reporter
 from services.device.things import ThingDirectory
-from services.device.things.model import Device
 from services.device.things.store import DeviceStore
 
 ENDS = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
-
-Other = Callable[[Device, TellDownlink], Awaitable[bool]]
-"""Takes what is told of a downlink that is no command's; False when it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +30,6 @@ class DownlinksTold:
     things: ThingDirectory
     commands: CommandStore
     reporter: Reporter
-    other: Other
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.downlink.{integration}`."""
@@ -45,12 +39,12 @@ class DownlinksTold:
         """Note it, and end the command when that follows; raise `NotFound`."""
         device = await self.devices.with_identifier(told.tenant, integration, told.identifier)
         if device is None:
-            raise NotFound(f"{integration} has no device {told.identifier[:64]}", field="identifier")
+            raise NotFound(
+                f"{integration} has no device {told.identifier[:64]}", field="identifier"
+            )
         read = read_downlink_id(told.downlink)
         if read is None:
-            if not await self.other(device, told):
-                raise _unknown(told)
-            return Acknowledged()
+            raise _unknown(told)
         command = await self.commands.downlink_told(read[0], device.id, read[1], told.state)
         if command is None or not 1 <= read[1] <= len(command.downlinks or []):
             raise _unknown(told)

@@ -9,9 +9,13 @@ keeps no data has its identity only.
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from libs.common.clock import from_ms
+from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Database, Document
 from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
+from services.device.reports.history.partitions import history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -41,6 +45,14 @@ class FrameStore:
 
     def __init__(self, database: Database) -> None:
         self._frames = database[FRAMES]
+
+    async def newest(self, thing_id: int) -> Frame | None:
+        """The newest frame of a device that is kept."""
+        keys = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
+        found = self._frames.find({"_id": keys, "f": {"$exists": True}}, {"f": 1})
+        async for row in found.sort("_id", -1).limit(1):
+            return msgspec.json.decode(row["f"], type=Frame)
+        return None
 
     async def like(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
         """The stored frames with the names of `frames`, of all laps."""
