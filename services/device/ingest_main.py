@@ -74,7 +74,7 @@ def build_ingest(
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         frames=FrameReader(
-            codecs=KnownCodecs(base.mongo.database),
+            codecs=KnownCodecs(base.products),
             workers=workers,
             retention_ms=retention_ms,
             frame_days=base.settings.frame_retention_days,
@@ -127,6 +127,7 @@ async def main() -> None:
                 base.commands.forget,
                 end_tasks,
                 TagStore(base.mongo).forget_thing,
+                store.frames.forget,
             ],
             days=days,
         )

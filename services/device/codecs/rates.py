@@ -6,8 +6,8 @@ LEAST = 51
 """Bytes that every data rate of a downlink carries, but for regions with dwell times."""
 CARRIED = {7: 222, 8: 222, 9: 115}
 """Bytes by spreading factor at 125 kHz; slower ones carry `LEAST`."""
-MIRRORED = range(0, 902_000_000)
-"""Hz of regions whose downlinks have the rate of the uplink before; others have rates of their own."""
+MIRRORED = range(902_000_000)
+"""Hz of regions whose downlinks have the rate of the uplink before; others have their own."""
 
 _RATE = re.compile(r"SF(\d{1,2})BW125$")
 

@@ -21,6 +21,9 @@ from services.device.things.integrations import IntegrationClient
 PORT = 85
 """Where bytes go when neither the codec nor an uplink of the device names a port."""
 
+LONGEST_ID = 24
+"""Characters of the id of a downlink that may be one of ours."""
+
 Heard = Callable[[int], Awaitable[Frame | None]]
 """The newest frame of a device that is known."""
 
@@ -111,4 +114,4 @@ def read_downlink_id(text: str) -> tuple[int, int] | None:
     command, dash, number = text.partition("-")
     if not dash or not (command.isdecimal() and number.isdecimal() and text.isascii()):
         return None
-    return (int(command), int(number)) if len(text) <= 24 else None
+    return (int(command), int(number)) if len(text) <= LONGEST_ID else None

@@ -35,7 +35,7 @@ class HistoryRequest(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def candidates(document: TslDocument | None) -> list[str]:
-    """Services that may be such: those of public templates, then declared ones that take a range."""
+    """Services that may be such: those of public templates, then declared ones with a range."""
     declared = [
         service.id
         for service in (document.services if document else [])

@@ -103,6 +103,7 @@ class Process:
     ledger: Ledger
     devices: DeviceStore
     things: ThingDirectory
+    products: ProductStore
     ingest: Ingest
     replies: ReplyHandler
 
@@ -131,6 +132,7 @@ class World:
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
         tsls = Tsls(self.database)
         things = ThingDirectory(self.database, devices, tsls)
+        products = ProductStore(self.mongo, devices, tsls, known)
         store = ReportStore(self.mongo, partitions, ledger)
         rules = RuleStore(self.database, known)
         alarms = AlarmStore(self.mongo, self.outbox, devices)
@@ -149,7 +151,7 @@ class World:
             things=things,
             store=store,
             latest=self.latest,
-            facts=Facts(devices, self.latest, ProductStore(self.mongo, devices, tsls, known)),
+            facts=Facts(devices, self.latest, products),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             point=pointing.at_batch,
@@ -157,14 +159,14 @@ class World:
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             frames=FrameReader(
-                codecs=KnownCodecs(self.database),
+                codecs=KnownCodecs(products),
                 workers=self.workers,
                 retention_ms=RETENTION_MS,
                 frame_days=30,
             ),
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, devices, things, ingest, replies)
+        return Process(ledger, devices, things, products, ingest, replies)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""

@@ -109,7 +109,9 @@ def test_its_scripts_have_numbers_where_the_tsl_has_booleans_and_choices() -> No
     """And other names in either direction, if its definition says so."""
     scripts = {
         "th1/codec/decoder.js": b"function Decode() { return {state: 1, 'plan.days#sunday': 0} }",
-        "th1/codec/encoder.js": b"function Encode(p, o) { return [o.bolt, o.kind, o['plan.enable']] }",
+        "th1/codec/encoder.js": (
+            b"function Encode(p, o) { return [o.bolt, o.kind, o['plan.enable']] }"
+        ),
     }
     loaded = LoadedCodec(read_template(FILES | scripts, PATH).codec)
     assert loaded.decode(b"", 85, 0) == {"lock": 1, "plan.days.sunday": 0}
