@@ -3,15 +3,20 @@
 from collections.abc import Iterable
 
 from services.device.commands.model import Command
+from services.device.things.integrations import Carries
 
 
 class NoCarrier:
     """Every command goes to its device."""
 
-    async def carries(self, integration: str) -> bool:
+    async def carries(self, integration: str) -> Carries:
         """Say no."""
         del integration
-        return False
+        return ""
+
+    async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
+        """Have nothing to check."""
+        assert not list(products)
 
     def send(self, commands: Iterable[Command], additional: object = None) -> None:
         """Have nothing to hand over."""

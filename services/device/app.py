@@ -35,12 +35,14 @@ from services.device.codecs.workers import CodecWorkers
 from services.device.commands.carrying import CommandCarrier
 from services.device.commands.console import ROUTER as CONFIGURE_ROUTES
 from services.device.commands.delivery import Delivery
+from services.device.commands.downlinks import Downlinks
 from services.device.commands.ending import CommandEnding
 from services.device.commands.open_api import ROUTER as COMMAND_ROUTES
 from services.device.commands.polling import ROUTER as POLLING_ROUTES
 from services.device.commands.polling import CommandPolls
 from services.device.commands.selections import DeviceCommands, Selections
 from services.device.commands.service import CommandService
+from services.device.commands.told import DownlinksTold
 from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
@@ -81,6 +83,7 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
+from services.device.products.codec.encoding import Encoder
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.open_api import ROUTER as CODEC_ROUTES
 from services.device.products.codec.service import CodecService
@@ -164,12 +167,13 @@ class Shared:
     client: IntegrationClient
     maker: ThingMaker
     carrier: CommandCarrier
+    encoder: Encoder
     commands: CommandService
     bringer: DeviceBringer
 
 
-def share(base: Base) -> Shared:
-    """Make what several rooms use."""
+def share(base: Base, codecs: CodecWorkers) -> Shared:
+    """Make what several rooms use; `codecs` are run by whoever holds them."""
     settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
@@ -177,7 +181,14 @@ def share(base: Base) -> Shared:
     groups = GroupStore(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
-    carrier = CommandCarrier(base.devices, integrations, client, base.commands)
+    encoder = Encoder(KnownCodecs(base.products), codecs)
+    downlinks = Downlinks(
+        commands=base.commands,
+        encoder=encoder,
+        client=client,
+        heard=FrameStore(database).newest,
+    )
+    carrier = CommandCarrier(base.devices, integrations, client, base.commands, downlinks)
     credentials = CredentialsOverRpc(base.rpc)
     return Shared(
         base=base,
@@ -195,6 +206,7 @@ def share(base: Base) -> Shared:
         client=client,
         maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
         carrier=carrier,
+        encoder=encoder,
         commands=CommandService(
             things=base.things,
             store=base.commands,
@@ -202,6 +214,7 @@ def share(base: Base) -> Shared:
             ids=IdAllocator(database, "tasks"),
             carrier=carrier,
             life=settings.command_life,
+            coded_life=settings.downlink_life,
         ),
         bringer=DeviceBringer(base.devices, ids, products, groups),
     )
@@ -369,7 +382,8 @@ def redecoder(base: Base, store: RedecodeStore, workers: CodecWorkers) -> Redeco
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
-    shared, reporter = share(base), Reporter(base.bus)
+    codecs = CodecWorkers()
+    shared, reporter = share(base, codecs), Reporter(base.bus)
     groups = Groups(shared.groups, base.devices, shared.grants, shared.forgetting)
     shared.rpc.offer("describe_groups", DescribeGroups, groups.describe)
     commands, rpc, alarm = shared.commands, shared.rpc, alarming(base)
@@ -401,7 +415,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
     delivery = Delivery(
         devices=base.devices, bus=base.bus, commands=base.commands, carrier=shared.carrier
     )
-    seen, codecs = console(shared), CodecWorkers()
+    seen = console(shared)
     account = SystemAccount(system)
     watch = PresenceWatch(system=system, store=presence, account=account, wake=base.commands.wake)
     offer_connections(rpc, presence, account)
@@ -420,6 +434,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
 
     FrameRpc(bus=base.bus, directory=base.things, presence=heard).offer(rpc)
 
+    DownlinksTold(
+        devices=base.devices, things=base.things, commands=base.commands, reporter=reporter
+    ).offer(rpc)
     redecodes = RedecodeStore(database)
     redecoding = redecoder(base, redecodes, codecs)
 

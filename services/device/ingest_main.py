@@ -18,6 +18,7 @@ from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.replies import ReplyHandler
+from services.device.commands.showing import ShownCommands
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
@@ -69,6 +70,7 @@ def build_ingest(
         shapes=ShapeKeeper(shapes, base.devices, base.limits),
         close=replies.handle,
         point=pointing.at_batch,
+        shown=ShownCommands(commands=base.commands, devices=base.devices).note,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         frames=FrameReader(

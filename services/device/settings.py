@@ -32,6 +32,8 @@ class DeviceSettings(StoreSettings):
     """Days that an alarm can be looked up after it is over; 0 is for ever."""
     command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
+    downlink_life: Seconds = 86_400.0
+    """The same of one that a network server of LoRaWAN carries: it waits for its sensor."""
     service_call_timeout: Seconds = 10.0
     """Seconds that a console waits for the answer of a service; the call goes on after that."""
     http_offline_after: Seconds = 300.0

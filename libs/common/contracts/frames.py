@@ -88,6 +88,12 @@ class Downlink(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     port: Port
     data: Payload
     confirmed: bool = False
+    expires_at: int | None = None
+    """When nobody waits for it any more (ms): a server that can forgets it then."""
+
+
+MOST_DOWNLINKS = 32
+"""Downlinks of one call."""
 
 
 class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
@@ -97,7 +103,7 @@ class CarryDownlinks(msgspec.Struct, rename="camel", kw_only=True):
     """
 
     device: DeviceRef
-    downlinks: Annotated[list[Downlink], msgspec.Meta(min_length=1, max_length=32)]
+    downlinks: Annotated[list[Downlink], msgspec.Meta(min_length=1, max_length=MOST_DOWNLINKS)]
 
 
 class TellDownlink(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

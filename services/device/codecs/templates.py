@@ -5,6 +5,7 @@ scripts; both are named from the folder above, where the scripts are that severa
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -21,6 +22,9 @@ TYPES = {
     "object": "STRUCT",
 }
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
+TYPES_SCRIPT = Path(__file__).with_name("types.js")
+VALUE = "value"
+"""The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
 T = TypeVar("T")
 
@@ -65,9 +69,31 @@ class _CodecRef(msgspec.Struct):
     id: str = "default"
 
 
+class _Field(msgspec.Struct):
+    """A value as the scripts know it, and the entity that it is."""
+
+    key: str
+    entity_mapping: str | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it stands in the TSL."""
+        return _path(self.entity_mapping or self.key)
+
+
+class _Fields(msgspec.Struct):
+    properties: list[_Field] = []
+
+
+class _Definition(msgspec.Struct):
+    input: _Fields = msgspec.field(default_factory=_Fields)
+    output: _Fields = msgspec.field(default_factory=_Fields)
+
+
 class _Head(msgspec.Struct):
     initial_entities: list[_Entity]
     codec: _CodecRef
+    definition: _Definition = msgspec.field(default_factory=_Definition)
 
 
 class _Argument(msgspec.Struct):
@@ -105,7 +131,7 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     except TslInvalid as error:
         faults += [Fault(f"{path}: {one.path}", one.reason) for one in error.faults]
     try:
-        codec = _codec(files, head.codec)
+        codec = _codec(files, head)
     except TemplateInvalid as error:
         faults += error.faults
     if document is None or codec is None:
@@ -125,7 +151,8 @@ def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
         raise TemplateInvalid([Fault(path, str(error))]) from error
 
 
-def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
+def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
+    ref = head.codec
     found = {one.id: one for one in _yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
@@ -136,7 +163,50 @@ def _codec(files: Mapping[str, bytes], ref: _CodecRef) -> Codec:
         raise TemplateInvalid([Fault(ref.ref, f"{name} is not there") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
     decoder = [_step(one) for one in found.decoder.chain]
-    return Codec(scripts=scripts, decoder=decoder, encoder=[_step(one) for one in encoder])
+    encode = [_step(one) for one in encoder]
+    renamed, typed = _renamed(head), _typed(head)
+    if renamed:
+        decoder.append(Step(TYPES_SCRIPT.name, "decoded", [Argument("values", payload=True)]))
+    if encode:
+        encode.insert(0, Step(TYPES_SCRIPT.name, "encoded", [Argument("values", payload=True)]))
+    if renamed or encode:
+        script = TYPES_SCRIPT.read_text()
+        for name, table in (("DECODED", renamed), ("ENCODED", typed)):
+            told = msgspec.json.encode(table).decode()
+            script = script.replace(f"{name} = {{}}", f"{name} = {told}")
+        scripts[TYPES_SCRIPT.name] = script
+    return Codec(scripts=scripts, decoder=decoder, encoder=encode)
+
+
+def _renamed(head: _Head) -> dict[str, str]:
+    """What values of scripts are called that have other names in the TSL."""
+    fields = [(_path(one.key), one.path) for one in head.definition.input.properties]
+    return {key: path for key, path in fields if key != path}
+
+
+def _typed(head: _Head) -> dict[str, Any]:
+    """What scripts call the values of the TSL, and which of them they have as numbers."""
+    numbers = {path for one in head.initial_entities for path in _numbers(one)}
+    names = {one.path: one.key for one in head.definition.output.properties}
+    paths = numbers | {path for path, name in names.items() if _path(name) != path}
+    return {
+        path: {"name": names.get(path, path), "number": path in numbers} for path in sorted(paths)
+    }
+
+
+def _numbers(entity: _Entity, above: str = "") -> Iterator[str]:
+    """Booleans and choices, by path."""
+    path = above + _path(entity.identifier)
+    chosen = entity.attributes is not None and bool(entity.attributes.enum)
+    if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
+        yield path
+    for child in entity.children:
+        yield from _numbers(child, f"{path}.")
+
+
+def _path(key: str) -> str:
+    """Where a value stands; `#` stands in names for a further level."""
+    return key.replace("#", ".")
 
 
 def _step(step: _Step) -> Step:
@@ -156,7 +226,10 @@ def _document(entities: list[_Entity]) -> _Part:
 
 def _service(entity: _Entity) -> _Part:
     above = f"{entity.identifier}."
-    inputs = [part for child in entity.children for part in _members(child, above)]
+    children = entity.children
+    if entity.value_type not in {"object", "boolean"}:
+        children = [msgspec.structs.replace(entity, identifier=VALUE)]
+    inputs = [part for child in children for part in _members(child, above)]
     return {
         "id": entity.identifier,
         "name": entity.name,
@@ -167,8 +240,8 @@ def _service(entity: _Entity) -> _Part:
 
 
 def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Part]:
-    """A property and what is below it; `#` stands in names for a further level."""
-    path, mode = above + entity.identifier.replace("#", "."), entity.access_mod or mode
+    """A property and what is below it."""
+    path, mode = above + _path(entity.identifier), entity.access_mod or mode
     yield {"id": path, "name": entity.name, "accessMode": mode, "dataSpec": _spec(entity)}
     for child in entity.children:
         yield from _members(child, f"{path}.", mode)

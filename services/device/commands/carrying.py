@@ -1,4 +1,4 @@
-"""Hands commands to integrations that carry them to their devices.
+"""Hands commands to integrations that carry them to their devices, as they are or as bytes.
 
 It is done beside the request: a command that an integration did not take is handed over again
 by the delivery, until its device answers or its time is over.
@@ -10,17 +10,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
-from libs.common.errors import ThingwayError
+from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.store.mongo import StoreError
+from services.device.codecs.model import CodecFailed
+from services.device.commands.downlinks import Downlinks
 from services.device.commands.model import Command
 from services.device.commands.store import CommandStore
-from services.device.things.integrations import IntegrationClient, Integrations
+from services.device.things.integrations import (
+    CARRY_SECONDS,
+    Carries,
+    IntegrationClient,
+    Integrations,
+)
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-SECONDS = 5.0
-"""How long an integration may take to accept a command."""
 LONGEST_ERROR = 1000
 REFUSALS = range(400, 500)
 """Statuses by which an integration says that it will not carry a command."""
@@ -35,16 +40,26 @@ class CommandCarrier:
         integrations: Integrations,
         client: IntegrationClient,
         commands: CommandStore,
+        downlinks: Downlinks,
     ) -> None:
         self._devices = devices
         self._integrations = integrations
         self._client = client
         self._commands = commands
+        self._downlinks = downlinks
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def carries(self, integration: str) -> bool:
-        """Whether commands go to the integration instead of to the device."""
+    async def carries(self, integration: str) -> Carries:
+        """What of commands goes to the integration instead of to the device."""
         return await self._integrations.carries(integration)
+
+    async def check_encoders(self, products: Iterable[tuple[str, str]]) -> None:
+        """Raise `InvalidInput` for a product (tenant and model) whose codec encodes nothing."""
+        for product in products:
+            try:
+                await self._downlinks.encoder.codec(*product)
+            except CodecFailed as error:
+                raise InvalidInput(f"the codec {error}", code="product_without_encoder") from error
 
     def send(
         self, commands: Iterable[Command], additional: Mapping[int, dict[str, Any]] | None = None
@@ -66,11 +81,16 @@ class CommandCarrier:
     ) -> None:
         try:
             device = await self._ref(command, additional)
+            if command.coded:
+                await self._downlinks.carry(command, carrier, device)
+                return
             wanted = DeviceCommand(device=device, command=command.wire())
-            await self._client.ask(carrier, "command", wanted, Acknowledged, SECONDS)
+            await self._client.ask(carrier, "command", wanted, Acknowledged, CARRY_SECONDS)
+        except CodecFailed as error:
+            await self._refuse(command, f"the codec {error}")
         except ThingwayError as error:
             if error.status in REFUSALS:
-                await self._refuse(command, error.text)
+                await self._refuse(command, f"integration {carrier} refused: {error.text}")
             else:
                 log.warning("command %d waits: %s", command.id, error)
         except StoreError as error:
@@ -93,8 +113,7 @@ class CommandCarrier:
         )
 
     async def _refuse(self, command: Command, reason: str) -> None:
-        error = f"integration {command.carrier} refused: {reason}"[:LONGEST_ERROR]
         try:
-            await self._commands.end(command, "FAILED", error)
+            await self._commands.end(command, "FAILED", reason[:LONGEST_ERROR])
         except StoreError as failure:
             log.warning("command %d is refused, and that is not stored: %s", command.id, failure)

@@ -25,8 +25,14 @@ async def _newest(database: Database) -> None:
     await database["commands"].create_indexes([IndexModel(order)])
 
 
+async def _awaited(database: Database) -> None:
+    """The devices whose commands network servers carry, while they are open."""
+    await database["commands"].create_indexes([IndexModel([("awaited", ASCENDING)], sparse=True)])
+
+
 MIGRATIONS = [
     Migration(2, "indexes of commands", _commands),
     Migration(4, "turns of commands", _turns),
+    Migration(1701, "commands that network servers carry", _awaited),
     Migration(911, "commands of a device in their order", _newest),
 ]

@@ -14,6 +14,7 @@ import msgspec
 
 from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, TaskStatus
+from libs.common.contracts.frames import DownlinkState
 from services.device.things import Thing
 
 Kind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
@@ -29,6 +30,17 @@ class TaskType(StrEnum):
     """A configuration task or a property update."""
     SERVICE = "SERVICE"
     """A service call."""
+
+
+class SentDownlink(msgspec.Struct, rename="camel", kw_only=True):
+    """Bytes that a codec made of a command, and what became of them."""
+
+    port: int
+    data: bytes
+    keys: list[str] = []
+    """What it sets, where it is not all of the command."""
+    state: DownlinkState | None = None
+    """What its integration told of it last."""
 
 
 class Command(msgspec.Struct, rename="camel", kw_only=True):
@@ -51,6 +63,12 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """How many flows have led to it (`libs.common.bus.hops`)."""
     carrier: str | None = None
     """The integration that carries it to the device; None when it goes there directly."""
+    coded: bool = False
+    """Whether its integration carries bytes, which the codec of its product makes of it."""
+    downlinks: list[SentDownlink] | None = None
+    """These bytes; None until they are made."""
+    shown: list[str] = []
+    """The properties whose values the device has shown since."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
@@ -68,8 +86,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def queued(self) -> bool:
-        """Whether it waits for its device to connect; an integration is given it at once."""
-        return self.status == "PENDING" and self.carrier is None
+        """Whether it waits for its device to connect, or to be heard by a network server."""
+        return self.status == "PENDING" and (self.coded or self.carrier is None)
 
     @property
     def service_id(self) -> str:
@@ -84,6 +102,16 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
             **self.payload,
             "expiresAt": to_ms(self.expires_at),
         }
+
+    def values(self) -> dict[str, Any]:
+        """What its codec makes bytes of: properties, settings, or a service with its inputs.
+
+        A service that takes one `value` has it itself, one that takes nothing has true.
+        """
+        if self.kind != "CALL_SERVICE":
+            return dict(self.settings())
+        inputs = self.payload["inputs"]
+        return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
     def settings(self) -> list[tuple[str, Any]]:
         """What is set, key by key."""

@@ -1,7 +1,7 @@
 """Property updates, service calls, configuration and tasks: what an application asks for."""
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from services.device.commands.schemas import Config, CreateTasks, DeviceTask, Ta
 from services.device.commands.store import CommandStore, Made
 from services.device.things import Thing, ThingDirectory
 from services.device.things.errors import device_not_found
+from services.device.things.integrations import Carries
 from services.device.things.latest import LatestValues
 from services.device.things.model import Device
 
@@ -51,6 +52,7 @@ class CommandService:
         ids: IdAllocator,
         carrier: CommandCarrier,
         life: float,
+        coded_life: float,
     ) -> None:
         self._things = things
         self._store = store
@@ -58,6 +60,7 @@ class CommandService:
         self._ids = ids
         self._carrier = carrier
         self._life = timedelta(seconds=life)
+        self._coded_life = timedelta(seconds=coded_life)
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
@@ -188,8 +191,10 @@ class CommandService:
         STRUCTs given in part are completed anew when nobody else can write to their things:
         of several updates at once, each builds on the one before.
         """
-        carriers = {draft.thing.integration for draft in drafts}
-        carriers = {one for one in carriers if await self._carrier.carries(one)}
+        integrations = {draft.thing.integration for draft in drafts}
+        carriers = {one: await self._carrier.carries(one) for one in integrations}
+        coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
+        await self._carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
         async def make(session: Session) -> Made:
             whole = await self._completed(drafts, session)
@@ -221,11 +226,13 @@ class CommandService:
         return whole
 
     async def _commands_of(
-        self, principal: Principal, drafts: Sequence[Draft], carriers: Container[str]
+        self, principal: Principal, drafts: Sequence[Draft], carriers: Mapping[str, Carries]
     ) -> list[Command]:
         moment, applies = now(), principal.kind is CallerKind.APPLICATION
-        return [
-            Command(
+
+        async def command_of(draft: Draft, carries: Carries) -> Command:
+            coded = carries == "frames"
+            return Command(
                 id=await self._ids.take(),
                 thing_id=draft.thing.id,
                 sn=draft.thing.sn,
@@ -237,12 +244,13 @@ class CommandService:
                 payload=draft.payload,
                 profile=draft.thing.profile,
                 created_at=moment,
-                expires_at=moment + self._life,
-                status="SENT" if draft.thing.online else "PENDING",
-                carrier=draft.thing.integration if draft.thing.integration in carriers else None,
+                expires_at=moment + (self._coded_life if coded else self._life),
+                status="SENT" if draft.thing.online and not coded else "PENDING",
+                carrier=draft.thing.integration if carries else None,
+                coded=coded,
             )
-            for draft in drafts
-        ]
+
+        return [await command_of(draft, carriers[draft.thing.integration]) for draft in drafts]
 
 
 def _check_layout(kind: str, config: Config) -> None:

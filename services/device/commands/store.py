@@ -4,24 +4,43 @@ What a command says is written in the transaction that makes it true, and said a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from pymongo import UpdateOne
+from pymongo import ReturnDocument, UpdateOne
 
 from libs.common.bus import Outbox, OutboxEntry
 from libs.common.contracts.events import TaskStatus
-from libs.common.store.mongo import Document, Mongo, Session
+from libs.common.contracts.frames import DownlinkState
+from libs.common.store.mongo import Document, Mongo, Session, present
 from services.device.commands.messages import finished
-from services.device.commands.model import OPEN, Command, Kind, now, settings_of
+from services.device.commands.model import (
+    OPEN,
+    Command,
+    Kind,
+    SentDownlink,
+    now,
+    settings_of,
+)
 from services.device.things.model import Device
 
 RESEND = (1, 2, 5, 10, 20, 40, 60)
 """Seconds until an unanswered command is sent again to a connected device."""
+CODED_RESEND = (5, 10, 30, 120, 600)
+"""The same of one that a network server queues until something is told of it."""
+FOLLOWS: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
+    "SENT": (None,),
+    "ACKNOWLEDGED": (None, "SENT"),
+    "UNACKNOWLEDGED": (None, "SENT"),
+    "REFUSED": (None, "SENT"),
+}
+"""What may have been told of a downlink before each state."""
+MOST_AWAITED = 2_000
+"""Devices with open coded commands that are looked at whole."""
 POLL_AGAIN = timedelta(seconds=30)
 """An unanswered command is given to a polling device again after this."""
 FIRST_ATTEMPT = 2
@@ -39,8 +58,10 @@ Made = tuple[Sequence[Command], Sequence[OutboxEntry]]
 def to_document(command: Command) -> Document:
     """A new command as it is stored; it has no field yet for what became of it."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
-    for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy"):
+    for later in ("finishedAt", "outputs", "error", "errorCode", "closedBy", "downlinks", "shown"):
         del fields[later]
+    if command.coded:
+        fields["awaited"] = command.thing_id
     again = command.created_at + timedelta(seconds=RESEND[FIRST_ATTEMPT])
     return fields | {"attempts": FIRST_ATTEMPT, "nextSendAt": min(again, command.expires_at)}
 
@@ -94,15 +115,25 @@ class CommandStore:
             await self._turns.bulk_write(turns, session=session)
 
     async def end(
-        self, command: Command, status: TaskStatus, error: str, code: str | None = None
+        self,
+        command: Command,
+        status: TaskStatus,
+        error: str | None,
+        code: str | None = None,
+        also: Callable[[Session], Awaitable[None]] | None = None,
     ) -> None:
-        """End a command that its device does not, unless somebody else was faster."""
+        """End a command that its device does not, unless somebody else was faster.
+
+        `also` is done in the same transaction.
+        """
         command.status, command.error, command.finished_at = status, error, now()
         command.error_code = code
 
         async def work(session: Session) -> list[dict[str, Any]]:
             if not await self.close(command, session):
                 return []
+            if also is not None:
+                await also(session)
             return await self._outbox.add([finished(command)], session)
 
         await self._outbox.relay(await self._mongo.transaction(work))
@@ -192,7 +223,7 @@ class CommandStore:
         }
         result = await self._commands.update_one(
             {"_id": command.id, "status": {"$in": OPEN}},
-            {"$set": changes, "$unset": {"nextSendAt": ""}},
+            {"$set": changes, "$unset": {"nextSendAt": "", "awaited": ""}},
             session=session,
         )
         return bool(result.modified_count)
@@ -207,10 +238,79 @@ class CommandStore:
         return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def sent(self, commands: Sequence[Command], now: datetime) -> None:
-        """Note that commands were sent, and when they are to be sent again."""
-        await self._reschedule(
-            commands, lambda one: now + timedelta(seconds=_pause(one.attempts)), {"status": "SENT"}
+        """Note that commands were sent, and when they are to be sent again.
+
+        One that a network server queues is sent when that says so.
+        """
+
+        def again(command: Command) -> datetime:
+            return now + timedelta(seconds=_pause(command))
+
+        plain = [command for command in commands if not command.coded]
+        await self._reschedule(plain, again, {"status": "SENT"})
+        await self._reschedule([command for command in commands if command.coded], again, {})
+
+    async def keep_downlinks(
+        self, command: Command, made: Sequence[SentDownlink]
+    ) -> list[SentDownlink]:
+        """Keep the bytes of a command, unless it has some; those that it has now."""
+        identity = {"_id": command.id}
+        await self._commands.update_one(
+            {**identity, "downlinks": {"$exists": False}},
+            {"$set": {"downlinks": msgspec.to_builtins(made)}},
         )
+        kept = present(await self._commands.find_one(identity, {"downlinks": 1}))
+        return msgspec.convert(kept["downlinks"], list[SentDownlink])
+
+    async def downlink_told(
+        self, command_id: int, thing_id: int, number: int, state: DownlinkState
+    ) -> Command | None:
+        """Note what was told of the `number`th downlink of a command; the command then.
+
+        What was told before, or after the end, changes nothing.
+        """
+        place = f"downlinks.{number - 1}"
+        query = {"_id": command_id, "thingId": thing_id}
+        changes: Document = {f"{place}.state": state}
+        if state == "SENT":
+            changes["status"] = "SENT"
+        await self._commands.update_one(
+            {
+                **query,
+                "status": {"$in": OPEN},
+                f"{place}.port": {"$exists": True},
+                f"{place}.state": {"$in": FOLLOWS[state]},
+            },
+            {"$set": changes},
+        )
+        command = from_document(await self._commands.find_one(query))
+        if command and command.downlinks and all(one.state for one in command.downlinks):
+            await self.rest([command])
+        return command
+
+    async def awaited(self, thing_ids: Collection[int]) -> list[Command]:
+        """The open commands of some of these things that network servers carry.
+
+        All that are open anywhere are few mostly; then it costs one look at a small index.
+        """
+        everywhere = self._commands.find({"awaited": {"$gt": 0}}, {"_id": 0, "awaited": 1})
+        open_things = {row["awaited"] async for row in everywhere.limit(MOST_AWAITED)}
+        some = set(thing_ids)
+        if len(open_things) < MOST_AWAITED:
+            some &= open_things
+        if not some:
+            return []
+        found = self._commands.find({"awaited": {"$in": list(some)}}, sort=OLDEST_FIRST)
+        return msgspec.convert(await found.to_list(None), list[Command])
+
+    async def note_shown(self, command: Command, keys: Collection[str]) -> list[str]:
+        """Note which values of a command its device has shown; all that it has shown now."""
+        kept = await self._commands.find_one_and_update(
+            {"_id": command.id},
+            {"$addToSet": {"shown": {"$each": sorted(keys)}}},
+            return_document=ReturnDocument.AFTER,
+        )
+        return list(kept["shown"]) if kept else []
 
     async def rest(self, commands: Sequence[Command]) -> None:
         """Let commands lie until their device connects or they expire."""
@@ -262,5 +362,6 @@ class CommandStore:
             await collection.delete_one({"_id": thing_id})
 
 
-def _pause(attempts: int) -> int:
-    return RESEND[min(attempts, len(RESEND) - 1)]
+def _pause(command: Command) -> int:
+    pauses = CODED_RESEND if command.coded else RESEND
+    return pauses[min(command.attempts, len(pauses) - 1)]

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,10 @@ Point = Callable[[Batch], Awaitable[list[Outgoing]]]
 """What else is said of a batch that is stored: of what alarms it may raise or clear."""
 
 
+Shown = Callable[[Sequence[GoodReport]], Awaitable[None]]
+"""Ends commands whose values devices have shown."""
+
+
 @dataclass(kw_only=True)
 class Ingest:
     """Deals with batches of `UPLINK`."""
@@ -81,6 +85,7 @@ class Ingest:
     shapes: ShapeKeeper
     close: Close
     point: Point
+    shown: Shown
     quota: Quota
     refusals: Refusals
     frames: FrameReader
@@ -162,6 +167,8 @@ class Ingest:
                 await asyncio.gather(self.store.store(batch), self._show(batch))
         with step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
+        if batch.frames:
+            await self.shown(batch.reports)
         await acknowledge(self.bus.client, messages)
         await notify(self.bus, uplinks, batch)
 

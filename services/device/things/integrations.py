@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from libs.common.bus import NobodyAnswers, RpcClient
+from libs.common.contracts.frames import CarryDownlinks, Downlink
 from libs.common.contracts.integrations import (
     GET_INTEGRATIONS,
     Acknowledged,
@@ -38,7 +39,12 @@ DEVICE_SECONDS = 10.0
 UPDATE_SECONDS = 5.0
 """How long an integration may take to hear of changed properties."""
 
+CARRY_SECONDS = 5.0
+"""How long an integration may take to accept a command or downlinks."""
+
 A = TypeVar("A")
+Carries = Literal["", "commands", "frames"]
+"""Nothing, commands as they are, or the bytes that codecs make of them."""
 
 
 class ShownIntegration(msgspec.Struct, frozen=True):
@@ -90,12 +96,14 @@ class Integrations:
         """The integration, there or silent; None when it was never announced."""
         return (await self.expecting([integration])).get(integration)
 
-    async def carries(self, integration: str) -> bool:
-        """Whether commands to its devices go to the integration."""
-        if integration == DIRECT:
-            return False
-        found = (await self.all()).get(integration)
-        return found is not None and found.manifest.carries_commands
+    async def carries(self, integration: str) -> Carries:
+        """What of commands to its devices goes to the integration."""
+        found = None if integration == DIRECT else (await self.all()).get(integration)
+        if found is None:
+            return ""
+        if found.manifest.carries_frames:
+            return "frames"
+        return "commands" if found.manifest.carries_commands else ""
 
     async def known(self) -> Mapping[str, ShownIntegration]:
         """As lists show them: what was known last when `management` is silent.
@@ -188,6 +196,11 @@ class IntegrationClient:
     async def add_device(self, integration: str, wanted: AddDevice) -> NewDevice:
         """Let an integration make ready for a device, and say what it is."""
         return await self.ask(integration, "add_device", wanted, NewDevice, DEVICE_SECONDS)
+
+    async def carry(self, integration: str, device: DeviceRef, some: Sequence[Downlink]) -> None:
+        """Let an integration queue downlinks for a device; raises what it refuses with."""
+        wanted = CarryDownlinks(device=device, downlinks=list(some))
+        await self.ask(integration, "downlink", wanted, Acknowledged, CARRY_SECONDS)
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
         """Let an integration let a device go."""

@@ -46,6 +46,14 @@ class FrameStore:
     def __init__(self, database: Database) -> None:
         self._frames = database[FRAMES]
 
+    async def newest(self, thing_id: int) -> Frame | None:
+        """The newest frame of a device that is kept."""
+        keys = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
+        found = self._frames.find({"_id": keys, "f": {"$exists": True}}, {"f": 1})
+        async for row in found.sort("_id", -1).limit(1):
+            return msgspec.json.decode(row["f"], type=Frame)
+        return None
+
     async def like(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
         """The stored frames with the names of `frames`, of all laps."""
         found: list[StoredFrame] = []

@@ -26,6 +26,7 @@ from services.device.alarms.store import AlarmStore
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
+from services.device.commands.showing import ShownCommands
 from services.device.commands.store import CommandStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
@@ -154,6 +155,7 @@ class World:
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             point=pointing.at_batch,
+            shown=ShownCommands(commands=self.commands, devices=devices).note,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             frames=FrameReader(

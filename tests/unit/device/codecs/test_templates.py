@@ -11,7 +11,9 @@ from services.device.codecs.templates import TemplateInvalid, read_template
 
 PATH = "th1/device-template.yaml"
 TEMPLATE = dedent("""
-    definition: {input: {type: object, properties: []}}
+    definition:
+      input: {type: object, properties: [{key: state, type: boolean, entity_mapping: lock}]}
+      output: {type: object, properties: [{key: bolt, type: long, entity_mapping: lock}]}
     initial_entities:
       - {identifier: temperature, name: Temperature, type: property, access_mod: R,
          value_type: double, attributes: {unit: °C, min: -20, max: 60}}
@@ -31,6 +33,7 @@ TEMPLATE = dedent("""
           - {identifier: enable, value_type: boolean}
           - {identifier: days#sunday, value_type: boolean}
       - {identifier: reboot, name: Reboot, type: service, access_mod: W, value_type: boolean}
+      - {identifier: clock, type: service, access_mod: W, value_type: long}
       - identifier: fetch
         type: service
         access_mod: W
@@ -91,6 +94,7 @@ def test_services_have_their_inputs() -> None:
     services = {one.id: one for one in read_template(FILES, PATH).document.services}
     assert services["reboot"].inputs == []
     assert [one.id for one in services["fetch"].inputs] == ["fetch.from"]
+    assert [one.id for one in services["clock"].inputs] == ["clock.value"]
 
 
 def test_its_codec_decodes_and_encodes() -> None:
@@ -99,6 +103,19 @@ def test_its_codec_decodes_and_encodes() -> None:
     loaded = LoadedCodec(codec)
     assert loaded.decode(b"\xd7", 85, 0) == {"temperature": 21.5}
     assert loaded.encode({"interval": 9}, 85, 0) == [9]
+
+
+def test_its_scripts_have_numbers_where_the_tsl_has_booleans_and_choices() -> None:
+    """And other names in either direction, if its definition says so."""
+    scripts = {
+        "th1/codec/decoder.js": b"function Decode() { return {state: 1, 'plan.days#sunday': 0} }",
+        "th1/codec/encoder.js": (
+            b"function Encode(p, o) { return [o.bolt, o.kind, o['plan.enable']] }"
+        ),
+    }
+    loaded = LoadedCodec(read_template(FILES | scripts, PATH).codec)
+    assert loaded.decode(b"", 85, 0) == {"lock": 1, "plan.days.sunday": 0}
+    assert loaded.encode({"lock": True, "kind": "2", "plan": {"enable": False}}, 85, 0) == [1, 2, 0]
 
 
 @pytest.mark.parametrize(
