@@ -89,6 +89,7 @@ from services.device.products.codec.open_api import ROUTER as CODEC_ROUTES
 from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_PAGES
 from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
+from services.device.products.rps.console import ROUTER as RPS_PAGES
 from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
@@ -478,6 +479,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
                 REDECODE_PAGES,
+                RPS_PAGES,
                 LEDGER_ROUTES,
                 BATCH_ROUTES,
                 CONFIGURE_ROUTES,

@@ -190,6 +190,7 @@ ROUTES = (
     *_console(b"/entity", "device"),
     *_console(b"/system", "device"),
     *_console(b"/product", "device"),
+    *_console(b"/rps", "device"),
     *_console(b"/integration", "management"),
     *_console(b"/dashboard", "management"),
     *_console(b"/canvas", "management"),

@@ -16,6 +16,7 @@ from tests.e2e.waiting import until
 pytestmark = pytest.mark.xdist_group("contract")
 
 PAGES = {
+    "rps": "/rps?sn=a",
     "users": "/people/users",
     "roles": "/people/roles",
     "role-members": "/people/roles/1",

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from tests.contract.client import PRODUCT, Api, new_sn
+from tests.contract.console import Console
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -220,3 +221,24 @@ async def test_an_sn_is_a_device_or_has_a_record(api: Api, foreign: Api) -> None
         )
     await api.done("DELETE", f"/devices/{added['deviceId']}")
     await api.done("POST", "/rps/profile", body)
+
+
+async def test_people_see_the_records_of_every_application(
+    api: Api, foreign: Api, admin: Console, other_admin: Console
+) -> None:
+    """By the beginning of an SN; who manages products deletes one, other tenants see none."""
+    begin = new_sn("RP")
+    for number, application in enumerate((api, foreign)):
+        body = {"sn": f"{begin}{number}", "profileUrl": "https://example.com/a.json"}
+        await application.done("POST", "/rps/profile", body)
+    viewer = await admin.person("product.view")
+
+    found = await viewer.done("POST", "/rps/search", {"sn": begin.lower(), "page_size": 1})
+    assert (found["total"], len(found["content"])) == (2, 1)
+    assert set(found["content"][0]) == {"sn", "profile_url", "application_id"}
+    assert (await other_admin.done("POST", "/rps/search", {"sn": begin}))["total"] == 0
+    await other_admin.fails(404, "rps_record_not_found", "DELETE", f"/rps/{begin}0")
+    await viewer.fails(403, "forbidden_permission", "DELETE", f"/rps/{begin}0")
+    await admin.ask("DELETE", f"/rps/{begin}0")
+    assert (await admin.done("POST", "/rps/search", {"sn": begin}))["total"] == 1
+    await viewer.close()

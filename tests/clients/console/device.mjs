@@ -59,7 +59,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByRole("cell", { name: "Online" }).first().waitFor();
     await look("connections");
     await page.getByRole("tab", { name: "About" }).click();
-    await page.getByText("No flow, alarm rule or dashboard").waitFor();
+    await page.getByText("No flow, alarm rule, dashboard or role").waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
     await page.getByRole("menuitem", { name: "Delete" }).click();

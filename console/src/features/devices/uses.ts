@@ -4,21 +4,27 @@ import {
   getCanvas,
   getDesign,
   listCanvases,
+  listRoleDevices,
+  listRoleResources,
   searchAlarmRules,
   searchDashboards,
   searchFlows,
+  searchRoles,
   type DeviceDetail,
 } from "../../api/generated";
+import { rowsOf } from "../../api/pages";
 import { session } from "../../api/session.svelte";
 
 export interface Use {
-  kind: "flow" | "rule" | "dashboard";
+  kind: "flow" | "rule" | "dashboard" | "role";
   name: string;
   href: string;
 }
 
-/** Flows and dashboards whose content is looked through. */
+/** Flows, dashboards and roles that are looked through. */
 const LOOKED_THROUGH = 50;
+/** The most groups that a tenant has. */
+const GROUPS = 1_000;
 
 /** Whether something names the device: its key, or one of its entities. */
 function names(device: DeviceDetail, content: unknown): boolean {
@@ -33,7 +39,7 @@ async function rules(device: DeviceDetail): Promise<Use[]> {
 
 async function flows(device: DeviceDetail): Promise<Use[]> {
   const found = await ask(searchFlows({ body: { page_size: LOOKED_THROUGH, page_number: 1 } }));
-  const listed = "content" in found ? found.content : found;
+  const listed = rowsOf(found);
   const designs = await Promise.all(listed.map((flow) => ask(getDesign({ path: { flow_id: Number(flow.id) } }))));
   return listed
     .filter((_, index) => names(device, designs[index]))
@@ -53,12 +59,30 @@ async function dashboards(device: DeviceDetail): Promise<Use[]> {
   return uses.flat();
 }
 
-/** Rules of alarms, flows and dashboards that name the device. */
+/** Roles that show the device by itself, with its integration, or with its group. */
+async function roles({ id, name, group_id }: DeviceDetail): Promise<Use[]> {
+  const found = rowsOf(await ask(searchRoles({ body: { page_size: LOOKED_THROUGH, page_number: 1 } })));
+  const uses = await Promise.all(
+    found.map(async ({ role_id, name: role }): Promise<Use[]> => {
+      const path = { role_id: Number(role_id) };
+      const [devices, groups] = await Promise.all([
+        ask(listRoleDevices({ path, body: { keyword: name, page_size: 100, page_number: 1 } })),
+        ask(listRoleResources({ path, body: { resource_type: "DEVICE_GROUP", page_size: GROUPS, page_number: 1 } })),
+      ]);
+      const shows = rowsOf(devices).some((one) => one.device_id === id) || rowsOf(groups).some((one) => one.resource_id === group_id);
+      return shows ? [{ kind: "role", name: role, href: `#/people/roles/${role_id}` }] : [];
+    }),
+  );
+  return uses.flat();
+}
+
+/** Rules of alarms, flows and dashboards that name the device, and roles that show it. */
 export async function uses(device: DeviceDetail): Promise<Use[]> {
   const found = await Promise.all([
     session.may("device.view") ? rules(device) : [],
     session.may("workflow.view") ? flows(device) : [],
     session.may("dashboard.view") ? dashboards(device) : [],
+    session.user?.super_admin ? roles(device) : [],
   ]);
   return found.flat();
 }

@@ -70,4 +70,11 @@ export const en = {
   "codec.taken": "taken",
   "codec.keep": "Keep as an example",
   "codec.nothing": "It gives nothing.",
+  "rps.title": "RPS records",
+  "rps.text": "Applications say here where a device that is not added yet finds its profile.",
+  "rps.search": "Search by the beginning of an SN",
+  "rps.url": "Profile",
+  "rps.application": "Application",
+  "rps.none": "There are no RPS records",
+  "rps.delete.text": "The device of this SN finds no profile any more, and the SN can be added.",
 };

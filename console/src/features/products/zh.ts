@@ -72,4 +72,11 @@ export const zh: Record<keyof typeof en, string> = {
   "codec.taken": "接受",
   "codec.keep": "保存为示例",
   "codec.nothing": "没有结果。",
+  "rps.title": "RPS 记录",
+  "rps.text": "应用在此说明尚未添加的设备从何处获取其配置。",
+  "rps.search": "按 SN 开头搜索",
+  "rps.url": "配置地址",
+  "rps.application": "应用",
+  "rps.none": "没有 RPS 记录",
+  "rps.delete.text": "该 SN 的设备将不再找到配置，且该 SN 可以被添加。",
 };

@@ -1,11 +1,11 @@
-"""What may be done with RPS records. Every caller sees those of its application only."""
+"""What may be done with RPS records. An application sees its own; people those of the tenant."""
 
 from urllib.parse import urlsplit
 
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Principal
-from services.device.products.rps.schemas import RpsPage, SearchProfiles, SetProfile
-from services.device.products.rps.store import RpsStore
+from libs.common.identity import Kind, Principal
+from services.device.products.rps.schemas import RpsPage, RpsRecord, SearchProfiles, SetProfile
+from services.device.products.rps.store import HeldRecord, RpsStore
 from services.device.things.errors import device_exists, rps_record_exists
 from services.device.things.fields import order_of
 from services.device.things.serials import SerialTaken, check_serial, key_of
@@ -57,11 +57,23 @@ class RpsService:
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )
-        return RpsPage(search.page_size, search.page_number, total, records)
+        shown = [RpsRecord(one.sn, one.profile_url) for one in records]
+        return RpsPage(search.page_size, search.page_number, total, shown)
+
+    async def of_tenant(
+        self, principal: Principal, begin: str, number: int, size: int
+    ) -> tuple[list[HeldRecord], int]:
+        """A page of the tenant's records by SN, whose SN begins so, and how many there are."""
+        owner, skip = (principal.tenant, None), (number - 1) * size
+        return await self._store.page(owner, [("_id", 1)], skip, size, key_of(begin))
 
     async def delete(self, principal: Principal, sn: str) -> str:
-        """Delete a record; raise `NotFound` when the application has none of this SN."""
-        if not await self._store.delete(_owner(principal), key_of(sn)):
+        """Delete a record; raise `NotFound` when the application has none of this SN.
+
+        A user deletes that of any application of the tenant.
+        """
+        owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner(principal)
+        if not await self._store.delete(owner, key_of(sn)):
             raise NotFound(
                 "there is no RPS record of this SN", field="sn", code="rps_record_not_found"
             )

@@ -3,18 +3,30 @@ createdAt, updatedAt}`.
 """
 
 import asyncio
+import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session
-from services.device.products.rps.schemas import RpsRecord
 from services.device.things.serials import Holder, Serials, SerialTaken, key_of
 
 
+class HeldRecord(NamedTuple):
+    """A record, and the application whose it is."""
+
+    sn: str
+    profile_url: str
+    application: int
+
+
+Owner = tuple[str, int | None]
+"""A tenant and an application id; without one all applications of the tenant."""
+
+
 class RpsStore:
-    """Reads and writes RPS records; `owner` is a tenant and an application id."""
+    """Reads and writes RPS records; an `owner` is a tenant and an application id."""
 
     def __init__(self, mongo: Mongo, limits: KnownLimits) -> None:
         self._mongo = mongo
@@ -72,16 +84,18 @@ class RpsStore:
         return [row["_id"] async for row in self._records.find(_of(owner), {"_id": 1})]
 
     async def page(
-        self, owner: tuple[str, int], order: list[tuple[str, int]], skip: int, limit: int
-    ) -> tuple[list[RpsRecord], int]:
-        """Records of the owner in `order`, and how many it has."""
-        cursor = self._records.find(_of(owner), sort=order, skip=skip, limit=limit)
+        self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
+    ) -> tuple[list[HeldRecord], int]:
+        """Records of the owner in `order` whose SN begins so, and how many there are."""
+        wanted = _of(owner) | ({"_id": {"$regex": f"^{re.escape(begin)}"}} if begin else {})
+        cursor = self._records.find(wanted, sort=order, skip=skip, limit=limit)
         found, total = await asyncio.gather(
-            cursor.to_list(None), self._records.count_documents(_of(owner))
+            cursor.to_list(None), self._records.count_documents(wanted)
         )
-        return [RpsRecord(record["sn"], record["profileUrl"]) for record in found], total
+        held = [HeldRecord(one["sn"], one["profileUrl"], one["applicationId"]) for one in found]
+        return held, total
 
-    async def delete(self, owner: tuple[str, int], key: str) -> bool:
+    async def delete(self, owner: Owner, key: str) -> bool:
         """Delete the owner's record; False when there is none."""
 
         async def work(session: Session) -> bool:
@@ -93,6 +107,8 @@ class RpsStore:
         return await self._mongo.transaction(work)
 
 
-def _of(owner: tuple[str, int]) -> dict[str, Any]:
+def _of(owner: Owner) -> dict[str, Any]:
     tenant, application_id = owner
-    return {"tenant": tenant, "applicationId": application_id}
+    return {"tenant": tenant} | (
+        {} if application_id is None else {"applicationId": application_id}
+    )
