@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from libs.common.store.lifetime import DAY
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
+from services.management.builtin.networks.store import KEEP_DAYS
 
 COLLECTIONS = ("dashboards", "integrations", "outbox", "counters")
 
@@ -51,9 +52,17 @@ async def _canvases(database: Database) -> None:
     await database["resources"].create_index("expiresAt", expireAfterSeconds=0)
 
 
+async def _networks(database: Database) -> None:
+    for name in ("network_servers", "network_routes", "network_downlinks"):
+        await create_missing(database, name)
+    await database["network_servers"].create_index("hook", unique=True, sparse=True)
+    await database["network_downlinks"].create_index("at", expireAfterSeconds=KEEP_DAYS * DAY)
+
+
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "what the integration openapi-client keeps", _openapi_client),
     Migration(3, "an end for integrations and devices that are not heard of", _ends),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
+    Migration(5, "what integrations of network servers keep", _networks),
 )
