@@ -75,6 +75,7 @@ from services.device.imports.service import Imports
 from services.device.imports.sheets import Sheets
 from services.device.imports.store import ImportStore
 from services.device.imports.working import ImportWorker
+from services.device.integrations.frames import FrameRpc
 from services.device.integrations.own import ThingMaker
 from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
@@ -380,6 +381,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
         bringer=shared.bringer,
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
+
+    FrameRpc(bus=base.bus, directory=base.things, presence=heard).offer(rpc)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:

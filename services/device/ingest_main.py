@@ -16,11 +16,14 @@ from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import Pointing
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
+from services.device.codecs.workers import CodecWorkers
 from services.device.commands.replies import ReplyHandler
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
+from services.device.products.codec.known import KnownCodecs
 from services.device.reports.facts import Facts
+from services.device.reports.frames.reading import FrameReader
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger
@@ -40,8 +43,11 @@ OVERLAP_FROM = 1000
 """Messages of a batch that is worth writing while another one is being written."""
 
 
-def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
+def build_ingest(
+    base: Base, store: ReportStore, shapes: ShapeStore, workers: CodecWorkers
+) -> Ingest:
     """Put ingest together."""
+    retention_ms = base.settings.retention_days * DAY_MS
     rules = RuleStore(base.mongo.database, base.limits)
     alarms = AlarmStore(base.mongo, base.outbox, base.devices)
     pointing = Pointing(FollowedRules(rules, alarms))
@@ -65,7 +71,13 @@ def build_ingest(base: Base, store: ReportStore, shapes: ShapeStore) -> Ingest:
         point=pointing.at_batch,
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
-        retention_ms=base.settings.retention_days * DAY_MS,
+        frames=FrameReader(
+            codecs=KnownCodecs(base.mongo.database),
+            workers=workers,
+            retention_ms=retention_ms,
+            frame_days=base.settings.frame_retention_days,
+        ),
+        retention_ms=retention_ms,
     )
 
 
@@ -80,7 +92,8 @@ async def main() -> None:
         ledger = Ledger(base.mongo)
         store = ReportStore(base.mongo, base.partitions, ledger)
         shapes = ShapeStore(base.mongo.database)
-        ingest = build_ingest(base, store, shapes)
+        workers = CodecWorkers()
+        ingest = build_ingest(base, store, shapes, workers)
         consumers = [
             BatchConsumer(
                 bus=base.bus,
@@ -120,7 +133,7 @@ async def main() -> None:
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
-            async with running(
+            async with workers, running(
                 *(one.run() for one in consumers),
                 uplink.run(),
                 StreamMetrics(base.bus, {*STREAMS, *streams}).run(),

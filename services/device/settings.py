@@ -9,7 +9,7 @@ from libs.common.bus.streams import Partitions
 from libs.common.settings import Count, Days, Seconds, StoreSettings
 from libs.common.store.lifetime import MOST_DAYS
 
-CommandDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
+KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,10 @@ class DeviceSettings(StoreSettings):
     """Its password."""
     retention_days: Days = 30
     """Days that history is kept; older reports are refused."""
-    command_retention_days: CommandDays = 90
+    frame_retention_days: KeptDays = 30
+    """Days that frames of devices with a codec are kept, to be read again, unless their product
+    says another number."""
+    command_retention_days: KeptDays = 90
     """Days that a command (a task, a service call) can be looked up after its end; never fewer
     than history is kept."""
     alarm_retention_days: Days = 90

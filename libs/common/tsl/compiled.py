@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from libs.common.tsl._booleans import booleans, with_booleans
 from libs.common.tsl._check import check_each, check_members, check_value
 from libs.common.tsl._fast import report_decoder
 from libs.common.tsl._merge import (
@@ -45,6 +46,7 @@ class CompiledTsl:
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
         self._decoder = report_decoder(self._reported)
+        self._booleans = booleans(self._reported)
         self._rounders = rounders(self._reported)
         writable = {key: node for key, node in self._tree.items() if node.writable}
         self._writable = {key: writable_view(node) for key, node in writable.items()}
@@ -83,6 +85,10 @@ class CompiledTsl:
         faults: list[Fault] = []
         good = check_each(self._reported, properties, "properties", faults)
         return good, faults
+
+    def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
+        """The same of what a codec gave."""
+        return self.check_report(with_booleans(self._booleans, properties))
 
     def decode_event(self, raw: bytes) -> Event:
         """Decode and check an event."""

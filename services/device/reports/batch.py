@@ -1,6 +1,6 @@
 """Sorts a batch of uplinks into what is to be stored, said and refused. No I/O."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import msgspec
 from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, Refusal
 from services.device.reports.checking import read_event, read_report
+from services.device.reports.frames.model import KeptFrame, StoredFrame, settle
 from services.device.reports.uplink import MAX_PAYLOAD, Uplink
 from services.device.things import Thing
 
@@ -59,6 +60,12 @@ class Batch:
     reports: list[GoodReport] = field(default_factory=list)
     events: list[GoodEvent] = field(default_factory=list)
     replies: list[tuple[Uplink, Thing]] = field(default_factory=list)
+    unread: list[tuple[Uplink, Thing]] = field(default_factory=list)
+    """Frames that no codec has read yet."""
+    frames: list[KeptFrame] = field(default_factory=list)
+    """Those that are kept; what they report, or why they are refused, stands with the others."""
+    repeated: list[Uplink] = field(default_factory=list)
+    """Frames that came before: taken, with nothing to do."""
     refused: list[Refused] = field(default_factory=list)
 
     def uplinks(self) -> Iterator[Uplink]:
@@ -66,6 +73,24 @@ class Batch:
         yield from (report.uplink for report in self.reports)
         yield from (event.uplink for event in self.events)
         yield from (refused.uplink for refused in self.refused)
+        yield from (frame.uplink for frame in self.frames)
+        yield from self.repeated
+
+    def settle(self, stored: Iterable[StoredFrame] = ()) -> None:
+        """Take out frames that repeat one of this batch, or one that is `stored`."""
+        self.frames, repeated = settle(self.frames, stored)
+        if repeated:
+            self.repeated += repeated
+            gone = {uplink.sequence for uplink in repeated}
+            self.reports = [one for one in self.reports if one.uplink.sequence not in gone]
+            self.refused = [one for one in self.refused if one.uplink.sequence not in gone]
+
+
+def remembered(frames: Iterable[KeptFrame]) -> Iterator[GoodReport]:
+    """What devices remembered, as reports that nobody is told of."""
+    for frame in frames:
+        for ts, properties in frame.past:
+            yield GoodReport(frame.uplink, frame.thing, ts, properties, [])
 
 
 def sort_batch(
@@ -102,6 +127,8 @@ def _sort(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None
                 batch.events.append(GoodEvent(uplink, thing, ts, event.event_id, event.outputs))
             case "reply":
                 batch.replies.append((uplink, thing))
+            case "frame":
+                batch.unread.append((uplink, thing))
             case _:
                 batch.refused.append(Refused(uplink, "the subject is not one of ours", thing))
     except Refusal as error:

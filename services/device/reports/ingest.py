@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,9 @@ from libs.common.telemetry.tracing import continued, step
 from libs.common.things import GENERIC
 from services.device.members.shape_store import ShapeKeeper
 from services.device.members.shapes import Shape, within
-from services.device.reports.batch import Batch, GoodReport, Refused, sort_batch
+from services.device.reports.batch import Batch, GoodReport, Refused, remembered, sort_batch
 from services.device.reports.facts import Facts
+from services.device.reports.frames.reading import FrameReader
 from services.device.reports.messages import batch_events
 from services.device.reports.notify import notify
 from services.device.reports.quota import Quota, Refusals
@@ -82,6 +83,7 @@ class Ingest:
     point: Point
     quota: Quota
     refusals: Refusals
+    frames: FrameReader
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
@@ -145,21 +147,30 @@ class Ingest:
     async def _sort(self, uplinks: list[Uplink]) -> Batch:
         things = await self.things.by_sn({uplink.sn for uplink in uplinks})
         beyond = self.quota.beyond(uplinks, things)
-        return sort_batch(uplinks, things, self.retention_ms, beyond)
+        batch = sort_batch(uplinks, things, self.retention_ms, beyond)
+        if batch.unread:
+            with step("read frames", SpanKind.INTERNAL):
+                await self.frames.read(batch)
+        return batch
 
     async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
         with step("store batch", SpanKind.CLIENT):
-            await asyncio.gather(self.store.store(batch), self._show(batch.reports))
+            if batch.frames:  # the store finds those that came before
+                await self.store.store(batch)
+                await self._show(batch)
+            else:
+                await asyncio.gather(self.store.store(batch), self._show(batch))
         with step("announce batch", SpanKind.PRODUCER):
             await self._announce(batch)
         await acknowledge(self.bus.client, messages)
         await notify(self.bus, uplinks, batch)
 
-    async def _show(self, reports: Sequence[GoodReport]) -> None:
+    async def _show(self, batch: Batch) -> None:
         """Update shapes, latest values, and then the facts, which are read from those.
 
         Of the open product only what has an entity has a latest value; history has all.
         """
+        reports = [*batch.reports, *remembered(batch.frames)]
         shapes = await self.shapes.note((one.thing, one.properties) for one in reports)
         own = [one for one in reports if one.ts >= one.thing.owned_since]
         await self.latest.apply((one.thing.id, one.as_of, _shown(one, shapes)) for one in own)

@@ -4,6 +4,7 @@ from pymongo import ASCENDING
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, Document, create_missing, drop_present
+from services.device.reports.frames.store import FRAMES
 from services.device.reports.store import EVENTS, SEEN
 from services.device.things.removed import REMOVED
 
@@ -67,10 +68,17 @@ async def _remove_profiles_of_nobody(database: Database) -> None:
         await database["profiles"].delete_one(row)
 
 
+async def _frames(database: Database) -> None:
+    await create_missing(database, FRAMES, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    await database[FRAMES].create_index("i", name="identity", unique=True)
+    await database[FRAMES].create_index("at", expireAfterSeconds=0)
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(3, "index of connection states", _presence),
     Migration(5, "connections, and who has fallen silent over HTTP", _connections),
     Migration(600, "an end for turns, profiles and things that are gone", _ends),
     Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
+    Migration(602, "frames", _frames),
 ]

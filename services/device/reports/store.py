@@ -1,4 +1,4 @@
-"""Stores a batch: one transaction for history, device events and the ledger.
+"""Stores a batch: one transaction for history, frames, device events and the ledger.
 
 Every document has a natural key made of the uplink, so a redelivered uplink is found to
 be stored already, is not counted again, and only its event is said once more.
@@ -10,8 +10,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from libs.common.errors import Conflict
 from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, DuplicateKey, Mongo, Session
 from services.device.reports.batch import Batch
+from services.device.reports.frames.store import FRAMES, FrameStore, document_of
 from services.device.reports.history.partitions import (
     KEY,
     Partitions,
@@ -24,6 +26,8 @@ from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
 EVENTS, SEEN = "device_events", "uplinks_seen"
+TRIES = 5
+"""Attempts at a batch whose frames come from several sides at once."""
 
 
 def seen_key(uplink: Uplink) -> bytes:
@@ -49,6 +53,7 @@ class ReportStore:
         self._database = mongo.database
         self._partitions = partitions
         self._ledger = ledger
+        self.frames = FrameStore(mongo.database)
         self.events = mongo.database[EVENTS]
         """Events of devices, by the key that history has."""
 
@@ -62,20 +67,27 @@ class ReportStore:
         What comes again is stored as it is judged now, and counted as it was the first time.
         """
         await self._partitions.ensure(
-            {partition_of(report.ts) for report in batch.reports if report.thing.data_storage}
+            {partition_of(one.ts) for one in batch.reports if one.thing.data_storage}
+            | {partition_of(one.ts) for frame in batch.frames for one in frame.past}
         )
-        rows = self._rows(batch)
         again = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
         known = await self._ledger.known(again)
-        if again:
-            rows = await self._without_stored(rows)
-        try:
-            await self._write(rows, known)
-        except BulkFailed as error:
-            if not _is_duplicate(error):
-                raise
-            rows = await self._without_stored(rows)
-            await self._write(rows, await self._ledger.known([row.uplink for row in rows]))
+        for _ in range(TRIES):
+            if again and batch.frames:
+                batch.settle(await self.frames.like(batch.frames))
+            rows = self._rows(batch)
+            if again:
+                rows = await self._without_stored(rows)
+            try:
+                await self._write(rows, known)
+            except BulkFailed as error:
+                if not _is_duplicate(error):
+                    raise
+                again = [row.uplink for row in rows]
+                known = await self._ledger.known(again)
+            else:
+                return
+        raise Conflict("frames of this batch are being stored by others")
 
     async def store_confirmed(
         self,
@@ -126,11 +138,26 @@ class ReportStore:
             else:
                 seen = {"_id": seen_key(report.uplink), "at": now}
                 rows.append(_Row(SEEN, seen, report.uplink))
+        kept = {frame.uplink.sequence for frame in batch.frames}
+        rejected = {refused.uplink.sequence for refused in batch.refused}
+        past: dict[bytes, _Row] = {}
+        for frame in batch.frames:
+            refused_whole = frame.uplink.sequence in rejected
+            rows.append(_Row(FRAMES, document_of(frame), frame.uplink, refused=refused_whole))
+            for key, reading in frame.remembered() if frame.thing.data_storage else ():
+                name = collection_name(partition_of(reading.ts))
+                row = _Row(name, {"_id": key, "p": reading.properties}, frame.uplink)
+                past.setdefault(key, row)
+        rows += past.values()
+        for uplink in batch.repeated:
+            rows.append(_Row(SEEN, {"_id": seen_key(uplink), "at": now}, uplink))
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
             rows.append(_Row(EVENTS, document, event.uplink))
         for refused in batch.refused:
+            if refused.uplink.sequence in kept:
+                continue
             if refused.beyond:
                 rows.append(_Row(None, {}, refused.uplink, refused=True))
                 continue
@@ -146,15 +173,21 @@ class ReportStore:
             if row.collection is not None:
                 documents[row.collection].append(row.document)
         new = [row for row in rows if row.uplink.sequence not in known]
-        stored = [row.uplink for row in new if not row.refused]
-        rejected = [row.uplink for row in new if row.refused]
+        rejected = {row.uplink.sequence: row.uplink for row in new if row.refused}
+        stored = {
+            row.uplink.sequence: row.uplink
+            for row in new
+            if row.uplink.sequence not in rejected
+        }
 
         async def work(session: Session) -> bool:
             for name, some in documents.items():
                 await self._database[name].insert_many(some, session=session)
             return True
 
-        await self._ledger.counting(work, stored=stored, rejected=rejected)
+        await self._ledger.counting(
+            work, stored=stored.values(), rejected=rejected.values()
+        )
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
         """Leave out the documents that are stored already."""

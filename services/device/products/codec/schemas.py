@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from libs.common.errors import InvalidInput
-from services.device.codecs.model import MOST_SCRIPTS, Chain, Name, Script, Step
+from services.device.codecs.model import MOST_SCRIPTS, Chain, Codec, Name, Script, Step
 from services.device.codecs.scripts import LARGEST_PORT, MOST_BYTES
 
 MOST_EXAMPLES = 32
@@ -60,6 +60,11 @@ class ProductCodec(msgspec.Struct, kw_only=True):
     decoder: list[Step]
     encoder: list[Step]
     examples: list[CodecExample]
+
+
+def codec_of(stored: ProductCodec) -> Codec:
+    """What runs of a codec that is kept."""
+    return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 
 
 class TryCodec(CodecFrame, kw_only=True):

@@ -23,6 +23,7 @@ from services.device.products.codec.schemas import (
     PutCodec,
     TriedCodec,
     TryCodec,
+    codec_of,
 )
 from services.device.products.errors import built_in, codec_not_found, product_not_found
 from services.device.products.schemas import Product
@@ -97,7 +98,7 @@ class CodecService:
             if body.codec is not None:
                 codec = await self._read(tenant, body.codec)
             else:
-                codec = _codec(await self.get(principal, model))
+                codec = codec_of(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
                 raise InvalidInput("the codec has no encoder", field="values")
             call = Call("decode" if body.values is None else "encode", content, body.port, now_ms())
@@ -198,10 +199,6 @@ def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, lis
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _codec(stored: ProductCodec) -> Codec:
-    return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
-
-
 def _value(outcome: Outcome) -> Any:
     if outcome.fault is not None:
         raise CodecFailed(outcome.fault)
@@ -210,7 +207,7 @@ def _value(outcome: Outcome) -> Any:
 
 def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
     properties, warnings = decoded(codec.decoder, _value(outcome))
-    accepted, faults = tsl.check_report(properties)
+    accepted, faults = tsl.check_decoded(properties)
     return TriedCodec(
         properties=properties, warnings=warnings, accepted=accepted, refused=_shown(faults)
     )

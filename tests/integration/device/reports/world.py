@@ -23,13 +23,16 @@ from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import Pointing
 from services.device.alarms.rules_store import RuleStore
 from services.device.alarms.store import AlarmStore
+from services.device.codecs.workers import CodecWorkers
 from services.device.commands.model import Command
 from services.device.commands.replies import ReplyHandler
 from services.device.commands.store import CommandStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.migrations import MIGRATIONS
+from services.device.products.codec.known import KnownCodecs
 from services.device.products.store import ProductStore
 from services.device.reports.facts import Facts
+from services.device.reports.frames.reading import FrameReader
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger, Totals
@@ -112,6 +115,7 @@ class World:
     outbox: Outbox
     latest: LatestValues
     commands: CommandStore
+    workers: CodecWorkers
     first: Process
 
     @property
@@ -150,6 +154,12 @@ class World:
             point=pointing.at_batch,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
+            frames=FrameReader(
+                codecs=KnownCodecs(self.database),
+                workers=self.workers,
+                retention_ms=RETENTION_MS,
+                frame_days=30,
+            ),
             retention_ms=RETENTION_MS,
         )
         return Process(ledger, devices, things, ingest, replies)
@@ -277,17 +287,19 @@ async def running(servers: Servers, database: str) -> AsyncIterator[World]:
                 "document": msgspec.json.encode(parse_document(TSL)),
             }
         )
-        outbox = Outbox(mongo.database, bus)
+        outbox, workers = Outbox(mongo.database, bus), CodecWorkers()
         world = World(
             mongo=mongo,
             bus=bus,
             outbox=outbox,
             latest=LatestValues(mongo.database),
             commands=CommandStore(mongo, outbox),
+            workers=workers,
             first=None,  # type: ignore[arg-type]
         )
         world.first = world.process()
-        yield world
+        async with workers:
+            yield world
     finally:
         await bus.drain()
         await mongo.close()

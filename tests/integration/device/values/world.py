@@ -38,6 +38,7 @@ from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.alarms import following
 from services.device.app import build_app
+from services.device.codecs.workers import CodecWorkers
 from services.device.ingest_main import DURABLE, build_ingest
 from services.device.members.shape_store import ShapeStore
 from services.device.migrations import MIGRATIONS
@@ -364,7 +365,8 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     fresh, known.FRESH = known.FRESH, 0.0
     period, following.PERIOD = following.PERIOD, 0.0
     store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
-    ingest = build_ingest(base, store, ShapeStore(base.mongo.database))
+    workers = CodecWorkers()
+    ingest = build_ingest(base, store, ShapeStore(base.mongo.database), workers)
     consumer = BatchConsumer(
         bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
     )
@@ -373,6 +375,7 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     transport = ASGITransport(app)  # type: ignore[arg-type]
     try:
         async with (
+            workers,
             living(app),
             IntegrationHost(outside, Direct()),
             Grants(outside) as grants,

@@ -1,0 +1,87 @@
+"""What network servers tell: frames of devices that send bytes, and what is known of their links."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from libs.common.bus import Bus, Outgoing, RpcServer
+from libs.common.bus.hops import current_hops, hops_header
+from libs.common.bus.subjects import up
+from libs.common.contracts.frames import (
+    FramesTold,
+    RefusedFrame,
+    TellFrames,
+    TellLink,
+    ToldFrame,
+)
+from libs.common.contracts.integrations import Acknowledged
+from libs.common.errors import NotFound
+from libs.common.telemetry.tracing import trace_header
+from services.device.reports.presence.http import HttpPresence
+from services.device.things import Thing, ThingDirectory
+
+CHANNEL = "frame"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameRpc:
+    """The operations that `device` offers to integrations of network servers."""
+
+    bus: Bus
+    directory: ThingDirectory
+    presence: HttpPresence
+
+    def offer(self, rpc: RpcServer) -> None:
+        """Answer `rpc.device.{frames|link}.{integration}`."""
+        rpc.offer_each("frames", TellFrames, self.frames)
+        rpc.offer_each("link", TellLink, self.link)
+
+    async def frames(self, integration: str, told: TellFrames) -> FramesTold:
+        """Take frames; those of devices that the integration does not have are refused."""
+        things = await self._things(integration, told.frames)
+        trace = trace_header() | hops_header(current_hops())
+        encode = msgspec.json.Encoder().encode
+        await self.bus.publish(
+            [
+                Outgoing(up(thing.sn, CHANNEL), encode(one.frame), headers=trace)
+                for one, thing in zip(told.frames, things, strict=True)
+                if thing is not None
+            ]
+        )
+        heard = {thing.id: thing for thing in things if thing is not None}
+        await asyncio.gather(*map(self.presence.heard, heard.values()))
+        return FramesTold(
+            [
+                RefusedFrame(index=index, reason=_unknown(integration, one.identifier))
+                for index, (one, thing) in enumerate(zip(told.frames, things, strict=True))
+                if thing is None
+            ]
+        )
+
+    async def link(self, integration: str, told: TellLink) -> Acknowledged:
+        """A device has joined, or said how it is."""
+        (thing,) = await self._things(integration, [told])
+        if thing is None:
+            raise NotFound(_unknown(integration, told.identifier), field="identifier")
+        await self.presence.heard(thing)
+        return Acknowledged()
+
+    async def _things(
+        self, integration: str, told: Sequence[ToldFrame | TellLink]
+    ) -> list[Thing | None]:
+        """The device of each, which its integration calls by its SN; None for what it has not."""
+        found = await self.directory.by_sn({one.identifier for one in told})
+        return [
+            thing
+            if (thing := found.get(one.identifier)) is not None
+            and thing.device
+            and (thing.tenant, thing.integration) == (one.tenant, integration)
+            else None
+            for one in told
+        ]
+
+
+def _unknown(integration: str, identifier: str) -> str:
+    return f"{integration} has no device {identifier}"

@@ -1,0 +1,1 @@
+"""Frames: uplinks of network servers, read by codecs, and kept to be read again."""

@@ -1,0 +1,120 @@
+"""What a frame is, and which frames are the same one. No I/O.
+
+A frame is (device, session, counter). The counter of a device that joins by its keys (ABP) may
+begin anew in the same session: what comes more than a day away from its namesake is another frame,
+of another lap.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from libs.common.contracts.frames import Frame
+from services.device.reports.history.partitions import DAY_MS, KEY, history_key
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
+
+_NAME = struct.Struct(">Q8sI")
+_LAP = struct.Struct(">H")
+SAME_MS = DAY_MS
+"""How far apart copies of a frame may be received."""
+
+
+class Reading(NamedTuple):
+    """Values of a moment (ms) that a device has remembered."""
+
+    ts: int
+    properties: dict[str, Any]
+
+
+class KeptFrame(msgspec.Struct, frozen=True):
+    """A frame that a device was heard with, and what it remembered."""
+
+    uplink: Uplink
+    thing: Thing
+    frame: Frame
+    ts: int
+    stamp: str
+    """What it was read with."""
+    days: int
+    """For which it is kept."""
+    reason: str = ""
+    """Why it, or a part of it, was refused."""
+    past: list[Reading] = []
+    lap: int = 0
+
+    @property
+    def key(self) -> bytes:
+        """The key of the frame, and of its report in history."""
+        return history_key(self.thing.id, self.ts, self.uplink.sequence)
+
+    @property
+    def name(self) -> bytes:
+        """The device, session and counter."""
+        session = blake2b(self.frame.session.encode(), digest_size=8).digest()
+        return _NAME.pack(self.thing.id, session, self.frame.counter)
+
+    @property
+    def identity(self) -> bytes:
+        """The name and the lap."""
+        return identity(self.name, self.lap)
+
+    def remembered(self) -> list[tuple[bytes, Reading]]:
+        """What the device remembered, with the keys in history."""
+        return [(past_key(self.thing.id, one), one) for one in self.past]
+
+
+def identity(name: bytes, lap: int) -> bytes:
+    """What no other frame has."""
+    return name + _LAP.pack(lap)
+
+
+def past_key(thing_id: int, reading: Reading) -> bytes:
+    """The key of a reading in history: the same whenever the device tells it again."""
+    names = "\n".join(sorted(reading.properties))
+    return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
+
+
+class StoredFrame(NamedTuple):
+    """A frame that is stored."""
+
+    identity: bytes
+    key: bytes
+
+    @property
+    def name(self) -> bytes:
+        """Its device, session and counter."""
+        return self.identity[: _NAME.size]
+
+
+def settle(
+    frames: Iterable[KeptFrame], stored: Iterable[StoredFrame]
+) -> tuple[list[KeptFrame], list[Uplink]]:
+    """The frames with their laps, and the uplinks that repeat one of them or of `stored`.
+
+    A stored one of the same uplink is the frame itself, which comes again.
+    """
+    known: dict[bytes, list[tuple[int, int, bytes]]] = {}
+    for one in stored:
+        (lap,) = _LAP.unpack(one.identity[_NAME.size :])
+        ts = KEY.unpack(one.key)[1]
+        known.setdefault(one.name, []).append((lap, ts, one.key))
+    kept, repeated = list[KeptFrame](), list[Uplink]()
+    for frame in frames:
+        key, ts = frame.key, frame.ts
+        laps = known.setdefault(frame.name, [])
+        near = next((one for one in laps if one[2] == key), None) or next(
+            (one for one in laps if abs(one[1] - ts) <= SAME_MS), None
+        )
+        if near is not None and near[2] != key:
+            repeated.append(frame.uplink)
+            continue
+        lap = near[0] if near else max((one[0] for one in laps), default=-1) + 1
+        if near is None:
+            laps.append((lap, ts, key))
+        kept.append(frame if lap == frame.lap else msgspec.structs.replace(frame, lap=lap))
+    return kept, repeated

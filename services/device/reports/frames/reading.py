@@ -1,0 +1,102 @@
+"""Reads the frames of a batch with the codecs of their products."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from libs.common.contracts.frames import Frame
+from services.device.codecs.worker import Call, Outcome
+from services.device.codecs.workers import CodecWorkers
+from services.device.products.codec.known import KnownCodec, KnownCodecs, ProductKey
+from services.device.reports.batch import Batch, GoodReport, Refused
+from services.device.reports.checking import FUTURE_MS
+from services.device.reports.frames.judging import Judged, judge
+from services.device.reports.frames.model import KeptFrame
+from services.device.reports.uplink import Uplink
+from services.device.things import Thing
+
+NO_CODEC = "the product has no codec"
+
+_frame = msgspec.json.Decoder(Frame).decode
+
+
+class _Unread(msgspec.Struct, frozen=True):
+    uplink: Uplink
+    thing: Thing
+    frame: Frame
+    ts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameReader:
+    """Makes reports of frames; one per process."""
+
+    codecs: KnownCodecs
+    workers: CodecWorkers
+    retention_ms: int
+    frame_days: int
+
+    async def read(self, batch: Batch) -> None:
+        """Sort the unread frames of a batch to what they report and why they are refused."""
+        products: dict[ProductKey, list[_Unread]] = defaultdict(list)
+        for uplink, thing in batch.unread:
+            try:
+                frame = _frame(uplink.payload)
+            except msgspec.DecodeError as error:
+                batch.refused.append(Refused(uplink, f"is no frame: {error}", thing))
+                continue
+            ts = uplink.received if frame.ts is None else min(frame.ts, uplink.received)
+            if ts < uplink.received - self.retention_ms:
+                batch.refused.append(Refused(uplink, "ts is older than the retention", thing))
+                continue
+            unread = _Unread(uplink, thing, frame, ts)
+            products[thing.tenant, thing.model].append(unread)
+        batch.unread = []
+        known = await self.codecs.of(products)
+        await asyncio.gather(
+            *(self._read(known[key], key[0], some, batch) for key, some in products.items())
+        )
+        batch.settle()
+
+    async def _read(
+        self, known: KnownCodec, tenant: str, frames: Sequence[_Unread], batch: Batch
+    ) -> None:
+        """Read frames of a product."""
+        codec = known.codec
+        if codec is None:
+            for one in frames:
+                self._keep(batch, one, known, Judged({}, [], [], NO_CODEC))
+            return
+        calls = [Call("decode", one.frame.data, one.frame.port, one.ts) for one in frames]
+        outcomes: list[Outcome] = await self.workers.run(tenant, codec, calls)
+        for one, outcome in zip(frames, outcomes, strict=True):
+            oldest = one.uplink.received - self.retention_ms
+            newest = one.uplink.received + FUTURE_MS
+            self._keep(batch, one, known, judge(codec, outcome, one.thing.tsl, oldest, newest))
+
+    def _keep(self, batch: Batch, one: _Unread, known: KnownCodec, judged: Judged) -> None:
+        uplink, thing, ts = one.uplink, one.thing, one.ts
+        if judged.reason:
+            batch.refused.append(Refused(uplink, judged.reason, thing, judged.faults))
+        elif judged.properties:
+            report = GoodReport(uplink, thing, ts, judged.properties, judged.faults)
+            batch.reports.append(report)
+        kept = KeptFrame(
+            uplink=uplink,
+            thing=thing,
+            frame=one.frame,
+            ts=ts,
+            stamp=stamp_of(known.version, thing),
+            days=known.frame_days or self.frame_days,
+            reason=judged.said,
+            past=judged.past,
+        )
+        batch.frames.append(kept)
+
+
+def stamp_of(version: str, thing: Thing) -> str:
+    """What a frame of a device is read with: codec and TSL."""
+    return f"{version}/{thing.tsl_version}"

@@ -1,0 +1,55 @@
+"""Frames in MongoDB: `frames`, clustered.
+
+`{_id, i, at, f?, c?, w?, h?}`: `_id` is the key that the frame's report has in history, `i` the
+binary identity, `at` when it goes, `f` the JSON of `Frame` as it came, `c` what it was read with,
+`w` why it or a part of it was refused, and `h` the keys of what it remembered. One of a device that
+keeps no data has its identity only.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from libs.common.clock import from_ms
+from libs.common.store.mongo import Database, Document
+from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
+
+FRAMES = "frames"
+FORGOTTEN = 2
+"""Days after which the identity of a frame goes that is not kept."""
+
+
+def document_of(frame: KeptFrame) -> Document:
+    """The document of a frame."""
+    keeps = frame.thing.data_storage
+    days = frame.days if keeps else min(frame.days, FORGOTTEN)
+    document: Document = {
+        "_id": frame.key,
+        "i": frame.identity,
+        "at": from_ms(frame.uplink.received) + timedelta(days=days),
+    }
+    if keeps:
+        document |= {"f": frame.uplink.payload, "c": frame.stamp}
+        if frame.reason:
+            document["w"] = frame.reason
+        if frame.past:
+            document["h"] = [key for key, _ in frame.remembered()]
+    return document
+
+
+class FrameStore:
+    """Reads frames; `reports/store.py` writes them."""
+
+    def __init__(self, database: Database) -> None:
+        self._frames = database[FRAMES]
+
+    async def like(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:
+        """The stored frames with the names of `frames`, of all laps."""
+        found: list[StoredFrame] = []
+        names, lap = {frame.name for frame in frames}, 0
+        while names:
+            wanted = [identity(name, lap) for name in names]
+            rows = self._frames.find({"i": {"$in": wanted}}, {"i": 1})
+            some = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
+            found += some
+            names, lap = {one.name for one in some}, lap + 1
+        return found

@@ -1,0 +1,179 @@
+"""From the frames of network servers to history: read by codecs, each once."""
+
+from typing import Any
+
+import msgspec
+
+from libs.common.clock import now_ms
+from libs.common.contracts.frames import Frame, Reception
+from services.device.codecs.scripts import DECODERS, entry_of
+from services.device.codecs.model import Codec
+from services.device.products.codec.schemas import ProductCodec
+from services.device.reports.frames.store import FRAMES
+from services.device.reports.ledger import Totals
+from tests.integration.device.reports.world import World
+
+DAY_MS = 86_400_000
+SCRIPT = """
+function decodeUplink(input) {
+  const [kind, value, ...rest] = input.bytes;
+  if (kind == 0) throw new Error('odd');
+  if (kind == 9) for (;;) {}
+  if (kind == 2) return {data: {interval: 'often'}};
+  if (kind == 3) return {data: {}};
+  if (kind == 4) return {data: {history: rest.map((one, at) => ({timestamp: input.recvTime / 1000 - 60 * (at + 1), temperature: one}))}};
+  return {data: {temperature: value}};
+}
+"""
+
+
+async def put_codec(world: World, script: str = SCRIPT, tenant: str = "default") -> str:
+    """Give the product `m` a codec; return its version."""
+    steps = entry_of({"script": list(DECODERS)[:1]}, DECODERS)
+    version = Codec(scripts={"script": script}, decoder=steps).version
+    codec = ProductCodec(
+        version=version, scripts={"script": script}, decoder=steps, encoder=[], examples=[]
+    )
+    identity = {"tenant": tenant, "model": "m"}
+    await world.database["codecs"].replace_one(
+        {"_id": identity}, {"content": msgspec.json.encode(codec)}, upsert=True
+    )
+    await world.database["products"].update_one(
+        {"_id": identity}, {"$set": {"codecVersion": version}}, upsert=True
+    )
+    return version
+
+
+async def hear(world: World, sn: str, counter: int, data: bytes, **more: Any) -> None:
+    """Put a frame of a device on `UPLINK`."""
+    frame = Frame(port=85, data=data, counter=counter, **{"session": "s", **more})
+    await world.say(sn, msgspec.json.encode(frame), "frame")
+
+
+async def kept(world: World) -> list[dict[str, Any]]:
+    return list(await world.database[FRAMES].find().sort("_id", 1).to_list(None))
+
+
+async def test_a_frame_becomes_the_report_that_its_codec_reads(world: World):
+    """At the time of the network, in history, in the latest values and as an event; it is kept."""
+    sn, ts = await world.add(7), now_ms() - 5
+    version = await put_codec(world)
+    heard = [Reception(gateway="g1", rssi=-80, snr=7.5)]
+    await hear(world, sn, 1, b"\x01\x15", ts=ts, gateways=heard)
+    await world.deal(1)
+    assert [row["p"] for row in await world.stored()] == [{"temperature": 21.0}]
+    assert await world.latest_of(7) == {"temperature": 21.0}
+    ((subject, body),) = await world.said()
+    assert (subject, body["ts"]) == ("event.default.device.7.reported", ts)
+    (row,) = await kept(world)
+    assert row["_id"] == (await world.stored())[0]["_id"]
+    assert msgspec.json.decode(row["f"], type=Frame).gateways == heard
+    assert row["c"] == f"{version}/v1.0"
+    assert await world.totals() == Totals(stored=1, rejected=0)
+
+
+async def test_a_frame_that_cannot_be_read_is_in_dead_and_kept(world: World):
+    """Whatever is wrong with it; others of its batch are stored."""
+    sn, other = await world.add(7), await world.add(8, model="bare")
+    await put_codec(world)
+    await world.say(sn, b"{", "frame")
+    await hear(world, sn, 1, b"\x00")
+    await hear(world, sn, 2, b"\x02")
+    await hear(world, other, 3, b"\x01\x15")
+    await hear(world, sn, 4, b"\x01\x15")
+    await world.deal(5)
+    assert [row["p"] for row in await world.stored()] == [{"temperature": 21.0}]
+    reasons = [
+        "is no frame: Input data was truncated",
+        "the codec Error: odd",
+        "properties.interval: must be an integer",
+        "the product has no codec",
+    ]
+    assert sorted(await world.reasons()) == sorted(reasons)
+    assert [row.get("w") for row in await kept(world)] == [*reasons[1:3], None, reasons[3]]
+    assert await world.totals() == Totals(stored=1, rejected=4)
+
+
+async def test_a_frame_without_values_is_taken(world: World):
+    """It is kept and counted as stored; nobody is told."""
+    sn = await world.add(7)
+    await put_codec(world)
+    await hear(world, sn, 1, b"\x03")
+    await world.deal(1)
+    assert (await world.stored(), await world.said(), await world.reasons()) == ([], [], [])
+    assert len(await kept(world)) == 1
+    assert await world.totals() == Totals(stored=1, rejected=0)
+
+
+async def test_a_frame_that_comes_again_is_one_report(world: World):
+    """In the same batch or a later one, out of order, through two gateways with other times."""
+    sn, ts = await world.add(7), now_ms() - 5000
+    await put_codec(world)
+    await hear(world, sn, 2, b"\x01\x16", ts=ts)
+    await hear(world, sn, 2, b"\x01\x16", ts=ts + 40)
+    await hear(world, sn, 1, b"\x01\x15", ts=ts - 1000)
+    await world.deal(3)
+    await hear(world, sn, 1, b"\x01\x15")
+    await hear(world, sn, 3, b"\x01\x17", ts=ts + 1000)
+    await hear(world, sn, 2, b"\x01\x16", ts=ts + 2000)
+    await world.deal(3)
+    assert [row["p"]["temperature"] for row in await world.stored()] == [21.0, 22.0, 23.0]
+    assert await world.latest_of(7) == {"temperature": 23.0}
+    assert len(await world.said()) == 3
+    assert await world.totals() == Totals(stored=6, rejected=0)
+    await world.drained()
+
+
+async def test_a_batch_with_frames_that_is_dealt_with_again_changes_nothing(world: World):
+    """As after a kill before it was acknowledged, with the copies in it."""
+    sn = await world.add(7)
+    await put_codec(world)
+    for data in (b"\x01\x15", b"\x01\x15", b"\x00"):
+        await hear(world, sn, data[0], data)
+    messages = await world.fetch(3)
+    for _ in range(2):
+        await world.first.ingest.handle(messages)
+        assert [row["p"] for row in await world.stored()] == [{"temperature": 21.0}]
+        assert len(await kept(world)) == 2
+        assert await world.totals() == Totals(stored=2, rejected=1)
+
+
+async def test_a_counter_that_begins_anew_is_another_frame(world: World):
+    """A device without joins counts from 0 again in the same session, more than a day later."""
+    sn, ts = await world.add(7), now_ms() - 5 * DAY_MS
+    await put_codec(world)
+    for days in (0, 2, 4):
+        await hear(world, sn, 0, bytes([1, days]), ts=ts + days * DAY_MS)
+        await world.deal(1)
+    for days in (0, 4):
+        await hear(world, sn, 0, bytes([1, days]), ts=ts + days * DAY_MS + 1)
+    await world.deal(2)
+    assert [row["p"]["temperature"] for row in await world.stored()] == [0.0, 2.0, 4.0]
+    assert await world.totals() == Totals(stored=5, rejected=0)
+
+
+async def test_what_a_device_remembers_is_of_its_own_time(world: World):
+    """In history once, however often it tells it; nobody is told."""
+    sn, ts = await world.add(7), now_ms() // 1000 * 1000
+    await put_codec(world)
+    await hear(world, sn, 1, b"\x04\x00\x15\x16", ts=ts)
+    await hear(world, sn, 2, b"\x04\x00\x15\x16", ts=ts)
+    await world.deal(2)
+    await hear(world, sn, 3, b"\x04\x00\x15\x16\x17", ts=ts)
+    await world.deal(1)
+    assert [row["p"]["temperature"] for row in await world.stored()] == [23.0, 22.0, 21.0]
+    assert await world.said() == []
+    assert await world.latest_of(7) == {"temperature": 21.0}
+    assert await world.totals() == Totals(stored=3, rejected=0)
+
+
+async def test_a_device_that_keeps_no_data_keeps_no_frames(world: World):
+    """Only what tells that one comes again."""
+    sn = await world.add(7, dataStorage=False)
+    await put_codec(world)
+    for _ in range(2):
+        await hear(world, sn, 1, b"\x01\x15")
+    await world.deal(2)
+    assert await world.stored() == []
+    assert [set(row) for row in await kept(world)] == [{"_id", "i", "at"}]
+    assert len(await world.said()) == 1
