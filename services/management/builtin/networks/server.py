@@ -141,6 +141,8 @@ def said(error: Exception) -> str:
         return "the broker does not answer in time"
     if isinstance(error, ssl.SSLError):
         return f"TLS with the broker fails: {error.reason or error}"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens at the broker's address"
     return str(error) or type(error).__name__
 
 
