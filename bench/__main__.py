@@ -17,6 +17,7 @@ from bench import (
     costs,
     fleet,
     flows,
+    frames,
     gateway,
     ingest,
     live,
@@ -31,6 +32,7 @@ from bench.table import Row
 PARTS = {
     "gateway": gateway,
     "ingest": ingest,
+    "frames": frames,
     "alarms": alarms,
     "partitions": partitions,
     "accounts": accounts,

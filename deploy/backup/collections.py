@@ -101,6 +101,7 @@ ROWS = (
     Row("device.latest", By.THING, {"_id": "device.things"}),
     Row("device.profiles", By.THING, {"_id": "device.things"}),
     Row("device.history_*", By.THING_RANGE, change=rewriting.key_of_thing),
+    Row("device.frames", By.THING_RANGE, change=rewriting.frame),
     Row("device.device_events", By.THING_RANGE, change=rewriting.key_of_thing),
     Row(
         "device.commands",
@@ -189,6 +190,7 @@ STAY = {
     "device.uplinks_seen": _PASSING,
     "device.imports": "is over within a week",
     "device.import_rows": "is over within a week",
+    "device.redecodes": "is begun anew where frames are to be read again",
     "device.ledger": _INSTALLATION,
     "device.removed": _PASSING,
     "management.integrations": _INSTALLATION,

@@ -28,6 +28,8 @@ from services.workflow.wiring import registry_of
 Document = dict[str, Any]
 
 _THINGS, _FLOWS = "device.things", "workflow.flows"
+_THING_SIZE = 8
+"""Bytes of a thing's id, with which keys begin."""
 _FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
 """The key of a flow's service has the flow's id."""
 _ID = r"[1-9][0-9]{6,15}"
@@ -133,6 +135,18 @@ def key_of_thing(document: Document, moving: Moving) -> None:
     """A key of history begins with the thing."""
     thing, at, sequence = KEY.unpack(document["_id"])
     document["_id"] = KEY.pack(moving.id(_THINGS, thing), at, sequence)
+
+
+def frame(document: Document, moving: Moving) -> None:
+    """The key, the identity and the keys of what it remembered begin with the device."""
+    key_of_thing(document, moving)
+    thing = document["_id"][:_THING_SIZE]
+    for name in ("i", "h"):
+        if name in document:
+            keys = document[name]
+            several = isinstance(keys, list)
+            made = [thing + bytes(key)[_THING_SIZE:] for key in (keys if several else [keys])]
+            document[name] = made if several else made[0]
 
 
 def tagged_entity(document: Document, moving: Moving) -> None:

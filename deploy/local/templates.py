@@ -22,6 +22,7 @@ _KEPT = (
     "snPrefixes",
     "deviceType",
     "historyDays",
+    "frameDays",
     "deviceOfflineTimeout",
     "locationProperty",
 )

@@ -81,6 +81,7 @@ from services.device.integrations.rpc import IntegrationRpc
 from services.device.members.directory import EntityDirectory
 from services.device.members.models import Models
 from services.device.members.registry import MemberRegistry
+from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.open_api import ROUTER as CODEC_ROUTES
 from services.device.products.codec.service import CodecService
 from services.device.products.console import ROUTER as PRODUCT_PAGES
@@ -91,6 +92,10 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.frames.console import ROUTER as FRAME_PAGES
+from services.device.reports.frames.open_api import list_device_frames
+from services.device.reports.frames.service import FrameService
+from services.device.reports.frames.store import FrameStore
 from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
@@ -104,6 +109,12 @@ from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.reports.redecode.console import ROUTER as REDECODE_PAGES
+from services.device.reports.redecode.open_api import ROUTER as REDECODE_ROUTES
+from services.device.reports.redecode.rereading import Rereader
+from services.device.reports.redecode.service import RedecodeService
+from services.device.reports.redecode.store import RedecodeStore
+from services.device.reports.redecode.working import RedecodeWorker
 from services.device.reports.refusals.console import ROUTER as REFUSAL_ROUTES
 from services.device.reports.refusals.service import Refusals
 from services.device.reports.reporting import Reporter
@@ -123,9 +134,11 @@ OPEN_API = Router(
     route_handlers=[
         PRODUCT_ROUTES,
         CODEC_ROUTES,
+        REDECODE_ROUTES,
         DEVICE_ROUTES,
         RPS_ROUTES,
         get_property_history,
+        list_device_frames,
         COMMAND_ROUTES,
     ],
 )
@@ -197,6 +210,7 @@ def share(base: Base) -> Shared:
 def console(shared: Shared) -> dict[str, Any]:
     """What consoles do with devices."""
     base, groups, grants = shared.base, shared.groups, shared.grants
+    database = base.mongo.database
     granted = GrantedDevices(base.devices, grants)
     streams = uplink_streams(base.settings.uplink_partitions)
     DeviceNames(base.devices.lists, shared.models).offer(shared.rpc)
@@ -243,6 +257,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
+        "frames": FrameService(FrameStore(database), base.partitions, base.things, granted),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
@@ -330,6 +345,27 @@ def alarming(base: Base) -> Alarming:
     return Alarming(rules, alarms, evaluator, sweep)
 
 
+def redecoder(base: Base, store: RedecodeStore, workers: CodecWorkers) -> RedecodeWorker:
+    """Make what reads frames again."""
+    database = base.mongo.database
+    rereader = Rereader(
+        mongo=base.mongo,
+        frames=FrameStore(database),
+        partitions=base.partitions,
+        workers=workers,
+        retention_ms=base.settings.retention_days * DAY_MS,
+    )
+    return RedecodeWorker(
+        store=store,
+        rereader=rereader,
+        codecs=KnownCodecs(base.products),
+        devices=base.devices,
+        things=base.things,
+        latest=base.latest,
+        partitions=base.partitions,
+    )
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
@@ -384,6 +420,9 @@ def build_app(base: Base, system: Bus) -> Litestar:
 
     FrameRpc(bus=base.bus, directory=base.things, presence=heard).offer(rpc)
 
+    redecodes = RedecodeStore(database)
+    redecoding = redecoder(base, redecodes, codecs)
+
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         await rpc.start()
@@ -400,6 +439,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
                 listen(base.bus, alarm.evaluator).run(),
                 Leader(database, "imports", seen["import_worker"].run).run(),
+                Leader(database, "redecode", redecoding.run).run(),
             ),
         ):
             yield
@@ -417,8 +457,10 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 POLLING_ROUTES,
                 CONSOLE_ROUTES,
                 REFUSAL_ROUTES,
+                FRAME_PAGES,
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
+                REDECODE_PAGES,
                 LEDGER_ROUTES,
                 BATCH_ROUTES,
                 CONFIGURE_ROUTES,
@@ -435,6 +477,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
             dependencies={
                 "product_service": shared.products,
                 "codec_service": CodecService(base.products, base.tsls, codecs),
+                "redecodes": RedecodeService(redecodes, base.products, base.devices.lists),
                 "device_service": devices,
                 "rps_service": RpsService(records),
                 "things": base.things,

@@ -72,7 +72,7 @@ def build_ingest(
         quota=Quota(base.limits, base.rpc),
         refusals=Refusals(base.limits),
         frames=FrameReader(
-            codecs=KnownCodecs(base.mongo.database),
+            codecs=KnownCodecs(base.products),
             workers=workers,
             retention_ms=retention_ms,
             frame_days=base.settings.frame_retention_days,
@@ -125,6 +125,7 @@ async def main() -> None:
                 base.commands.forget,
                 end_tasks,
                 TagStore(base.mongo).forget_thing,
+                store.frames.forget,
             ],
             days=days,
         )
@@ -133,13 +134,16 @@ async def main() -> None:
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
-            async with workers, running(
-                *(one.run() for one in consumers),
-                uplink.run(),
-                StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
-                DiskMetrics(base.mongo.database).run(),
-                Leader(base.mongo.database, "retention", sweeps.run).run(),
-                Leader(base.mongo.database, "shapes", unused).run(),
+            async with (
+                workers,
+                running(
+                    *(one.run() for one in consumers),
+                    uplink.run(),
+                    StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
+                    DiskMetrics(base.mongo.database).run(),
+                    Leader(base.mongo.database, "retention", sweeps.run).run(),
+                    Leader(base.mongo.database, "shapes", unused).run(),
+                ),
             ):
                 yield
 

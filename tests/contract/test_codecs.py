@@ -104,6 +104,7 @@ async def test_a_codec_is_tried_before_it_is_kept(api: Api, path: str) -> None:
         ),
         ({"script": TS013, "examples": [{"port": 1}]}, ["examples[0].hex"]),
         ({"script": TS013, "examples": [{"port": 1, "base64": "?"}]}, ["examples[0].base64"]),
+        ({"script": TS013, "examples": [{"port": 1, "base64": "é"}]}, ["examples[0].base64"]),
         ({"script": TS013, "examples": [{"port": 0, "hex": "00"}]}, ["examples[0].port"]),
         ({"script": TS013, "more": 1}, ["more"]),
     ],

@@ -5,8 +5,10 @@ A codec that is ended in the middle of a call is loaded anew for the next one; a
 the rest of a batch is refused unread.
 """
 
+import math
 import sys
 from collections import OrderedDict
+from time import process_time
 from typing import Any, Literal
 
 import msgspec
@@ -44,6 +46,8 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     calls: list[Call]
     codec: Codec | None = None
     """Sent along when the worker has said that it lacks it."""
+    seconds: float = math.inf
+    """Of the processor; what is not begun by then is refused unread."""
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
@@ -60,8 +64,21 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     value: Any = None
     fault: str | None = None
 
+    def given(self) -> Any:
+        """The value; raise `CodecFailed` when there is none."""
+        if self.fault is not None:
+            raise CodecFailed(self.fault)
+        return self.value
 
-Answer = list[Outcome] | None
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """The outcomes, and how many seconds of the processor they took."""
+
+    outcomes: list[Outcome]
+    seconds: float = 0.0
+
+
+Answer = Answered | None
 """None when the codec is not there and has to be sent along."""
 
 _read = msgspec.msgpack.Decoder(Asked | Read).decode
@@ -86,10 +103,13 @@ class Loaded:
         self._context: LoadedCodec | None = None
         self._broken = 0
 
-    def outcomes(self, calls: list[Call]) -> list[Outcome]:
-        """What becomes of the calls of a batch."""
-        self._broken = 0
-        return [self._outcome(call) for call in calls]
+    def outcomes(self, calls: list[Call], seconds: float) -> list[Outcome]:
+        """What becomes of the calls of a batch that may take so many seconds."""
+        self._broken, end = 0, process_time() + seconds
+        return [
+            self._outcome(call) if process_time() < end else Outcome(fault="takes too long")
+            for call in calls
+        ]
 
     def _outcome(self, call: Call) -> Outcome:
         if self._broken >= MOST_BROKEN:
@@ -109,8 +129,9 @@ class Loaded:
 
 
 def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
+    started = process_time()
     if isinstance(asked, Read):
-        return [_functions(source, asked.names) for source in asked.scripts]
+        return Answered([_functions(source, asked.names) for source in asked.scripts])
     if asked.codec is not None:
         loaded[asked.version] = Loaded(asked.codec)
     found = loaded.get(asked.version)
@@ -119,7 +140,8 @@ def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
     loaded.move_to_end(asked.version)
     while len(loaded) > KEPT:
         loaded.popitem(last=False)
-    return found.outcomes(asked.calls)
+    outcomes = found.outcomes(asked.calls, asked.seconds)
+    return Answered(outcomes, process_time() - started)
 
 
 def _functions(source: str, names: list[str]) -> Outcome:

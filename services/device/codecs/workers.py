@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from asyncio.subprocess import Process
 from collections.abc import Sequence
 from typing import Self
@@ -10,7 +11,7 @@ import msgspec
 
 from libs.common.sandbox.workers import ask_worker, kill_worker, start_worker
 from services.device.codecs.model import Codec
-from services.device.codecs.worker import Answer, Asked, Call, Outcome, Read
+from services.device.codecs.worker import Answer, Answered, Asked, Call, Outcome, Read
 
 log = logging.getLogger(__name__)
 
@@ -53,21 +54,31 @@ class CodecWorkers:
 
     async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
         """What becomes of calls; a codec that ends its process is at fault for all of them."""
-        return await self._answer(tenant, Asked(codec.version, list(calls)), len(calls), codec)
+        asked = Asked(codec.version, list(calls))
+        return (await self._answer(tenant, asked, len(calls), codec)).outcomes
+
+    async def run_within(
+        self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
+    ) -> Answered:
+        """The same, of so many seconds of the processor, and how many it took."""
+        asked = Asked(codec.version, list(calls), seconds=seconds)
+        return await self._answer(tenant, asked, len(calls), codec)
 
     async def read(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
     ) -> list[Outcome]:
         """Which of `names` are functions of each script, or what keeps it from being read."""
-        return await self._answer(tenant, Read(list(scripts), list(names)), len(scripts))
+        asked = Read(list(scripts), list(names))
+        return (await self._answer(tenant, asked, len(scripts))).outcomes
 
     async def _answer(
         self, tenant: str, asked: Asked | Read, count: int, codec: Codec | None = None
-    ) -> list[Outcome]:
+    ) -> Answered:
         worker = self._workers.setdefault(tenant, _Worker())
         async with worker.turn, self._room:
             worker.asked = True
             self._workers[tenant] = self._workers.pop(tenant)
+            started = time.monotonic()
             try:
                 process = await self._process(worker)
                 async with asyncio.timeout(LATE + SLOWEST * count):
@@ -75,7 +86,8 @@ class CodecWorkers:
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a worker of codecs was lost: %s", type(error).__name__)
                 await _end(worker)
-                return [Outcome(fault="was ended with its process")] * count
+                lost = Outcome(fault="was ended with its process")
+                return Answered([lost] * count, time.monotonic() - started)
             except asyncio.CancelledError:
                 await _end(worker)  # its answer would be taken for that of the next
                 raise
@@ -93,12 +105,12 @@ class CodecWorkers:
         return wanted.process
 
 
-async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> list[Outcome]:
+async def _ask(process: Process, asked: Asked | Read, codec: Codec | None) -> Answered:
     answer = _read(await ask_worker(process, _write(asked)))
     if answer is None:
         whole = msgspec.structs.replace(asked, codec=codec)
         answer = _read(await ask_worker(process, _write(whole)))
-    return answer or []
+    return answer or Answered([])
 
 
 async def _end(worker: _Worker) -> None:

@@ -1,4 +1,4 @@
-"""What network servers tell: frames of devices that send bytes, and what is known of their links."""
+"""What network servers tell: frames of devices that send bytes, and how their links are."""
 
 import asyncio
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ from services.device.products.codec.schemas import (
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
-from services.device.products.schemas import Prefixes, Product, PutProduct
+from services.device.products.schemas import FrameDays, Prefixes, Product, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_PAGE, Name
 from services.device.things.model import DeviceType
@@ -39,6 +39,7 @@ _FIELDS = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
     "historyDays": "history_days",
+    "frameDays": "frame_days",
     "deviceOfflineTimeout": "device_offline_timeout",
     "locationProperty": "location_property",
 }
@@ -59,6 +60,8 @@ class SaveProduct(msgspec.Struct, kw_only=True):
     device_type: DeviceType = "COMMON"
     history_days: Days | None = None
     """Days that history of its devices is kept."""
+    frame_days: FrameDays | None = None
+    """Days that frames of its devices are kept from when they come, to be read again."""
     device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
     """Minutes of silence after which a device that has no connection is OFFLINE."""
     location_property: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
@@ -77,6 +80,7 @@ class ShownProduct(Shown, kw_only=True):
     built_in: bool
     """Whether it belongs to the platform and cannot be changed."""
     history_days: int | None = None
+    frame_days: int | None = None
     device_offline_timeout: int | None = None
     location_property: str | None = None
     codec_version: str | None = None

@@ -13,6 +13,8 @@ Prefixes = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=200)
 ]
 
+FrameDays = Annotated[int, msgspec.Meta(ge=1, le=3660)]
+
 
 class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Body of `PUT /products/{model}`; `tsl` is a document as vendors publish it."""
@@ -24,6 +26,8 @@ class PutProduct(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
     history_days: Days | None = None
     """Days that history of its devices is kept, where the platform and the tenant keep it as
     long."""
+    frame_days: FrameDays | None = None
+    """Days that frames of its devices are kept from when they come, to be read again."""
     device_offline_timeout: Annotated[int, msgspec.Meta(ge=1, le=2880)] | None = None
     """Minutes of silence after which a device that has no connection is OFFLINE; by default
     as the platform has it."""
@@ -42,6 +46,7 @@ class Product(msgspec.Struct, rename="camel", kw_only=True):
     current_version: str
     versions: list[str]
     history_days: int | msgspec.UnsetType = msgspec.UNSET
+    frame_days: int | msgspec.UnsetType = msgspec.UNSET
     device_offline_timeout: int | msgspec.UnsetType = msgspec.UNSET
     location_property: str | msgspec.UnsetType = msgspec.UNSET
     codec_version: str | msgspec.UnsetType = msgspec.UNSET

@@ -74,8 +74,9 @@ class ProductService:
         if faults or document is None or tsl is None:
             raise InvalidInput.of_faults(faults)
         who = (tenant, model, body.name, prefixes, body.device_type)
-        more = (body.history_days, body.device_offline_timeout, body.location_property)
-        return Wanted(*who, tsl, *more, marks_of(document))
+        days = (body.history_days, body.frame_days)
+        more = (body.device_offline_timeout, body.location_property)
+        return Wanted(*who, tsl, *days, *more, marks_of(document))
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""

@@ -1,8 +1,9 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
-currentVersion, versions, historyDays?, deviceOfflineTimeout?, locationProperty?, codecVersion?,
-createdAt, updatedAt}`.
+currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?,
+codecVersion?, createdAt, updatedAt}`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.members.registry import MemberRegistry, owner_of
 from services.device.products.codec.schemas import ProductCodec
-from services.device.products.codec.store import CodecStore
+from services.device.products.codec.store import CodecStore, identity_of
 from services.device.products.errors import (
     prefix_taken,
     product_in_use,
@@ -33,6 +34,9 @@ MOST_VERSIONS = 500
 """TSL versions of one product."""
 _ATTEMPTS = 3
 
+ProductKey = tuple[str, str]
+"""Tenant and model."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -45,6 +49,7 @@ class Wanted:
     device_type: str
     tsl: StoredTsl
     history_days: int | None
+    frame_days: int | None
     offline_timeout: int | None
     location_property: str | None
     marks: list[str]
@@ -128,6 +133,7 @@ class ProductStore:
             "deviceType": wanted.device_type,
             "currentVersion": version,
             "historyDays": wanted.history_days,
+            "frameDays": wanted.frame_days,
             "deviceOfflineTimeout": wanted.offline_timeout,
             "locationProperty": wanted.location_property,
         }
@@ -204,6 +210,20 @@ class ProductStore:
         if not changed.matched_count:
             raise product_not_found(model)
 
+    async def frame_heads(
+        self, keys: Sequence[ProductKey]
+    ) -> dict[ProductKey, tuple[str, int | None]]:
+        """The version of the codec, "" for none, and the days for frames; of those there are."""
+        query = {"_id": {"$in": [identity_of(*key) for key in keys]}}
+        found = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
+        return {
+            (row["_id"]["tenant"], row["_id"]["model"]): (
+                row.get("codecVersion") or "",
+                row.get("frameDays"),
+            )
+            async for row in found
+        }
+
     async def history_days(self, tenant: str, model: str) -> int | None:
         """The days for which a product keeps history, when it has some of its own."""
         found = await self._products.find_one(
@@ -243,6 +263,7 @@ def _product(document: dict[str, Any]) -> Product:
         current_version=document["currentVersion"],
         versions=document["versions"],
         history_days=document.get("historyDays") or msgspec.UNSET,
+        frame_days=document.get("frameDays") or msgspec.UNSET,
         device_offline_timeout=document.get("deviceOfflineTimeout") or msgspec.UNSET,
         location_property=document.get("locationProperty") or msgspec.UNSET,
         codec_version=document.get("codecVersion") or msgspec.UNSET,

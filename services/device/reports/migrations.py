@@ -5,6 +5,7 @@ from pymongo import ASCENDING
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, Document, create_missing, drop_present
 from services.device.reports.frames.store import FRAMES
+from services.device.reports.redecode.store import REDECODES
 from services.device.reports.store import EVENTS, SEEN
 from services.device.things.removed import REMOVED
 
@@ -72,6 +73,7 @@ async def _frames(database: Database) -> None:
     await create_missing(database, FRAMES, clusteredIndex={"key": {"_id": 1}, "unique": True})
     await database[FRAMES].create_index("i", name="identity", unique=True)
     await database[FRAMES].create_index("at", expireAfterSeconds=0)
+    await create_missing(database, REDECODES)
 
 
 MIGRATIONS = [

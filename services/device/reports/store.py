@@ -175,9 +175,7 @@ class ReportStore:
         new = [row for row in rows if row.uplink.sequence not in known]
         rejected = {row.uplink.sequence: row.uplink for row in new if row.refused}
         stored = {
-            row.uplink.sequence: row.uplink
-            for row in new
-            if row.uplink.sequence not in rejected
+            row.uplink.sequence: row.uplink for row in new if row.uplink.sequence not in rejected
         }
 
         async def work(session: Session) -> bool:
@@ -185,9 +183,7 @@ class ReportStore:
                 await self._database[name].insert_many(some, session=session)
             return True
 
-        await self._ledger.counting(
-            work, stored=stored.values(), rejected=rejected.values()
-        )
+        await self._ledger.counting(work, stored=stored.values(), rejected=rejected.values())
 
     async def _without_stored(self, rows: Sequence[_Row]) -> list[_Row]:
         """Leave out the documents that are stored already."""

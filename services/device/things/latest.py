@@ -6,13 +6,13 @@ otherwise the careful one compares key by key, and an older value never replaces
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import UpdateOne
 
-from libs.common.store.mongo import BulkFailed, Database, Session
+from libs.common.store.mongo import BulkFailed, Database, DuplicateKey, Session
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,41 @@ class LatestValues:
             async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
         }
 
+    async def rebuild(
+        self, thing_id: int, read: Callable[[], AsyncIterator[Reported]], rewritten: Container[int]
+    ) -> None:
+        """Make the values of a thing those that its reports give, which `read` gives anew.
+
+        What no report has stays, unless it is of a time (ms) of `rewritten`; and what is newer than
+        all reports, which may just be on their way.
+        """
+        while True:
+            before = await self._latest.find_one({"_id": thing_id})
+            fold: _Fold | None = None
+            async for report in read():
+                folds = {} if fold is None else {thing_id: fold}
+                fold = _fold([report], folds)[thing_id]
+            known = fold or _Fold(0, 0)
+            entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
+            for key, entry in (before or {}).get("v", {}).items():
+                at = entry["t"]
+                if at not in rewritten and (key not in entries or at > known.newest):
+                    entries[key] = entry
+            if before is None and not entries:
+                return
+            latest = max((entry["t"] for entry in entries.values()), default=0)
+            document = {"_id": thing_id, "t": latest, "v": entries}
+            if before is None:
+                same: dict[str, Any] = {"_id": thing_id, "t": {"$exists": False}}
+            else:
+                same = {"_id": thing_id, "t": before.get("t"), "v": before.get("v")}
+            try:
+                written = await self._latest.replace_one(same, document, upsert=before is None)
+            except DuplicateKey:
+                continue
+            if before is None or written.matched_count:
+                return
+
     async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
         """Remove what things that go have left here."""
         await self._latest.delete_many({"_id": {"$in": list(thing_ids)}}, session=session)
@@ -106,8 +141,8 @@ class LatestValues:
         await self._latest.delete_one({"_id": thing_id}, session=session)
 
 
-def _fold(reports: Iterable[Reported]) -> dict[int, _Fold]:
-    folds: dict[int, _Fold] = {}
+def _fold(reports: Iterable[Reported], into: dict[int, _Fold] | None = None) -> dict[int, _Fold]:
+    folds = {} if into is None else into
     for thing_id, ts, properties in reports:
         fold = folds.get(thing_id)
         if fold is None:

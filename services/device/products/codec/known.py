@@ -5,18 +5,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
 from services.device.codecs.model import Codec
 from services.device.products.codec.schemas import codec_of
-from services.device.products.codec.store import CodecStore, identity_of
+from services.device.products.store import ProductKey, ProductStore
 
 LIFE = 2.0
 """Seconds after which it is asked anew which codec a product has."""
 KEPT = 2_000
 """Products whose codecs are kept."""
-
-ProductKey = tuple[str, str]
-"""Tenant and model."""
 
 
 class KnownCodec(NamedTuple):
@@ -32,9 +28,8 @@ class KnownCodec(NamedTuple):
 class KnownCodecs:
     """The codecs of one process; a change is known within seconds."""
 
-    def __init__(self, database: Database) -> None:
-        self._products = database["products"]
-        self._codecs = CodecStore(database)
+    def __init__(self, products: ProductStore) -> None:
+        self._products = products
         self._known: Recent[ProductKey, tuple[float, KnownCodec]] = Recent(KEPT)
 
     async def of(self, keys: Iterable[ProductKey]) -> dict[ProductKey, KnownCodec]:
@@ -48,23 +43,18 @@ class KnownCodecs:
             if read + LIFE <= now:
                 old.append(key)
         if old:
-            fields = {"codecVersion": 1, "frameDays": 1}
-            query = {"_id": {"$in": [identity_of(*key) for key in old]}}
-            heads = {
-                (head["_id"]["tenant"], head["_id"]["model"]): head
-                async for head in self._products.find(query, fields)
-            }
+            heads = await self._products.frame_heads(old)
             for key in old:
-                head = heads.get(key, {})
-                codec = await self._codec(key, found[key], head.get("codecVersion") or "")
-                found[key] = codec._replace(frame_days=head.get("frameDays"))
+                version, days = heads.get(key, ("", None))
+                codec = await self._codec(key, found[key], version)
+                found[key] = codec._replace(frame_days=days)
                 self._known.put(key, (now, found[key]))
         return found
 
     async def _codec(self, key: ProductKey, known: KnownCodec, version: str) -> KnownCodec:
         if version == known.version:
             return known
-        stored = await self._codecs.find(*key) if version else None
+        stored = await self._products.codecs.find(*key) if version else None
         if stored is None:
             return KnownCodec(None)
         return KnownCodec(codec_of(stored), stored.version)

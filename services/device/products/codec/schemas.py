@@ -1,7 +1,6 @@
 """Codecs of products on the wire; every field is one word, so that both APIs spell it alike."""
 
 from base64 import b64decode
-from binascii import Error as NoBase64
 from typing import Annotated, Any
 
 import msgspec
@@ -29,7 +28,7 @@ class CodecFrame(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise InvalidInput("either hex or base64 is needed", field=f"{above}hex")
         try:
             return bytes.fromhex(self.hex or "") or b64decode(self.base64 or "", validate=True)
-        except NoBase64 as error:
+        except ValueError as error:
             raise InvalidInput("must be base64", field=f"{above}base64") from error
 
 

@@ -165,7 +165,7 @@ class CodecService:
         faults = []
         for path, one, outcome in zip(paths, examples, outcomes, strict=True):
             try:
-                given = decoded(codec.decoder, _value(outcome)).properties
+                given = decoded(codec.decoder, outcome.given()).properties
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
@@ -199,14 +199,8 @@ def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, lis
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _value(outcome: Outcome) -> Any:
-    if outcome.fault is not None:
-        raise CodecFailed(outcome.fault)
-    return outcome.value
-
-
 def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
-    properties, warnings = decoded(codec.decoder, _value(outcome))
+    properties, warnings = decoded(codec.decoder, outcome.given())
     accepted, faults = tsl.check_decoded(properties)
     return TriedCodec(
         properties=properties, warnings=warnings, accepted=accepted, refused=_shown(faults)
@@ -214,7 +208,7 @@ def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
 
 
 def _encoded(codec: Codec, outcome: Outcome, port: int, refused: list[CodecFault]) -> TriedCodec:
-    sent = encoded(codec.encoder, _value(outcome), port)
+    sent = encoded(codec.encoder, outcome.given(), port)
     return TriedCodec(
         hex=sent.content.hex(),
         base64=msgspec.to_builtins(sent.content),

@@ -34,9 +34,7 @@ class Judged(NamedTuple):
 def judge(codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int) -> Judged:
     """What is taken of a frame; what it remembered has to be of `oldest` to `newest` (ms)."""
     try:
-        if outcome.fault is not None:
-            raise CodecFailed(outcome.fault)
-        given = decoded(codec.decoder, outcome.value).properties
+        given = decoded(codec.decoder, outcome.given()).properties
     except CodecFailed as error:
         return Judged({}, [], [], f"the codec {error}")
     remembered = take_memories(given, tsl)

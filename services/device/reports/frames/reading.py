@@ -1,16 +1,20 @@
 """Reads the frames of a batch with the codecs of their products."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from libs.common.contracts.frames import Frame
+from services.device.codecs.budget import Budgets
+from services.device.codecs.model import Codec
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
-from services.device.products.codec.known import KnownCodec, KnownCodecs, ProductKey
+from services.device.products.codec.known import KnownCodec, KnownCodecs
+from services.device.products.store import ProductKey
 from services.device.reports.batch import Batch, GoodReport, Refused
 from services.device.reports.checking import FUTURE_MS
 from services.device.reports.frames.judging import Judged, judge
@@ -19,6 +23,7 @@ from services.device.reports.uplink import Uplink
 from services.device.things import Thing
 
 NO_CODEC = "the product has no codec"
+SPENT = "has taken too much of the processor, and is asked again later"
 
 _frame = msgspec.json.Decoder(Frame).decode
 
@@ -38,6 +43,7 @@ class FrameReader:
     workers: CodecWorkers
     retention_ms: int
     frame_days: int
+    budgets: Budgets = field(default_factory=Budgets)
 
     async def read(self, batch: Batch) -> None:
         """Sort the unread frames of a batch to what they report and why they are refused."""
@@ -71,11 +77,23 @@ class FrameReader:
                 self._keep(batch, one, known, Judged({}, [], [], NO_CODEC))
             return
         calls = [Call("decode", one.frame.data, one.frame.port, one.ts) for one in frames]
-        outcomes: list[Outcome] = await self.workers.run(tenant, codec, calls)
+        outcomes = await self._outcomes(tenant, known, codec, calls)
         for one, outcome in zip(frames, outcomes, strict=True):
             oldest = one.uplink.received - self.retention_ms
             newest = one.uplink.received + FUTURE_MS
             self._keep(batch, one, known, judge(codec, outcome, one.thing.tsl, oldest, newest))
+
+    async def _outcomes(
+        self, tenant: str, known: KnownCodec, codec: Codec, calls: Sequence[Call]
+    ) -> Sequence[Outcome]:
+        """What a codec makes of frames; nothing, when it has taken too much of the processor."""
+        count, version = len(calls), known.version
+        left = self.budgets.left(tenant, version, count, time.monotonic())
+        if left <= 0:
+            return [Outcome(fault=SPENT)] * count
+        answered = await self.workers.run_within(left, tenant, codec, calls)
+        self.budgets.spend(tenant, version, count, answered.seconds)
+        return answered.outcomes
 
     def _keep(self, batch: Batch, one: _Unread, known: KnownCodec, judged: Judged) -> None:
         uplink, thing, ts = one.uplink, one.thing, one.ts

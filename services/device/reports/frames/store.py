@@ -9,9 +9,13 @@ keeps no data has its identity only.
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from libs.common.clock import from_ms
+from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Database, Document
 from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
+from services.device.reports.history.partitions import LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -53,3 +57,30 @@ class FrameStore:
             found += some
             names, lap = {one.name for one in some}, lap + 1
         return found
+
+    async def before(self, first: bytes, key: bytes, limit: int) -> list[Document]:
+        """Frames with keys from `first` on and below `key`, the newest first."""
+        query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
+        return await self._frames.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
+
+    async def unlike(self, stamp: str, first: bytes, last: bytes, limit: int) -> list[Document]:
+        """Frames that were read with something else, or refused, from `first` to `last`."""
+        otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
+        query = {"_id": {"$gte": first, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
+        return await self._frames.find(query, sort=[("_id", 1)], limit=limit).to_list(None)
+
+    async def forget(self, thing_id: int) -> None:
+        """Remove the frames of a device that is gone."""
+        everything = {
+            "$gte": history_key(thing_id, 0, 0),
+            "$lte": history_key(thing_id, LAST, LAST),
+        }
+        await self._frames.delete_many({"_id": everything})
+
+
+_read = msgspec.json.Decoder(Frame).decode
+
+
+def frame_of(document: Document) -> Frame:
+    """The frame as it came."""
+    return _read(document["f"])

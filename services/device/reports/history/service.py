@@ -70,7 +70,7 @@ class HistoryService:
         last = newest if end is None else min(end, newest)
         default_start = now - DAY_MS if end is None else oldest
         first = max(default_start if start is None else start, oldest)
-        after = _decode_key(key, device_id) if key else None
+        after = decode_key(key, device_id) if key else None
         records = await self._store.page(
             principal.tenant,
             application_of(principal),
@@ -86,7 +86,7 @@ class HistoryService:
                 for record in records[:size]
             ],
             page_size=size,
-            next_page_key=_encode_key(records[size - 1]["_id"]) if len(records) > size else None,
+            next_page_key=encode_key(records[size - 1]["_id"]) if len(records) > size else None,
         )
 
 
@@ -99,17 +99,19 @@ def _newest_first(order: str | None) -> bool:
     raise InvalidInput("must be asc or desc", field="order")
 
 
-def _encode_key(key: bytes) -> str:
+def encode_key(key: bytes) -> str:
+    """A cursor that stands behind a key."""
     return base64.urlsafe_b64encode(key).decode()
 
 
-def _decode_key(text: str, device_id: int) -> bytes:
+def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
+    """The key of a cursor; raise `InvalidInput` for what is none of this device."""
     try:
         key = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
-        raise InvalidInput("is not a key that this operation gave", field="pageKey") from error
+        raise InvalidInput("is not a key that this operation gave", field=field) from error
     if len(key) != KEY.size or KEY.unpack(key)[0] != device_id:
-        raise InvalidInput("is not a key that this operation gave", field="pageKey")
+        raise InvalidInput("is not a key that this operation gave", field=field)
     if KEY.unpack(key)[1] > LATEST_TIME:
-        raise InvalidInput("is not a key that this operation gave", field="pageKey")
+        raise InvalidInput("is not a key that this operation gave", field=field)
     return key

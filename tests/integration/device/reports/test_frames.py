@@ -6,9 +6,10 @@ import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
-from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.model import Codec
+from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.products.codec.schemas import ProductCodec
+from services.device.reports.frames.reading import SPENT
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.ledger import Totals
 from tests.integration.device.reports.world import World
@@ -21,7 +22,9 @@ function decodeUplink(input) {
   if (kind == 9) for (;;) {}
   if (kind == 2) return {data: {interval: 'often'}};
   if (kind == 3) return {data: {}};
-  if (kind == 4) return {data: {history: rest.map((one, at) => ({timestamp: input.recvTime / 1000 - 60 * (at + 1), temperature: one}))}};
+  const ago = (at) => input.recvTime / 1000 - 60 * (at + 1);
+  const history = rest.map((one, at) => ({timestamp: ago(at), temperature: one}));
+  if (kind == 4) return {data: {history}};
   return {data: {temperature: value}};
 }
 """
@@ -177,3 +180,19 @@ async def test_a_device_that_keeps_no_data_keeps_no_frames(world: World):
     assert await world.stored() == []
     assert [set(row) for row in await kept(world)] == [{"_id", "i", "at"}]
     assert len(await world.said()) == 1
+
+
+async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
+    """Its frames are refused, the processor is left to the others, and they are stored."""
+    sn, other = await world.add(7), await world.add(8, tenant="other")
+    await put_codec(world)
+    await put_codec(world, tenant="other")
+    for counter in range(12):
+        await hear(world, sn, counter, b"\x09")
+        await hear(world, other, counter, b"\x01\x15")
+        await world.deal(2)
+    refused = await world.reasons()
+    assert "the codec takes too long" in refused
+    assert len(refused) == 12
+    assert refused[-1] == f"the codec {SPENT}"
+    assert await world.totals() == Totals(stored=12, rejected=12)

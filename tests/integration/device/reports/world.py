@@ -102,6 +102,7 @@ class Process:
     ledger: Ledger
     devices: DeviceStore
     things: ThingDirectory
+    products: ProductStore
     ingest: Ingest
     replies: ReplyHandler
 
@@ -130,6 +131,7 @@ class World:
         devices = DeviceStore(self.mongo, self.outbox, known, self.latest)
         tsls = Tsls(self.database)
         things = ThingDirectory(self.database, devices, tsls)
+        products = ProductStore(self.mongo, devices, tsls, known)
         store = ReportStore(self.mongo, partitions, ledger)
         rules = RuleStore(self.database, known)
         alarms = AlarmStore(self.mongo, self.outbox, devices)
@@ -148,21 +150,21 @@ class World:
             things=things,
             store=store,
             latest=self.latest,
-            facts=Facts(devices, self.latest, ProductStore(self.mongo, devices, tsls, known)),
+            facts=Facts(devices, self.latest, products),
             shapes=ShapeKeeper(ShapeStore(self.database), devices, known),
             close=replies.handle,
             point=pointing.at_batch,
             quota=Quota(known, rpc),
             refusals=Refusals(known),
             frames=FrameReader(
-                codecs=KnownCodecs(self.database),
+                codecs=KnownCodecs(products),
                 workers=self.workers,
                 retention_ms=RETENTION_MS,
                 frame_days=30,
             ),
             retention_ms=RETENTION_MS,
         )
-        return Process(ledger, devices, things, ingest, replies)
+        return Process(ledger, devices, things, products, ingest, replies)
 
     async def add(self, number: int, model: str = "m", **more: Any) -> str:
         """Write a device `SN{number}`; return its SN."""

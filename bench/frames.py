@@ -1,0 +1,219 @@
+"""Uplinks of network servers: from `frames` calls, through codecs, into history.
+
+One `device` and one `device-ingest` process on two processors; calls of 500 frames, some at a time.
+Then the same beside a tenant whose codec loops, and what one decode takes with the way there.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pymongo import MongoClient, WriteConcern
+
+from bench.ingest import DEVICES, FIRST_ID, TENANT, drained
+from bench.stack import Stack, ready, stack
+from bench.table import Row, middle
+from libs.common.bus import Bus, RpcClient
+from libs.common.clock import now_ms
+from libs.common.contracts.frames import MOST_FRAMES, Frame, Reception, ToldFrame
+from libs.common.integrations import IntegrationThings
+from libs.common.tsl import parse_document, to_wire
+from services.device.codecs.model import Codec
+from services.device.codecs.scripts import DECODERS, entry_of
+from services.device.codecs.worker import Call
+from services.device.codecs.workers import CodecWorkers
+from services.device.products.codec.schemas import ProductCodec
+
+SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
+FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8
+BAR, BAR_DECODE = 8000, 50.0
+SCRIPT = """
+function decodeUplink(input) {
+  var bytes = input.bytes, data = {};
+  for (var i = 0; i < bytes.length; ) {
+    var channel = bytes[i++], type = bytes[i++];
+    if (channel === 0x01 && type === 0x75) data.battery = bytes[i++];
+    else if (channel === 0x03 && type === 0x67) { data.temperature = int16(bytes, i) / 10; i += 2; }
+    else if (channel === 0x04 && type === 0x68) data.humidity = bytes[i++] / 2;
+    else if (channel === 0x06 && type === 0x00) data.door = bytes[i++];
+    else break;
+  }
+  return {data: data};
+}
+function int16(bytes, at) {
+  var value = (bytes[at + 1] << 8) + bytes[at];
+  return value > 0x7fff ? value - 0x10000 : value;
+}
+"""
+LOOP = "function decodeUplink() { for (;;) {} }"
+TSL: dict[str, Any] = {
+    "version": VERSION,
+    "properties": [
+        {"id": name, "name": name, "accessMode": "R", "dataSpec": spec}
+        for name, spec in {
+            "temperature": {"dataType": "FLOAT", "validator": {"min": -40, "max": 85}},
+            "humidity": {"dataType": "FLOAT", "validator": {"min": 0, "max": 100}},
+            "battery": {"dataType": "INT", "validator": {"min": 0, "max": 100}},
+            "door": {"dataType": "BOOL"},
+        }.items()
+    ],
+}
+
+
+def codec_of(script: str) -> Codec:
+    """A codec of one script."""
+    steps = entry_of({"script": ["decodeUplink"]}, DECODERS)
+    return Codec(scripts={"script": script}, decoder=steps)
+
+
+def payload(number: int) -> bytes:
+    """The bytes of frame `number`."""
+    temperature = (200 + number % 100).to_bytes(2, "little")
+    return b"\x01\x75\x63\x03\x67" + temperature + bytes([4, 0x68, number % 200, 6, 0, number % 2])
+
+
+def prepare(database: Any, tenant: str, first: int, devices: int, script: str) -> None:
+    """Write a product with its codec, and its devices."""
+    product = {"tenant": tenant, "model": MODEL}
+    document = msgspec.json.encode(to_wire(parse_document(TSL)))
+    database.tsls.insert_one(
+        {"_id": {**product, "version": VERSION}, "document": document, "hash": "frames"}
+    )
+    codec = codec_of(script)
+    kept = ProductCodec(
+        version=codec.version, scripts=codec.scripts, decoder=codec.decoder, encoder=[], examples=[]
+    )
+    database.codecs.insert_one({"_id": product, "content": msgspec.json.encode(kept)})
+    database.products.insert_one({"_id": product, "codecVersion": codec.version})
+    database.devices.insert_many(
+        {
+            "_id": first + number,
+            "tenant": tenant,
+            "sn": f"{tenant}{number}",
+            "snKey": f"{tenant}{number}".upper(),
+            "identifier": f"{tenant}{number}",
+            "integration": SERVER,
+            "name": f"Sensor {number}",
+            "model": MODEL,
+            "tslVersion": VERSION,
+            "connectStatus": "DISCONNECT",
+            "dataStorage": True,
+            "createdAt": datetime.now(UTC),
+        }
+        for number in range(devices)
+    )
+
+
+def told(tenant: str, numbers: range, devices: int, data: bytes | None = None) -> list[ToldFrame]:
+    """Frames of devices in turn."""
+    ts = now_ms()
+    heard = [Reception(gateway="24e124fffef01234", rssi=-91, snr=7.5)]
+    return [
+        ToldFrame(
+            tenant=tenant,
+            identifier=f"{tenant}{number % devices}",
+            frame=Frame(
+                port=85,
+                data=payload(number) if data is None else data,
+                counter=number // devices,
+                session="01f3a2b4",
+                ts=ts,
+                data_rate="SF7BW125",
+                frequency=868_100_000,
+                gateways=heard,
+            ),
+        )
+        for number in numbers
+    ]
+
+
+def calls(first: int) -> Iterator[list[ToldFrame]]:
+    """A round's calls."""
+    for start in range(first, first + FRAMES, MOST_FRAMES):
+        yield told(TENANT, range(start, start + MOST_FRAMES), DEVICES)
+
+
+async def one_round(bus: Bus, database: Any, number: int) -> float:
+    """Frames per second of a round, until all are in history."""
+    things = IntegrationThings(RpcClient(bus), SERVER)
+    waiting = list(calls(number * FRAMES))
+    before = database.frames.estimated_document_count()
+    started = time.perf_counter()
+
+    async def tell() -> None:
+        while waiting:
+            answer = await things.frames(waiting.pop(0))
+            if answer.refused:
+                raise RuntimeError(answer.refused[0].reason)
+
+    await asyncio.gather(*(tell() for _ in range(AT_ONCE)))
+    await drained(bus)
+    rate = FRAMES / (time.perf_counter() - started)
+    kept = database.frames.count_documents({"c": {"$exists": True}}) - before
+    if kept < FRAMES:
+        raise RuntimeError(f"{kept} of {FRAMES} frames are kept")
+    return rate
+
+
+async def loop(bus: Bus) -> None:
+    """A tenant whose codec loops: ten frames a second, for ever."""
+    things, number = IntegrationThings(RpcClient(bus), SERVER), 0
+    while True:
+        await things.frames(told(LOOPING, range(number, number + 1), 1))
+        number += 1
+        await asyncio.sleep(0.1)
+
+
+async def decode() -> float:
+    """The median of what a decode takes, µs, with the way to the process and back."""
+    codec = codec_of(SCRIPT)
+    some = [Call("decode", payload(number), 85, now_ms()) for number in range(MOST_FRAMES)]
+    taken = []
+    async with CodecWorkers() as workers:
+        for _ in range(100):
+            started = time.perf_counter()
+            await workers.run(TENANT, codec, some)
+            taken.append((time.perf_counter() - started) / MOST_FRAMES * 1e6)
+    return middle(taken)
+
+
+async def measure(servers: Stack) -> list[Row]:
+    """Run the rounds."""
+    client: MongoClient[dict[str, Any]] = MongoClient(servers.mongo_url)
+    database = client.get_database("bench", write_concern=WriteConcern("majority", j=True))
+    for module in ("services.device.ingest_main", "services.device"):
+        _, port = servers.start(module)
+        await ready(port)
+    prepare(database, TENANT, FIRST_ID, DEVICES, SCRIPT)
+    prepare(database, LOOPING, FIRST_ID + DEVICES, 1, LOOP)
+    bus = await Bus.connect(servers.nats_url, name="bench")
+    alone = [await one_round(bus, database, number) for number in range(ROUNDS + 1)][1:]
+    looping = asyncio.ensure_future(loop(bus))
+    rounds = range(ROUNDS + 1, 2 * ROUNDS + 1)
+    beside = [await one_round(bus, database, number) for number in rounds]
+    looping.cancel()
+    await asyncio.gather(looping, return_exceptions=True)
+    await bus.drain()
+    client.close()
+    bar = f">= {BAR:,}"
+    return [
+        _row("frames: decoded uplinks/s into history", middle(alone), bar),
+        _row("frames: the same beside a codec that loops", middle(beside), bar),
+    ]
+
+
+def _row(name: str, rate: float, bar: str) -> Row:
+    return Row(name, f"{rate:,.0f}", bar=bar, ok=rate >= BAR)
+
+
+async def run() -> list[Row]:
+    """The rows of frames."""
+    taken = await decode()
+    name = f"frames: a decode in batches of {MOST_FRAMES}, median"
+    async with stack() as servers:
+        rows = await measure(servers)
+    ok = taken <= BAR_DECODE
+    return [*rows, Row(name, f"{taken:.1f} µs", bar=f"<= {BAR_DECODE:.0f} µs", ok=ok)]

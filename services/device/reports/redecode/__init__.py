@@ -1,0 +1,1 @@
+"""Reading kept frames again with the codec that a product has now."""

@@ -1,0 +1,123 @@
+"""Works off redecodings, in one replica: product by product, device by device.
+
+A device that is through is noted, and one that is begun again changes nothing more. All are gone
+through twice: what was read by the codec before while a product got its own, is found then.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from libs.common.clock import now_ms
+from libs.common.store.mongo import StoreError
+from services.device.products.codec.known import KnownCodec, KnownCodecs
+from services.device.reports.history.partitions import (
+    KEY,
+    LAST,
+    Partitions,
+    history_key,
+    partition_of,
+)
+from services.device.reports.redecode.rereading import Reread, Rereader
+from services.device.reports.redecode.schemas import SHOWN
+from services.device.reports.redecode.store import Job, RedecodeStore
+from services.device.things import Thing, ThingDirectory
+from services.device.things.latest import LatestValues, Reported
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+PERIOD = 0.5
+"""Seconds until a new one is noticed."""
+SETTLED_MS = 15_000
+"""After which ingest reads with the new codec, and has stored what it read before."""
+DEVICES = 200
+"""Devices that are looked up together."""
+CHANGED = "the codec was changed meanwhile"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedecodeWorker:
+    """Reads the frames of products again."""
+
+    store: RedecodeStore
+    rereader: Rereader
+    codecs: KnownCodecs
+    devices: DeviceStore
+    things: ThingDirectory
+    latest: LatestValues
+    partitions: Partitions
+    settled_ms: int = SETTLED_MS
+
+    async def run(self) -> None:
+        """Work for ever, a turn for each product."""
+        while True:
+            try:
+                for job in await self.store.running():
+                    await self._attempt(job)
+            except StoreError as error:
+                log.warning("redecoding waits: %s", error)
+            await asyncio.sleep(PERIOD)
+
+    async def _attempt(self, job: Job) -> None:
+        try:
+            await self.turn(job)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("redecoding of %s fails", job.model)
+            await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
+
+    async def turn(self, job: Job) -> None:
+        """Go on with one, for some devices."""
+        if job.second and now_ms() < job.started + self.settled_ms:
+            return
+        known = (await self.codecs.of([(job.tenant, job.model)]))[job.tenant, job.model]
+        if known.version != job.version:
+            await self.store.end(job, "FAILED", fault=CHANGED)
+            return
+        ids = await self._next(job)
+        room = SHOWN - len(job.differences)
+        for device_id in ids:
+            device = await self.devices.find(job.tenant, device_id)
+            found = Reread()
+            if device is not None and device.model == job.model:
+                found = await self._reread(job, known, device, room)
+            room -= len(found.shown)
+            if not await self.store.went(job, device_id, found.read, found.changed, found.shown):
+                return
+        if not ids:
+            await self._through(job)
+
+    async def _next(self, job: Job) -> list[int]:
+        if job.devices is not None:
+            return [one for one in job.devices if one > job.after][:DEVICES]
+        return await self.devices.lists.of_product(job.tenant, job.model, job.after, DEVICES)
+
+    async def _through(self, job: Job) -> None:
+        if job.dry or job.second:
+            await self.store.end(job, "DONE")
+        else:
+            await self.store.again(job)
+
+    async def _reread(self, job: Job, known: KnownCodec, device: Device, room: int) -> Reread:
+        thing = await self.things.thing(device)
+        found = await self.rereader.reread(job, known, thing, room)
+        if found.times and not job.dry:
+            await self.latest.rebuild(thing.id, lambda: self._reports(thing), found.times)
+        return found
+
+    async def _reports(self, thing: Thing) -> AsyncIterator[Reported]:
+        """All that history has of a device while it is its owner's, the oldest first."""
+        now = now_ms()
+        first = max(thing.owned_since, now - self.rereader.retention_ms)
+        bounds = {
+            "$gte": history_key(thing.id, first, 0),
+            "$lte": history_key(thing.id, LAST, LAST),
+        }
+        for week in range(partition_of(first), partition_of(now) + 2):
+            rows = self.partitions.collection(week).find({"_id": bounds}, sort=[("_id", 1)])
+            async for row in rows:
+                yield thing.id, KEY.unpack(row["_id"])[1], row["p"]
