@@ -51,7 +51,7 @@ LAMPS = Manifest(
 )
 
 
-BUILT_IN = ["direct", "openapi-client", "simulator"]
+BUILT_IN = ["chirpstack", "direct", "openapi-client", "simulator", "tts"]
 
 
 class Lamps(Integration):

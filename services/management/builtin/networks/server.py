@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from aiomqtt import Message, MqttError
+from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.frames import MOST_FRAMES, CarryDownlinks
 from libs.common.contracts.integrations import (
@@ -141,6 +142,8 @@ def said(error: Exception) -> str:
         return "the broker does not answer in time"
     if isinstance(error, ssl.SSLError):
         return f"TLS with the broker fails: {error.reason or error}"
+    if isinstance(error, MqttConnectError):
+        return f"the broker refuses the login: {error}"
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens at the broker's address"
     return str(error) or type(error).__name__

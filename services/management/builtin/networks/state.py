@@ -72,6 +72,8 @@ class State:
 
     def taken(self, identifiers: AbstractSet[str], uplinks: int) -> None:
         """Uplinks of devices were taken."""
+        if not self.uplinks and uplinks:
+            self._urgent.set()
         self.uplinks += uplinks
         for identifier in identifiers & self._refused.keys():
             del self._refused[identifier]
