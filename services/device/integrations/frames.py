@@ -50,7 +50,7 @@ class FrameRpc:
                 if thing is not None
             ]
         )
-        heard = {thing.id: thing for thing in things if thing is not None}
+        heard = {one.id: one for one in things if one and not self.presence.is_noted(one)}
         await asyncio.gather(*map(self.presence.heard, heard.values()))
         return FramesTold(
             [

@@ -58,12 +58,16 @@ class HttpPresence:
 
     async def heard(self, thing: Thing) -> None:
         """The device has just spoken; return when that is noted, or after `PATIENCE`."""
-        moment = time.monotonic()
-        if (self._quiet.get(thing.id) or 0.0) <= moment:
+        if not self.is_noted(thing):
+            moment = time.monotonic()
             self._spoke[thing.id] = _Spoke(moment, datetime.now(UTC))
             note = self._noting.begin(thing.id, partial(self._note, thing))
             if note is not None:
                 await asyncio.wait([note], timeout=PATIENCE)
+
+    def is_noted(self, thing: Thing) -> bool:
+        """Whether the device was heard a short while ago, so that there is nothing to note."""
+        return (self._quiet.get(thing.id) or 0.0) > time.monotonic()
 
     async def stop(self) -> None:
         """Leave what is not noted yet to the next reports."""
