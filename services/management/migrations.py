@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from libs.common.store.lifetime import DAY
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, create_missing
-from services.management.builtin.networks.store import KEEP_DAYS
 
 COLLECTIONS = ("dashboards", "integrations", "outbox", "counters")
 
@@ -52,11 +51,15 @@ async def _canvases(database: Database) -> None:
     await database["resources"].create_index("expiresAt", expireAfterSeconds=0)
 
 
+DOWNLINK_DAYS = 30
+"""A device of class A may take long to be heard, and with it what became of its downlinks."""
+
+
 async def _networks(database: Database) -> None:
     for name in ("network_servers", "network_routes", "network_downlinks"):
         await create_missing(database, name)
     await database["network_servers"].create_index("hook", unique=True, sparse=True)
-    await database["network_downlinks"].create_index("at", expireAfterSeconds=KEEP_DAYS * DAY)
+    await database["network_downlinks"].create_index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY)
 
 
 MIGRATIONS = (

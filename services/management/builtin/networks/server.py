@@ -25,7 +25,7 @@ from services.management.builtin.networks import settings
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route, dev_eui
 from services.management.builtin.networks.mqtt import Connection, connected
 from services.management.builtin.networks.settings import Broker
-from services.management.builtin.networks.state import State
+from services.management.builtin.networks.state import SHOW_PAUSE, State
 from services.management.builtin.networks.store import NetworkStore
 from services.management.builtin.networks.telling import Teller
 
@@ -132,6 +132,7 @@ class Line:
                 shown = now
             except ThingwayError as error:
                 log.warning("the state of %s is not shown: %s", self._tenant, error)
+            await asyncio.sleep(SHOW_PAUSE)
 
 
 def said(error: Exception) -> str:

@@ -91,6 +91,5 @@ class State:
 
     async def news(self) -> None:
         """Wait until there may be something new to show."""
-        await asyncio.sleep(SHOW_PAUSE)
         await happened(self._urgent, SHOW_EVERY)
         self._urgent.clear()

@@ -6,7 +6,7 @@
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
 - `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, at}`:
-  what was given to servers, for what they say of it; for `KEEP_DAYS`.
+  what was given to servers, for what they say of it; for 30 days.
 """
 
 import hashlib
@@ -27,8 +27,6 @@ from services.management.builtin.networks.heard import Route
 
 log = logging.getLogger(__name__)
 
-KEEP_DAYS = 30
-"""A device of class A may take long to be heard, and with it what became of its downlinks."""
 KNOWN_ROUTES = 100_000
 """Routes that a process remembers, so that it does not write what is written."""
 TOKEN_BYTES = 32

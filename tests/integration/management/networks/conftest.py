@@ -1,4 +1,4 @@
-"""A network server's broker (NATS's MQTT, plain and with TLS), and an integration beside it."""
+"""A network server's broker (NATS's MQTT with TLS), and an integration beside it."""
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -58,35 +58,35 @@ class ServerBroker:
     """A broker, and whom to trust for its certificate."""
 
     port: int
-    files: Files | None
+    files: Files
 
     @property
     def settings(self) -> dict[str, Any]:
         """As people set them."""
-        found = {
-            "broker": f"{'mqtts' if self.files else 'mqtt'}://localhost:{self.port}",
+        return {
+            "broker": f"mqtts://localhost:{self.port}",
             "username": USER,
             "password": PASSWORD,
+            "ca": self.files.ca.read_text(),
         }
-        return found | ({"ca": self.files.ca.read_text()} if self.files else {})
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[aiomqtt.Client]:
         """A connection of the network server's own."""
-        tls = aiomqtt.TLSParameters(ca_certs=str(self.files.ca)) if self.files else None
+        tls = aiomqtt.TLSParameters(ca_certs=str(self.files.ca))
         async with aiomqtt.Client(
             "localhost", self.port, username=USER, password=PASSWORD, tls_params=tls
         ) as client:
             yield client
 
 
-@pytest.fixture(params=["plain", "TLS"], scope="module")
-def broker(request, tmp_path_factory) -> Iterator[ServerBroker]:
-    """A broker with a login."""
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory) -> Iterator[ServerBroker]:
+    """A broker with a login and a certificate of its own authority."""
     folder: Path = tmp_path_factory.mktemp("broker")
     port, mqtt = ports.choose_free(), ports.choose_free()
-    files = Files(folder / "certificates") if request.param == "TLS" else None
-    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}' if files else ""
+    files = Files(folder / "certificates")
+    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}'
     config = folder / "nats.conf"
     config.write_text(
         CONFIG.format(port=port, mqtt=mqtt, folder=folder, user=USER, password=PASSWORD, tls=tls)

@@ -97,9 +97,8 @@ async def test_what_is_wrong_is_a_state_that_people_see(broker, hosted):
         await played.shows(connected=True)
         await server.publish(EVENT + "up", b"{}", qos=1)
         await played.until(lambda: "deviceInfo" in _error(played))
-        if broker.files is not None:
-            await played.update({"ca": ""})
-            await played.until(lambda: "certificate is not trusted" in _error(played))
+        await played.update({"ca": ""})
+        await played.until(lambda: "certificate is not trusted" in _error(played))
         await played.update({"broker": "mqtt://localhost:1"})
         await played.until(lambda: "password: is not set for this broker" in _error(played))
         await played.update({"broker": "mqtt://localhost:1", "password": PASSWORD})
