@@ -66,8 +66,6 @@ def test_every_collection_has_an_end(
         "management.integrations",
         "management.openapi_links",
         "management.openapi_commands",
-        "management.network_servers",
-        "management.network_routes",
         "management.network_downlinks",
         "auth.audit",
     ],
