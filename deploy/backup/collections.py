@@ -142,6 +142,9 @@ ROWS = (
     Row("management.resources", "tenant", {"usedBy": "management.dashboards"}),
     Row("management.openapi_accounts", "_id", change=rewriting.account),
     Row("management.openapi_links", "_id.tenant"),
+    Row("management.network_servers", "_id.tenant", change=rewriting.network_server),
+    Row("management.network_routes", "_id.tenant"),
+    Row("management.network_downlinks", "tenant"),
     Row(
         "workflow.flows",
         "tenant",

@@ -199,6 +199,12 @@ def account(document: Document, moving: Moving) -> None:
         document["secret"] = _sealed_again(document["secret"], moving.tenant, moving.account)
 
 
+def network_server(document: Document, moving: Moving) -> None:
+    """The secrets with which a tenant's network server is logged in to."""
+    for secret in document.get("secrets", {}).values():
+        secret["sealed"] = _sealed_again(secret["sealed"], moving.tenant, moving.account)
+
+
 def credential(document: Document, moving: Moving) -> None:
     """A credential is sealed as secrets of flows are."""
     document["sealed"] = _sealed_again(document["sealed"], context_of(document), moving.flows)
@@ -214,7 +220,7 @@ def notifications(document: Document, moving: Moving) -> None:
     document["settings"] = msgspec.to_builtins(settings)
 
 
-SEALED = (flow_secret, credential, account, notifications)
+SEALED = (flow_secret, credential, account, network_server, notifications)
 """What changes seals."""
 
 

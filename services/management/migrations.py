@@ -51,9 +51,21 @@ async def _canvases(database: Database) -> None:
     await database["resources"].create_index("expiresAt", expireAfterSeconds=0)
 
 
+DOWNLINK_DAYS = 30
+"""A device of class A may take long to be heard, and with it what became of its downlinks."""
+
+
+async def _networks(database: Database) -> None:
+    for name in ("network_servers", "network_routes", "network_downlinks"):
+        await create_missing(database, name)
+    await database["network_servers"].create_index("hook", unique=True, sparse=True)
+    await database["network_downlinks"].create_index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY)
+
+
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "what the integration openapi-client keeps", _openapi_client),
     Migration(3, "an end for integrations and devices that are not heard of", _ends),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
+    Migration(5, "what integrations of network servers keep", _networks),
 )

@@ -66,6 +66,7 @@ def test_every_collection_has_an_end(
         "management.integrations",
         "management.openapi_links",
         "management.openapi_commands",
+        "management.network_downlinks",
         "auth.audit",
     ],
 )

@@ -74,17 +74,18 @@ def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
         raise InvalidInput("must begin with http:// or https:// and name a host", field=field)
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidInput("must have no login, query or fragment", field=field)
-    if _is_address(host) and not may_call(host, allowed):
+    if not may_be_called(host, allowed):
         raise InvalidInput(f"{host} is not a public address", field=field)
     return text.strip().rstrip("/")
 
 
-def _is_address(host: str) -> bool:
+def may_be_called(host: str, allowed: tuple[str, ...]) -> bool:
+    """Tell whether a host may be called as it is written: a name is judged when it is called."""
     try:
         ip_address(host)
     except ValueError:
-        return False
-    return True
+        return True
+    return may_call(host, allowed)
 
 
 class GuardedResolver(AbstractResolver):

@@ -1,5 +1,6 @@
 """Runs the built-in integrations that work by themselves: each in one replica at a time."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from libs.common.bus import Bus, RpcClient
@@ -8,6 +9,10 @@ from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Leader
 from libs.common.store.mongo import Database
+from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.server import NetworkServer
+from services.management.builtin.networks.store import NetworkStore
+from services.management.builtin.networks.tts.integration import TheThingsStack
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
@@ -16,6 +21,7 @@ from services.management.builtin.openapi_client.store import OpenApiStore
 from services.management.builtin.simulator.integration import Simulator
 from services.management.builtin.simulator.messages import told_of_changes
 
+NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack)
 LIFE = 4.0
 """Seconds after which another replica takes over from one that is gone."""
 REQUEST_SECONDS = 8.0
@@ -40,12 +46,13 @@ class Hosting:
         self._bus = bus
         self._client = client
         self._allowed = allowed
+        jobs: dict[str, Callable[[], Awaitable[None]]] = {
+            Simulator.manifest.id: self._simulate,
+            OpenApiClient.manifest.id: self._serve_open_api,
+            **{one.manifest.id: partial(self._serve_network, one) for one in NETWORKS},
+        }
         self.leaders = [
-            Leader(database, f"integration-{name}", job, life=LIFE)
-            for name, job in (
-                (Simulator.manifest.id, self._simulate),
-                (OpenApiClient.manifest.id, self._serve_open_api),
-            )
+            Leader(database, f"integration-{name}", job, life=LIFE) for name, job in jobs.items()
         ]
 
     async def _simulate(self) -> None:
@@ -65,3 +72,10 @@ class Hosting:
             integration = OpenApiClient(things, store, accounts, carrier)
             async with IntegrationHost(self._bus, integration):
                 await integration.run()
+
+    async def _serve_network(self, kind: type[NetworkServer]) -> None:
+        things = IntegrationThings(self._client, kind.manifest.id)
+        store = NetworkStore(self._database, self._seal, kind.manifest.id)
+        server = kind(things, store, self._allowed)
+        async with IntegrationHost(self._bus, server):
+            await server.run()

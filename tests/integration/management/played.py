@@ -38,6 +38,7 @@ from libs.common.things import device_key
 
 PATIENCE = 20.0
 THING = 99
+SECRETS = ("secret", "password", "private_key", "token")
 
 
 class PlayedDevice:
@@ -152,7 +153,7 @@ class PlayedDevice:
 
     async def update(self, properties: dict[str, Any], tenant: str = "default") -> None:
         """Change properties of the integration as people do; secrets are not stored."""
-        shown = {key: value for key, value in properties.items() if not key.endswith("secret")}
+        shown = {key: value for key, value in properties.items() if not key.endswith(SECRETS)}
         self.own.setdefault(tenant, {}).update(shown)
         changed = PropertiesUpdated(tenant=tenant, thing_id=THING, properties=properties)
         await self.ask("updated", changed, Acknowledged)

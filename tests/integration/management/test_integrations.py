@@ -51,7 +51,7 @@ LAMPS = Manifest(
 )
 
 
-BUILT_IN = ["direct", "openapi-client", "simulator"]
+BUILT_IN = ["chirpstack", "direct", "openapi-client", "simulator", "tts"]
 
 
 class Lamps(Integration):
@@ -103,8 +103,8 @@ async def test_what_is_announced_is_shown(management: Management, servers):
     assert await _ids(admin) == BUILT_IN
     async with _hosted(servers, Lamps()):
         found = await admin.done("POST", "/integration/search", {})
-    assert [one["id"] for one in found] == ["direct", "lamps", "openapi-client", "simulator"]
-    direct = found[0]
+    assert [one["id"] for one in found] == sorted([*BUILT_IN, "lamps"])
+    direct = found[1]
     assert direct["name"] == "Direct connection"
     assert direct["icon"].startswith("/public/")
     assert direct["add_device_service_key"] == "direct.integration.add_device"
@@ -139,11 +139,9 @@ async def test_one_that_falls_silent_is_gone(management: Management, servers):
     )
     known = await management.rpc("get_integrations", {}, KnownIntegrations)
     assert {one.manifest.id: one.alive for one in known.integrations} == {
-        "direct": True,
         "lamps": False,
-        "openapi-client": True,
-        "simulator": True,
         "system": True,
+        **dict.fromkeys(BUILT_IN, True),
     }
 
 
@@ -222,7 +220,13 @@ async def test_auth_is_told_names(management: Management):
         )
         return [one.name for one in found.integrations]
 
-    assert await names() == ["Direct connection", "Open API client", "Simulator"]
+    assert await names() == [
+        "ChirpStack",
+        "Direct connection",
+        "Open API client",
+        "Simulator",
+        "The Things Stack",
+    ]
     assert await names(keyword="DIRECT") == ["Direct connection"]
     assert await names(keyword="lamp") == []
     assert await names(ids=["system", "lamps"]) == []

@@ -1,0 +1,123 @@
+"""What a network server has said, as the platform is told it."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from libs.common.clock import to_ms
+from libs.common.contracts.frames import (
+    LARGEST_FRAME,
+    MOST_GATEWAYS,
+    Downlink,
+    Frame,
+    Reception,
+    TellDownlink,
+    TellLink,
+    ToldFrame,
+)
+from libs.common.errors import InvalidInput, MalformedRequest
+
+LONGEST_NAME = 128
+FIRST_PORT, LAST_PORT = 1, 223
+"""Ports of applications; 0 is for commands of the network, 224 for tests."""
+_KHZ = 1000
+_EUI = re.compile("[0-9A-F]{16}")
+_SEPARATORS = re.compile(r"[\s:.-]")
+_BELOW_ALL = -1000.0
+"""dBm that no gateway hears."""
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where downlinks of a device go at its network server."""
+
+    application: str = ""
+    device: str = ""
+    """What the server calls it, where that is not its DevEUI."""
+    protobuf: bool = False
+    """Whether the server speaks protobuf."""
+
+
+class Heard(NamedTuple):
+    """Something of one device; a downlink is named by its reference at the server."""
+
+    told: ToldFrame | TellLink | TellDownlink
+    route: Route | None = None
+
+
+class Queued(NamedTuple):
+    """A downlink for a server, as it is published."""
+
+    topic: str
+    payload: bytes
+
+
+class Carried(NamedTuple):
+    """A downlink for a device, and how the server is to name it (a UUID)."""
+
+    identifier: str
+    route: Route
+    downlink: Downlink
+    reference: str
+
+
+def dev_eui(text: str, field: str) -> str:
+    """A DevEUI as it names a device: 16 hexadecimal digits in capitals; raise `InvalidInput`."""
+    found = _SEPARATORS.sub("", text).upper()
+    if not _EUI.fullmatch(found):
+        raise InvalidInput("must be a DevEUI: 16 hexadecimal digits", field=field)
+    return found
+
+
+def frame(
+    *,
+    port: int,
+    data: bytes,
+    counter: int,
+    time: datetime | None,
+    gateways: Iterable[Reception] = (),
+    **more: Any,
+) -> Frame | None:
+    """A frame within the bounds of the bus; None for one that is the network's own.
+
+    Raises `InvalidInput` naming what is out of bounds.
+    """
+    if not FIRST_PORT <= port <= LAST_PORT:
+        return None
+    if len(data) > LARGEST_FRAME:
+        raise InvalidInput(f"has more than {LARGEST_FRAME} bytes", field="data")
+    if not 0 <= counter < 2**32:
+        raise InvalidInput("is no frame counter", field="counter")
+    strongest = sorted(gateways, key=_strength, reverse=True)[:MOST_GATEWAYS]
+    return Frame(
+        port=port,
+        data=data,
+        counter=counter,
+        ts=None if time is None else to_ms(time),
+        gateways=strongest,
+        **more,
+    )
+
+
+def _strength(one: Reception) -> float:
+    return _BELOW_ALL if one.rssi is None else one.rssi
+
+
+def name(text: str) -> str:
+    """What a server calls something, as far as the bus takes it."""
+    return text[:LONGEST_NAME]
+
+
+def lora(spreading: int, bandwidth_hz: int) -> str:
+    """A data rate of LoRa, as `SF7BW125`."""
+    return f"SF{spreading}BW{bandwidth_hz // _KHZ}"
+
+
+def reading(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
+    """A body as its struct; raise `MalformedRequest` which says where it is wrong."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedRequest(f"cannot be read: {error}") from error

@@ -1,0 +1,180 @@
+"""What tenants set of a broker: properties of the integration, and secrets beside them."""
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificates
+
+from libs.common.errors import InvalidInput
+from libs.common.http.outgoing import LONGEST_URL, may_be_called
+from libs.common.tls import ENCRYPTED, MQTT_PORTS
+from services.management.builtin.networks.store import NetworkStore
+from services.management.builtin.tsl import Part, own_property
+
+BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
+PASSWORD, PRIVATE_KEY = "password", "private_key"
+SECRETS = (PASSWORD, PRIVATE_KEY)
+LONGEST_PEM = 16_384
+LONGEST_TEXT = 255
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """An MQTT broker, and as whom it is connected to."""
+
+    host: str
+    port: int
+    tls: bool
+    username: str = ""
+    ca: str = ""
+    """PEM of whom to trust; empty for the authorities of the system."""
+    certificate: str = ""
+    password: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+
+    def context(self) -> ssl.SSLContext | None:
+        """What TLS is made with; raise `InvalidInput` naming the property at fault."""
+        if not self.tls:
+            return None
+        context = _trusting(self.ca)
+        if self.certificate:
+            try:
+                _load(context, self.certificate, self.private_key)
+            except ssl.SSLError as error:
+                text = f"does not go with private_key: {error.reason or error}"
+                raise InvalidInput(text, field=CERTIFICATE) from error
+        return context
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=ca or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidInput(f"is no certificate in PEM: {error}", field=CA) from error
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """OpenSSL takes them of a file only; it is ours alone, and gone at once."""
+    descriptor, path = tempfile.mkstemp()
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{certificate}\n{key}\n")
+        context.load_cert_chain(path)
+    finally:
+        Path(path).unlink()
+
+
+def broker_properties() -> list[Part]:
+    """The settings of a broker, for a manifest."""
+    return [
+        _text(BROKER, "Broker", "RW", "Of its MQTT: mqtts://host:8883 or mqtt://…", LONGEST_URL),
+        _text(USERNAME, "User name", "RW", "Empty when the broker asks for none", LONGEST_TEXT),
+        _text(
+            PASSWORD,
+            "Password",
+            "W",
+            "Never shown; empty leaves it as it is; it is given anew with another broker or user",
+            4096,
+        ),
+        _text(CA, "CA certificate", "RW", "PEM, for a broker of your own authority", LONGEST_PEM),
+        _text(
+            CERTIFICATE, "Client certificate", "RW", "PEM, if the broker asks for one", LONGEST_PEM
+        ),
+        _text(
+            PRIVATE_KEY,
+            "Private key",
+            "W",
+            "PEM without a password, of the client certificate; never shown",
+            LONGEST_PEM,
+        ),
+    ]
+
+
+def _text(name: str, title: str, access: str, text: str, most: int) -> Part:
+    return own_property(name, title, access, text, dataType="STRING", validator={"maxSize": most})
+
+
+def checked_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
+    """Host, port and whether it is TLS; raise `InvalidInput` for what may not be called."""
+    try:
+        parts = urlsplit(text.strip())
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise InvalidInput(f"is no address: {error}", field=BROKER) from error
+    if parts.scheme not in MQTT_PORTS or not host or parts.path.strip("/") or parts.query:
+        raise InvalidInput("must be mqtts://host:port or mqtt://host:port", field=BROKER)
+    if parts.username is not None:
+        raise InvalidInput("must have no login: username and password are for it", field=BROKER)
+    if not may_be_called(host, allowed):
+        raise InvalidInput(f"{host} is not a public address", field=BROKER)
+    return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
+
+
+def check(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    """Judge settings as they are given; raise `InvalidInput` naming the property."""
+    if text := given.get(BROKER):
+        checked_broker(text, allowed)
+    if text := given.get(CA):
+        _trusting(text)
+    if text := given.get(CERTIFICATE):
+        with _named(CERTIFICATE, "is no certificate in PEM"):
+            load_pem_x509_certificates(text.encode())
+    if text := given.get(PRIVATE_KEY):
+        with _named(PRIVATE_KEY, "is no private key in PEM without a password"):
+            load_pem_private_key(text.encode(), None)
+
+
+@contextlib.contextmanager
+def _named(name: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(text, field=name) from error
+
+
+def bound_to(values: dict[str, Any]) -> str:
+    """What secrets of a broker are given for."""
+    return f"{text_of(values, USERNAME)} {text_of(values, BROKER)}"
+
+
+def text_of(values: dict[str, Any], name: str) -> str:
+    """A setting, without the blanks around it; empty when it is not set."""
+    return str(values.get(name) or "").strip()
+
+
+async def broker_of(
+    store: NetworkStore, tenant: str, values: dict[str, Any], allowed: tuple[str, ...]
+) -> Broker | None:
+    """The broker that a tenant has set, None when it has set none.
+
+    Raises `InvalidInput` naming the property that is missing or does not fit.
+    """
+    if not text_of(values, BROKER):
+        return None
+    host, port, tls = checked_broker(text_of(values, BROKER), allowed)
+    bound = bound_to(values)
+    password, key = [await store.secret(tenant, name, bound) or "" for name in SECRETS]
+    if text_of(values, USERNAME) and not password:
+        raise InvalidInput("is not set for this broker and user name: give it", field=PASSWORD)
+    if text_of(values, CERTIFICATE) and not key:
+        raise InvalidInput("is not set for this broker and user name: give it", field=PRIVATE_KEY)
+    broker = Broker(
+        host=host,
+        port=port,
+        tls=tls,
+        username=text_of(values, USERNAME),
+        password=password,
+        ca=text_of(values, CA),
+        certificate=text_of(values, CERTIFICATE),
+        private_key=key,
+    )
+    broker.context()
+    return broker

@@ -1,0 +1,32 @@
+"""`tts` of all tenants."""
+
+from typing import Any
+
+from libs.common.errors import InvalidInput
+from services.management.builtin.networks.heard import Carried, Heard, Queued
+from services.management.builtin.networks.server import NetworkServer
+from services.management.builtin.networks.settings import USERNAME, Broker
+from services.management.builtin.networks.tts import messages
+from services.management.builtin.networks.tts.manifest import DEVICE, MANIFEST
+
+
+class TheThingsStack(NetworkServer):
+    """Hears an application of The Things Stack, whose broker knows QoS 0 only."""
+
+    manifest = MANIFEST
+    qos = 0
+    routed_by = DEVICE
+
+    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+        """All of the application that the user name is."""
+        if not broker.username:
+            raise InvalidInput("is not set: application@tenant", field=USERNAME)
+        return [f"v3/{broker.username}/devices/+/{kind}" for kind in messages.KINDS]
+
+    def read(self, tenant: str, topic: str, payload: bytes) -> Heard | None:
+        """A message of the application server."""
+        return messages.read(tenant, payload)
+
+    def queue(self, carried: Carried, broker: Broker, values: dict[str, Any]) -> Queued:
+        """A push to the end of the device's queue."""
+        return messages.queued(carried, broker.username)

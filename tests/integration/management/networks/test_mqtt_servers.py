@@ -1,0 +1,109 @@
+"""Uplinks and downlinks of network servers through a real broker; `device` is played."""
+
+import asyncio
+
+import msgspec
+
+from libs.common.contracts.frames import Downlink
+from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.tts.integration import TheThingsStack
+from tests.integration.management.networks.conftest import PASSWORD, USER
+from tests.unit.management.builtin.networks import samples
+from tests.unit.management.builtin.networks.samples import APPLICATION, EUI
+
+EVENT = f"application/{APPLICATION}/device/{EUI}/event/"
+COMMAND = f"application/{APPLICATION}/device/{EUI}/command/down"
+
+
+async def test_chirpstack_is_heard_and_carries(broker, hosted):
+    """Uplinks become frames; a downlink comes back by its id; a copy of it is not queued again."""
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        device = await played.add({"dev_eui": EUI.lower(), "model": "M"})
+        assert device.identifier == EUI
+        await played.update(broker.settings)
+        await played.shows(connected=True, last_error="")
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await server.publish(EVENT + "join", samples.chirpstack(), qos=1)
+        await played.until(lambda: played.links)
+        assert [one.frame.counter for one in played.frames] == [4]
+
+        await server.subscribe(COMMAND, qos=1)
+        downlink = Downlink(id="17-0", port=85, data=b"\x01")
+        await played.carry(device, downlink)
+        await played.carry(device, downlink, Downlink(id="17-1", port=85, data=b"\x02"))
+        commands = [await anext(server.messages) for _ in range(2)]
+        first, second = [msgspec.json.decode(one.payload) for one in commands]
+        assert (first["data"], second["data"]) == ("AQ==", "Ag==")
+        sent = samples.chirpstack(queueItemId=second["id"])
+        await server.publish(EVENT + "txack", samples.chirpstack(queueItemId="x"), qos=1)
+        await server.publish(EVENT + "txack", sent, qos=1)
+        await played.until(lambda: played.downlinks)
+        assert [(one.downlink, one.state) for one in played.downlinks] == [("17-1", "SENT")]
+
+
+async def test_the_things_stack_is_heard_and_carries(broker, hosted):
+    """By the topics of the application that the user name is."""
+    up = f"v3/{USER}/devices/dev1"
+    async with asyncio.timeout(60), hosted(TheThingsStack) as played, broker.client() as server:
+        device = await played.add({"dev_eui": "0004A30B001C0530", "model": "M", "device": "dev1"})
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        await server.subscribe(f"{up}/down/push", qos=1)
+        await played.carry(device, Downlink(id="3", port=1, data=b"\x07"))
+        pushed = msgspec.json.decode((await anext(server.messages)).payload)["downlinks"][0]
+        await server.publish(f"{up}/up", samples.TTS_UP, qos=1)
+        await played.until(lambda: played.frames)
+        ids = pushed["correlation_ids"]
+        await server.publish(f"{up}/down/sent", samples.tts(downlink_sent={"correlation_ids": ids}))
+        await played.until(lambda: played.downlinks)
+        assert played.downlinks[0].downlink == "3"
+
+
+async def test_what_was_not_stored_comes_again(broker, hosted):
+    """An uplink is acknowledged when the platform has it: what comes while it is away waits."""
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.add({"dev_eui": EUI, "model": "M"})
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        played.away = True
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await played.until(lambda: "does not take" in played.own["default"]["last_error"])
+        await played.update({"broker": ""})
+        await played.until(lambda: not played.own["default"]["connected"])
+        played.away = False
+        await played.update(broker.settings)
+        await played.until(lambda: played.frames)
+        await played.shows(connected=True, last_error="", uplinks=1)
+
+
+async def test_devices_that_are_not_known_are_shown(broker, hosted):
+    """With the reason, until they are added."""
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await played.shows(not_taken=f"{EUI}: chirpstack has no device {EUI}")
+        await played.add({"dev_eui": EUI, "model": "M"})
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await played.shows(not_taken="", uplinks=1)
+
+
+async def test_what_is_wrong_is_a_state_that_people_see(broker, hosted):
+    """A password, an authority, a port, a message; and a secret stays with its broker."""
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.update(broker.settings | {"password": "wrong"})
+        await played.until(lambda: "Not authorized" in _error(played))
+        await played.update(broker.settings | {"password": PASSWORD})
+        await played.shows(connected=True)
+        await server.publish(EVENT + "up", b"{}", qos=1)
+        await played.until(lambda: "deviceInfo" in _error(played))
+        await played.update({"ca": ""})
+        await played.until(lambda: "certificate is not trusted" in _error(played))
+        await played.update({"broker": "mqtt://localhost:1"})
+        await played.until(lambda: "password: is not set for this broker" in _error(played))
+        await played.update({"broker": "mqtt://localhost:1", "password": PASSWORD})
+        await played.until(lambda: "nobody listens" in _error(played))
+
+
+def _error(played) -> str:
+    return str(played.own.get("default", {}).get("last_error", ""))
