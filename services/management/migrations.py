@@ -58,7 +58,6 @@ DOWNLINK_DAYS = 30
 async def _networks(database: Database) -> None:
     for name in ("network_servers", "network_routes", "network_downlinks"):
         await create_missing(database, name)
-    await database["network_servers"].create_index("hook", unique=True, sparse=True)
     await database["network_downlinks"].create_index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY)
 
 

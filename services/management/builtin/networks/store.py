@@ -1,20 +1,17 @@
 """What network servers of tenants need to be kept, in MongoDB.
 
-- `network_servers`: `{_id: {tenant, integration}, client, secrets: {name: {sealed, for}}, hook}`:
-  `client` names us to a broker; a secret is sent to nobody but whom it was given for; `hook` is
-  the SHA-256 of the token that a webhook ends with.
+- `network_servers`: `{_id: {tenant, integration}, client, secrets: {name: {sealed, for}}}`:
+  `client` names us to a broker; a secret is sent to nobody but whom it was given for.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
 - `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, at}`:
   what was given to servers, for what they say of it; for 30 days.
 """
 
-import hashlib
 import logging
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
@@ -29,14 +26,6 @@ log = logging.getLogger(__name__)
 
 KNOWN_ROUTES = 100_000
 """Routes that a process remembers, so that it does not write what is written."""
-TOKEN_BYTES = 32
-
-
-class Hooked(NamedTuple):
-    """Whose webhook it is."""
-
-    tenant: str
-    integration: str
 
 
 class NetworkStore:
@@ -79,14 +68,6 @@ class NetworkStore:
         except SealBroken:
             log.warning("%s of %s was kept with another key: give it again", name, tenant)
             return None
-
-    async def new_token(self, tenant: str) -> str:
-        """A new token for webhooks; the one before ends."""
-        token = secrets.token_urlsafe(TOKEN_BYTES)
-        await self._servers.update_one(
-            self._key(tenant), {"$set": {"hook": digest_of(token)}}, upsert=True
-        )
-        return token
 
     async def learn(self, tenant: str, routes: Mapping[str, Route]) -> None:
         """Remember where downlinks of devices go."""
@@ -145,20 +126,3 @@ class NetworkStore:
 
     def _key(self, tenant: str, **more: str) -> dict[str, dict[str, str]]:
         return {"_id": {"tenant": tenant, "integration": self._integration, **more}}
-
-
-class Hooks:
-    """Whose webhook a token is, of all integrations."""
-
-    def __init__(self, database: Database) -> None:
-        self._servers = database["network_servers"]
-
-    async def find(self, token: str) -> Hooked | None:
-        """Tenant and integration of a token; only its digest is compared."""
-        found = await self._servers.find_one({"hook": digest_of(token)}, {"_id": 1})
-        return None if found is None else Hooked(**found["_id"])
-
-
-def digest_of(token: str) -> bytes:
-    """What is kept of a token: it is random, so a plain digest does not give it away."""
-    return hashlib.sha256(token.encode()).digest()

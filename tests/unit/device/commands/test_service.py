@@ -92,6 +92,7 @@ class World:
             ids=self,
             carrier=NoCarrier(),
             life=60,
+            coded_life=60,
         )
 
 
