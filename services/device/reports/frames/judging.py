@@ -1,5 +1,6 @@
 """What a codec made of a frame, judged by the TSL of its device. No I/O."""
 
+from math import isfinite
 from typing import Any, NamedTuple
 
 from libs.common.tsl import Fault, Tsl
@@ -81,5 +82,6 @@ def _are_memories(rows: Any) -> bool:
         isinstance(row, dict)
         and isinstance(row.get("timestamp"), int | float)
         and not isinstance(row["timestamp"], bool)
+        and isfinite(row["timestamp"])
         for row in rows
     )

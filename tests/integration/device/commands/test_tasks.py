@@ -27,6 +27,7 @@ def process(world: World) -> CommandService:
         ids=IdAllocator(world.database, "tasks"),
         carrier=NoCarrier(),
         life=60,
+        coded_life=60,
     )
 
 

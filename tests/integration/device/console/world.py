@@ -20,6 +20,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.app import alarming, console, entities, share
+from services.device.codecs.workers import CodecWorkers
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.schemas import AddDevice
@@ -194,7 +195,7 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     base = base_of(settings, Telemetry(None, MeterProvider()), mongo, bus)
     store = DeviceStore(mongo, outbox, limits_of(), base.latest)
     base = replace(base, outbox=outbox, devices=store, limits=limits_of())
-    shared = share(base)
+    shared = share(base, CodecWorkers())
     app = create_app(
         Service(
             name="device",

@@ -351,6 +351,7 @@ async def test_an_event_and_a_service_have_a_history_of_their_own(world: World):
         ids=IdAllocator(world.database, "tasks"),
         carrier=NoCarrier(),
         life=60,
+        coded_life=60,
     )
     who = Principal(Kind.USER, "default", "1")
     known = (await world.base.things.by_sn(["H-10"]))["H-10"]
