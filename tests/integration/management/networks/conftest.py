@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,9 @@ class ServerBroker:
             yield client
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory) -> Iterator[ServerBroker]:
+@contextmanager
+def running_broker(folder: Path) -> Iterator[ServerBroker]:
     """A broker with a login and a certificate of its own authority."""
-    folder: Path = tmp_path_factory.mktemp("broker")
     port, mqtt = ports.choose_free(), ports.choose_free()
     files = Files(folder / "certificates")
     tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}'
@@ -94,9 +93,18 @@ def broker(tmp_path_factory) -> Iterator[ServerBroker]:
     log = folder / "log"
     process = subprocess.Popen([programs.find(programs.NATS).path, "-c", config, "-l", log])
     wait_for(mqtt)
-    yield ServerBroker(mqtt, files)
-    process.terminate()
-    process.wait()
+    try:
+        yield ServerBroker(mqtt, files)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory) -> Iterator[ServerBroker]:
+    """One for the tests of a module."""
+    with running_broker(tmp_path_factory.mktemp("broker")) as made:
+        yield made
 
 
 class PlayedNetwork(PlayedDevice):
