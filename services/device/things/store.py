@@ -99,7 +99,8 @@ class DeviceStore:
 
     async def applications(self, tenant: str) -> list[int]:
         """The applications that have devices."""
-        found = await self._devices.distinct("application.applicationId", {"tenant": tenant})
+        name = "application.applicationId"
+        found = await self._devices.distinct(name, {"tenant": tenant, name: {"$ne": None}})
         return list(found)
 
     async def of_application(self, tenant: str, application_id: int, limit: int) -> list[Device]:

@@ -93,6 +93,14 @@ async def test_a_device_of_a_deleted_application_is_added_at_once(platform: Plat
     assert (added["deviceId"], platform.keys.issued) == (device, {})
 
 
+async def test_what_has_no_application_is_passed_over(platform: Platform) -> None:
+    """Only applications are looked for, and not whose a device is that is nobody's."""
+    await platform.mine.add("SN1")
+    device = await platform.mine.add("SN2")
+    await platform.mine.done("PUT", f"/devices/remove/{device}")
+    assert await platform.orphans.devices.applications("default") == [1]
+
+
 async def test_only_what_a_deleted_application_had_is_freed(platform: Platform) -> None:
     """Its devices and its RPS records; those of others stay."""
     for caller, sn in ((platform.mine, "SN1"), (platform.sibling, "SN2")):
