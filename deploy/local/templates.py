@@ -15,6 +15,8 @@ from libs.common.tsl import to_wire
 from services.device.codecs.templates import Template, TemplateInvalid, read_template
 
 TEMPLATE = "device-template.yaml"
+SILENCE = 1440
+"""Minutes without an uplink after which a new product's devices are OFFLINE: sensors sleep."""
 LARGEST = 1024 * 1024
 """Bytes of a file of a template."""
 _KEPT = (
@@ -59,7 +61,7 @@ async def import_template(given: Namespace) -> None:
     name, template = read(given.template)
     model = given.model or name.upper()
     async with target.connect() as api:
-        await api.put_product(model, await _product(api, model, template))
+        await api.put_product(model, await product_body(api, model, template))
         await api.request("PUT", f"/device/openapi/v1/products/{model}/codec", _codec(template))
     print(f"product {model} is imported with its codec")
 
@@ -102,9 +104,9 @@ def _of_zip(place: Path) -> tuple[dict[str, bytes], str]:
         return files, str(PurePosixPath(found[0].filename).relative_to(above))
 
 
-async def _product(api: OpenApi, model: str, template: Template) -> dict[str, Any]:
+async def product_body(api: OpenApi, model: str, template: Template) -> dict[str, Any]:
     """The body of a product: one that is there keeps all but its TSL."""
-    known: dict[str, Any] = {"name": model}
+    known: dict[str, Any] = {"name": model, "deviceOfflineTimeout": SILENCE}
     try:
         there = await api.request("GET", f"/device/openapi/v1/products/{model}")
         known = {name: there[name] for name in _KEPT if name in there}

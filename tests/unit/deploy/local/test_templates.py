@@ -2,12 +2,14 @@
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.templates import read
+from deploy.local.templates import product_body, read
 from deploy.platform.errors import CommandError, Refused
+from deploy.platform.openapi import ApiRefused
 
 TEMPLATE = """
 initial_entities:
@@ -78,3 +80,28 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
     for made in (folder, packed):
         with pytest.raises(CommandError, match="more than"):
             read(made(tmp_path, large))
+
+
+class Products:
+    """The API, where a product is or is not."""
+
+    def __init__(self, there: dict[str, Any] | None) -> None:
+        self.there = there
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        assert (method, path) == ("GET", "/device/openapi/v1/products/TH1")
+        if self.there is None:
+            raise ApiRefused(404, {})
+        return self.there
+
+
+@pytest.mark.parametrize(
+    ("there", "minutes"), [(None, 1440), ({"name": "Mine"}, None), ({"deviceOfflineTimeout": 5}, 5)]
+)
+async def test_sensors_of_a_new_product_may_sleep_a_day(
+    there: dict[str, Any] | None, minutes: int | None, tmp_path: Path
+) -> None:
+    """A product that is there keeps what it says of silence."""
+    _, template = read(folder(tmp_path, FILES))
+    body = await product_body(Products(there), "TH1", template)
+    assert body.get("deviceOfflineTimeout") == minutes
