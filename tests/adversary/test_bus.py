@@ -186,7 +186,9 @@ def spellings(text: str) -> list[str]:
     return ["".join(letters) for letters in itertools.islice(itertools.product(*pairs), 60)]
 
 
-@pytest.mark.parametrize("way", ["any ids", "spellings of its SN"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("any ids", marks=pytest.mark.slow), "spellings of its SN"]
+)
 async def test_sessions_of_a_device_are_bounded(oracle: Oracle, way: str) -> None:
     """Sixty persistent sessions of one device leave a handful, however it calls itself."""
     device = await oracle.town.mallory.add_device()
