@@ -21,6 +21,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput, ThingwayError, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import ended
+from libs.common.store.mongo import StoreError
 from services.management.builtin.networks import settings
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route, dev_eui
 from services.management.builtin.networks.mqtt import Connection, connected
@@ -89,14 +90,17 @@ class Line:
 
     async def _stay_connected(self, broker: Broker) -> None:
         pause = FIRST_PAUSE
-        client_id = await self._server.store.client(self._tenant)
         while True:
             began = time.monotonic()
             try:
+                client_id = await self._server.store.client(self._tenant)
                 async with connected(broker, client_id, self._server.allowed) as connection:
                     await self._serve(broker, connection)
             except (MqttError, OSError, TimeoutError, ThingwayError) as error:
                 self.state.down(said(error))
+            except StoreError as error:
+                log.warning("%s of %s waits: %s", self._server.manifest.id, self._tenant, error)
+                self.state.down("the platform's database does not answer")
             finally:
                 self._connection = None
             if time.monotonic() - began > STEADY:

@@ -3,9 +3,11 @@
 import asyncio
 
 import msgspec
+from pymongo.errors import AutoReconnect
 
 from libs.common.contracts.frames import Downlink
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.store import NetworkStore
 from services.management.builtin.networks.tts.integration import TheThingsStack
 from tests.integration.management.networks.conftest import PASSWORD, USER
 from tests.unit.management.builtin.networks import samples
@@ -74,6 +76,26 @@ async def test_what_was_not_stored_comes_again(broker, hosted):
         await played.update(broker.settings)
         await played.until(lambda: played.frames)
         await played.shows(connected=True, last_error="", uplinks=1)
+
+
+async def test_a_store_that_is_away_costs_no_uplink(broker, hosted, monkeypatch):
+    """The connection comes back by itself, and what was not acknowledged with it."""
+    learn, failures = NetworkStore.learn, [AutoReconnect("secret-host:27017")]
+
+    async def failing_once(store, tenant, routes):
+        if failures:
+            raise failures.pop()
+        await learn(store, tenant, routes)
+
+    monkeypatch.setattr(NetworkStore, "learn", failing_once)
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.add({"dev_eui": EUI, "model": "M"})
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await played.shows(last_error="the platform's database does not answer")
+        await played.until(lambda: len(played.frames) > 1)
+        await played.shows(connected=True, last_error="")
 
 
 async def test_devices_that_are_not_known_are_shown(broker, hosted):
