@@ -168,7 +168,7 @@ class Shared:
     client: IntegrationClient
     maker: ThingMaker
     carrier: CommandCarrier
-    encoder: Encoder
+    known_codecs: KnownCodecs
     commands: CommandService
     bringer: DeviceBringer
 
@@ -182,10 +182,10 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
     groups = GroupStore(database)
     integrations = Integrations(base.rpc)
     client = IntegrationClient(base.rpc, settings.service_call_timeout)
-    encoder = Encoder(KnownCodecs(base.products), codecs)
+    known_codecs = KnownCodecs(base.products)
     downlinks = Downlinks(
         commands=base.commands,
-        encoder=encoder,
+        encoder=Encoder(known_codecs, codecs),
         client=client,
         heard=FrameStore(database).newest,
     )
@@ -207,7 +207,7 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
         client=client,
         maker=ThingMaker(integrations, base.things.own, MemberRegistry(database), ids),
         carrier=carrier,
-        encoder=encoder,
+        known_codecs=known_codecs,
         commands=CommandService(
             things=base.things,
             store=base.commands,
@@ -359,7 +359,9 @@ def alarming(base: Base) -> Alarming:
     return Alarming(rules, alarms, evaluator, sweep)
 
 
-def redecoder(base: Base, store: RedecodeStore, workers: CodecWorkers) -> RedecodeWorker:
+def redecoder(
+    base: Base, store: RedecodeStore, workers: CodecWorkers, known: KnownCodecs
+) -> RedecodeWorker:
     """Make what reads frames again."""
     database = base.mongo.database
     rereader = Rereader(
@@ -372,7 +374,7 @@ def redecoder(base: Base, store: RedecodeStore, workers: CodecWorkers) -> Redeco
     return RedecodeWorker(
         store=store,
         rereader=rereader,
-        codecs=KnownCodecs(base.products),
+        codecs=known,
         devices=base.devices,
         things=base.things,
         latest=base.latest,
@@ -439,7 +441,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         devices=base.devices, things=base.things, commands=base.commands, reporter=reporter
     ).offer(rpc)
     redecodes = RedecodeStore(database)
-    redecoding = redecoder(base, redecodes, codecs)
+    redecoding = redecoder(base, redecodes, codecs, shared.known_codecs)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:

@@ -47,9 +47,10 @@ class Budget:
 class Budgets:
     """The accounts of codecs and of their tenants."""
 
-    def __init__(self) -> None:
-        self._codecs = Budget(most=0.5, rate=0.02)
-        self._tenants = Budget(most=1.0, rate=0.05)
+    def __init__(self, codec_rate: float = 0.02, tenant_rate: float = 0.05) -> None:
+        """The rates are those by which accounts grow, seconds of the processor per second."""
+        self._codecs = Budget(most=0.5, rate=codec_rate)
+        self._tenants = Budget(most=1.0, rate=tenant_rate)
 
     def left(self, tenant: str, version: str, frames: int, now: float) -> float:
         """Seconds that so many frames of a codec may take; 0 is none."""

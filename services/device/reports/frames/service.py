@@ -11,7 +11,6 @@ from services.device.reports.history.partitions import (
     LAST,
     Partitions,
     history_key,
-    partition_of,
 )
 from services.device.reports.history.service import decode_key, encode_key
 from services.device.things import ThingDirectory
@@ -77,17 +76,9 @@ class FrameService:
         if key is not None:
             before = min(before, decode_key(key, device.id, key_field))
         rows = await self._store.before(history_key(device.id, first, 0), before, size + 1)
-        values = await self._values([bytes(row["_id"]) for row in rows[:size]])
+        values = await self._partitions.at(bytes(row["_id"]) for row in rows[:size])
         records = [_record(row, values) for row in rows[:size]]
         return records, encode_key(rows[size - 1]["_id"]) if len(rows) > size else None
-
-    async def _values(self, keys: list[bytes]) -> dict[bytes, Document]:
-        """What history has at keys."""
-        found: dict[bytes, Document] = {}
-        for week in {partition_of(KEY.unpack(key)[1]) for key in keys}:
-            rows = self._partitions.collection(week).find({"_id": {"$in": keys}})
-            found |= {bytes(row["_id"]): row["p"] async for row in rows}
-        return found
 
 
 def _record(row: Document, values: dict[bytes, Document]) -> FrameRecord:

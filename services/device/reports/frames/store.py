@@ -51,7 +51,7 @@ class FrameStore:
         keys = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
         found = self._frames.find({"_id": keys, "f": {"$exists": True}}, {"f": 1})
         async for row in found.sort("_id", -1).limit(1):
-            return msgspec.json.decode(row["f"], type=Frame)
+            return frame_of(row)
         return None
 
     async def like(self, frames: Sequence[KeptFrame]) -> list[StoredFrame]:

@@ -74,7 +74,9 @@ class Rereader:
         room: int,
     ) -> None:
         judged = await self._judged(known, thing, rows)
-        before = await self._history(rows)
+        before = await self.partitions.at(
+            bytes(key) for row in rows for key in (row["_id"], *row.get("h", ()))
+        )
         writes: dict[str, list[Any]] = {}
         weeks: set[int] = set()
         for row, one in zip(rows, judged, strict=True):
@@ -120,18 +122,6 @@ class Rereader:
             judge(known.codec, outcome, thing.tsl, ts - self.retention_ms, ts + FUTURE_MS)
             for outcome, ts in zip(outcomes, times, strict=True)
         ]
-
-    async def _history(self, rows: Sequence[Document]) -> dict[bytes, Document]:
-        """What history has at the keys of frames, and of what they remembered."""
-        weeks: dict[str, list[bytes]] = {}
-        for row in rows:
-            for key in (row["_id"], *row.get("h", ())):
-                weeks.setdefault(_week(bytes(key)), []).append(bytes(key))
-        found: dict[bytes, Document] = {}
-        for name, keys in weeks.items():
-            cursor = self.mongo.database[name].find({"_id": {"$in": keys}})
-            found |= {bytes(row["_id"]): row["p"] async for row in cursor}
-        return found
 
     async def _write(self, writes: dict[str, list[Any]]) -> None:
         async def work(session: Session) -> None:

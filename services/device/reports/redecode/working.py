@@ -6,6 +6,7 @@ through twice: what was read by the codec before while a product got its own, is
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -35,6 +36,8 @@ SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
 DEVICES = 200
 """Devices that are looked up together."""
+TURN = 5.0
+"""Seconds of a turn, beside the device that is being read: then another product has one."""
 CHANGED = "the codec was changed meanwhile"
 
 
@@ -80,6 +83,7 @@ class RedecodeWorker:
             return
         ids = await self._next(job)
         room = SHOWN - len(job.differences)
+        until = time.monotonic() + TURN
         for device_id in ids:
             device = await self.devices.find(job.tenant, device_id)
             found = Reread()
@@ -87,6 +91,8 @@ class RedecodeWorker:
                 found = await self._reread(job, known, device, room)
             room -= len(found.shown)
             if not await self.store.went(job, device_id, found.read, found.changed, found.shown):
+                return
+            if time.monotonic() > until:
                 return
         if not ids:
             await self._through(job)

@@ -1,11 +1,13 @@
 """From the frames of network servers to history: read by codecs, each once."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
+from services.device.codecs.budget import Budgets
 from services.device.codecs.model import Codec
 from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.products.codec.schemas import ProductCodec
@@ -187,6 +189,8 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     sn, other = await world.add(7), await world.add(8, tenant="other")
     await put_codec(world)
     await put_codec(world, tenant="other")
+    reader = world.first.ingest.frames
+    world.first.ingest.frames = replace(reader, budgets=Budgets(codec_rate=0.0))
     for counter in range(12):
         await hear(world, sn, counter, b"\x09")
         await hear(world, other, counter, b"\x01\x15")
