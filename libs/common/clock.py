@@ -1,7 +1,10 @@
 """Times as the APIs and the bus give them: ms since 1970-01-01T00:00Z."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 def now_ms() -> int:
@@ -10,10 +13,10 @@ def now_ms() -> int:
 
 
 def to_ms(moment: datetime) -> int:
-    """A moment, which knows its zone, in ms; what MongoDB keeps comes back as it was."""
-    return round(moment.timestamp() * 1000)
+    """A moment, which knows its zone, in whole ms, as MongoDB keeps it: what is less is cut off."""
+    return (moment - _EPOCH) // _MS
 
 
 def from_ms(ms: float) -> datetime:
     """The moment, UTC, of a time in ms."""
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return _EPOCH + timedelta(0, 0, 0, ms)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import bson
 import pytest
 
 from libs.common.clock import from_ms, now_ms, to_ms
@@ -26,3 +27,12 @@ def test_now_lies_between_two_looks_at_the_clock() -> None:
     now = now_ms()
 
     assert before - 1 <= now <= to_ms(datetime.now(UTC)) + 1
+
+
+def test_a_moment_has_the_ms_that_mongodb_keeps_of_it() -> None:
+    """What is told before it is stored and after is the same."""
+    moment = datetime(2026, 11, 21, 14, 30, 0, 254_999, tzinfo=UTC)
+    options = bson.CodecOptions(dict[str, datetime], tz_aware=True)
+    kept = bson.decode(bson.encode({"at": moment}), options)["at"]
+
+    assert to_ms(kept) == to_ms(moment)
