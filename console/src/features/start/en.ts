@@ -51,7 +51,7 @@ export const en = {
   "sensors.twice": "{text} stands in line {line} already",
   "sensors.more-faults": "{count} more lines have faults.",
   "sensors.for-all": "For all that have nothing else in the list",
-  "sensors.add": "Add {count} sensors",
+  "sensors.add": "Add sensors: {count}",
   "sensors.another": "Add another one",
   "qr.code": "QR code on the device",
   "qr.hint": "Paste it or scan it into here (LW:D0:…): it fills in what it knows",
