@@ -8,6 +8,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from services.device.codecs.model import MOST_SCRIPTS, Chain, Codec, Name, Script, Step
 from services.device.codecs.scripts import LARGEST_PORT, MOST_BYTES
+from services.device.products.codec.fetching import HistoryRequest
 
 MOST_EXAMPLES = 32
 Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
@@ -52,13 +53,17 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ProductCodec(msgspec.Struct, kw_only=True):
-    """The codec of a product; another content has another `version`."""
+    """The codec of a product; another content has another `version`.
+
+    `history` is how its devices can be asked for what they remember, if at all.
+    """
 
     version: str
     scripts: dict[str, str]
     decoder: list[Step]
     encoder: list[Step]
     examples: list[CodecExample]
+    history: HistoryRequest | None = None
 
 
 def codec_of(stored: ProductCodec) -> Codec:
@@ -92,6 +97,13 @@ class CodecFault(msgspec.Struct):
     reason: str
 
 
+class RememberedValues(msgspec.Struct):
+    """What a device remembers of a moment, in ms, as history would have it."""
+
+    ts: int
+    values: dict[str, Any]
+
+
 class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What a codec made of a frame or of values; `fault` when it failed."""
 
@@ -101,6 +113,8 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What it decoded."""
     accepted: dict[str, Any] | None = None
     """What of that the current TSL lets in, as it would be stored."""
+    history: list[RememberedValues] = []
+    """What the device remembers: it enters history at these times, within the retention."""
     refused: list[CodecFault] = []
     """What the TSL says against what was decoded, or against a write of `values`."""
     port: int | None = None

@@ -9,11 +9,12 @@ import struct
 import zlib
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from libs.common.contracts.frames import Frame
+from services.device.codecs.memories import Reading
 from services.device.reports.history.partitions import DAY_MS, KEY, history_key
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -22,13 +23,6 @@ _NAME = struct.Struct(">Q8sI")
 _LAP = struct.Struct(">H")
 SAME_MS = DAY_MS
 """How far apart copies of a frame may be received."""
-
-
-class Reading(NamedTuple):
-    """Values of a moment (ms) that a device has remembered."""
-
-    ts: int
-    properties: dict[str, Any]
 
 
 class KeptFrame(msgspec.Struct, frozen=True):
