@@ -100,6 +100,10 @@ from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.service import FrameService
 from services.device.reports.frames.store import FrameStore
+from services.device.reports.gaps.console import ROUTER as GAP_PAGES
+from services.device.reports.gaps.open_api import list_device_gaps
+from services.device.reports.gaps.service import GapService
+from services.device.reports.gaps.store import GapStore
 from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
@@ -143,6 +147,7 @@ OPEN_API = Router(
         RPS_ROUTES,
         get_property_history,
         list_device_frames,
+        list_device_gaps,
         COMMAND_ROUTES,
     ],
 )
@@ -272,6 +277,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
         "frames": FrameService(FrameStore(database), base.partitions, base.things, granted),
+        "gaps": GapService(FrameStore(database), GapStore(database), base.things, granted),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
@@ -478,6 +484,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 CONSOLE_ROUTES,
                 REFUSAL_ROUTES,
                 FRAME_PAGES,
+                GAP_PAGES,
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
                 REDECODE_PAGES,

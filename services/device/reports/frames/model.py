@@ -85,6 +85,28 @@ class StoredFrame(NamedTuple):
         return self.identity[: _NAME.size]
 
 
+class HeardFrame(NamedTuple):
+    """A frame as its counter tells it."""
+
+    key: bytes
+    ts: int
+    """When it was received, ms."""
+    session: bytes
+    counter: int
+
+
+def heard(key: bytes, name: bytes) -> HeardFrame:
+    """The frame with a key and an identity."""
+    _, session, counter = _NAME.unpack(name[: _NAME.size])
+    return HeardFrame(key, KEY.unpack(key)[1], session, counter)
+
+
+def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
+    """Bounds of the identities of frames with counters from `first` to `last`, of all laps."""
+    low, high = (_NAME.pack(thing_id, session, one) for one in (first, last))
+    return low + _LAP.pack(0), high + _LAP.pack(2**16 - 1)
+
+
 def settle(
     frames: Iterable[KeptFrame], stored: Iterable[StoredFrame]
 ) -> tuple[list[KeptFrame], list[Uplink]]:
