@@ -72,6 +72,8 @@ from services.device.entities.writing import EntityWriter
 from services.device.groups.console import ROUTER as GROUP_ROUTES
 from services.device.groups.service import Groups
 from services.device.groups.store import GroupStore
+from services.device.healing.store import HealStore
+from services.device.healing.working import Healer
 from services.device.imports.console import ROUTER as IMPORT_ROUTES
 from services.device.imports.service import Imports
 from services.device.imports.sheets import Sheets
@@ -388,6 +390,24 @@ def redecoder(
     )
 
 
+def healer(shared: Shared) -> Healer:
+    """Make what heals gaps."""
+    base, database = shared.base, shared.base.mongo.database
+    return Healer(
+        products=base.products,
+        devices=base.devices,
+        things=base.things,
+        latest=base.latest,
+        frames=FrameStore(database),
+        partitions=base.partitions,
+        gaps=GapStore(database),
+        store=HealStore(database),
+        commands=shared.commands,
+        sent=base.commands,
+        frame_days=base.settings.frame_retention_days,
+    )
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
@@ -466,6 +486,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 listen(base.bus, alarm.evaluator).run(),
                 Leader(database, "imports", seen["import_worker"].run).run(),
                 Leader(database, "redecode", redecoding.run).run(),
+                Leader(database, "healing", healer(shared).run).run(),
             ),
         ):
             yield

@@ -21,6 +21,7 @@ from services.device.commands.replies import ReplyHandler
 from services.device.commands.showing import ShownCommands
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
+from services.device.healing.store import HealStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.products.codec.known import KnownCodecs
 from services.device.reports.facts import Facts
@@ -130,6 +131,7 @@ async def main() -> None:
                 TagStore(base.mongo).forget_thing,
                 store.frames.forget,
                 GapStore(base.mongo.database).forget,
+                HealStore(base.mongo.database).forget,
             ],
             days=days,
         )

@@ -71,6 +71,28 @@ def codec_of(stored: ProductCodec) -> Codec:
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
 
 
+class PutHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT …/codec/healing`: whether devices are asked for what never arrived."""
+
+    on: bool
+    hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
+    """Requests to one device within an hour."""
+    day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10
+    """The same within 24 hours."""
+
+
+class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Whether devices are asked, how often each, and by which service of theirs."""
+
+    on: bool
+    hour: int
+    day: int
+    service: str | None = None
+    """None when the codec has no such request."""
+    fault: str | None = None
+    """Why nothing is asked by it."""
+
+
 class TryCodec(CodecFrame, kw_only=True):
     """Body of `POST …/codec/test`: a frame to be decoded, or values to be encoded for a port."""
 
@@ -88,6 +110,7 @@ EXAMPLE = {
 }
 """A codec of TS013."""
 TRIAL = {"port": 2, "hex": "00d7"}
+HEALING = {"on": False, "hour": 2, "day": 10}
 
 
 class CodecFault(msgspec.Struct):

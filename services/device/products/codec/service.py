@@ -27,14 +27,21 @@ from services.device.products.codec.fetching import (
 from services.device.products.codec.schemas import (
     CodecExample,
     CodecFault,
+    Healing,
     ProductCodec,
     PutCodec,
+    PutHealing,
     RememberedValues,
     TriedCodec,
     TryCodec,
     codec_of,
 )
-from services.device.products.errors import built_in, codec_not_found, product_not_found
+from services.device.products.errors import (
+    built_in,
+    codec_not_found,
+    product_not_found,
+    without_history_request,
+)
 from services.device.products.schemas import Product
 from services.device.products.store import ProductStore
 from services.device.things.tsls import Tsls
@@ -100,6 +107,37 @@ class CodecService:
         if not await self._products.delete_codec(principal.tenant, model):
             raise codec_not_found(model)
         return model
+
+    async def healing(self, principal: Principal, model: str) -> Healing:
+        """Whether devices of a product are asked for what never arrived; raise `NotFound`."""
+        codec = await self.get(principal, model)
+        setting = await self._products.healing(principal.tenant, model)
+        request = codec.history
+        return Healing(
+            on=setting.on,
+            hour=setting.hour,
+            day=setting.day,
+            service=request.service if request else None,
+            fault=request.fault if request else None,
+        )
+
+    async def put_healing(self, principal: Principal, model: str, body: PutHealing) -> Healing:
+        """Let devices be asked, or not any more.
+
+        The codec is judged anew, by the current TSL. Raises `InvalidInput` when it has no request
+        that is right.
+        """
+        tenant, stored = principal.tenant, await self.get(principal, model)
+        if body.on:
+            product = await self._product(tenant, model)
+            tsl = await self._tsls.find(tenant, model, product.current_version)
+            with self._trial(tenant):
+                stored.history = await self._history_request(tenant, codec_of(stored), tsl)
+            if stored.history is None or stored.history.fault:
+                raise without_history_request(stored.history)
+            await self._products.put_codec(tenant, model, stored)
+        await self._products.put_healing(tenant, model, body)
+        return await self.healing(principal, model)
 
     async def tried(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
         """What the codec of a product, or the one of the body, makes of a frame or of values."""

@@ -77,9 +77,9 @@ class GapStore:
         found = self._gaps.find({"_id": {"$gte": first, "$lte": last}, "end": {"$gte": start}})
         return msgspec.convert(await found.to_list(None), list[KeptGap])
 
-    async def largest(self, thing_id: int, limit: int) -> list[KeptGap]:
-        """Open gaps of a device, the largest first."""
-        query = {"_id": _of(thing_id), "state": "OPEN"}
+    async def largest(self, thing_id: int, before: int, limit: int) -> list[KeptGap]:
+        """Open gaps of a device that ended before a time (ms), the largest first."""
+        query = {"_id": _of(thing_id), "state": "OPEN", "end": {"$lte": before}}
         found = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
         return msgspec.convert(await found.to_list(None), list[KeptGap])
 
