@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import msgspec
@@ -15,7 +16,7 @@ from services.device.commands.model import OPEN, Draft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.healing.store import Heal, HealStore
-from services.device.products.store import HealingProduct, ProductStore
+from services.device.products.store import HealingProduct, ProductKey, ProductStore
 from services.device.reports.frames.model import SAME_MS
 from services.device.reports.frames.store import FrameStore
 from services.device.reports.gaps.finding import find_gaps
@@ -30,7 +31,9 @@ log = logging.getLogger(__name__)
 
 PERIOD = 30.0
 """Seconds between two looks at all devices."""
-DEVICES = 200
+TURN = 10.0
+"""Seconds after which the next product has its turn, and this one goes on in the next round."""
+DEVICES = 50
 """Devices that are looked up together."""
 FRAMES = 2000
 """Frames of a device that are looked at in one look."""
@@ -45,6 +48,7 @@ QUIET_MS = 3_600_000
 LOST_MS = 600_000
 """After which a request that was counted and not written, as a process ended, is over."""
 HOUR_MS = 3_600_000
+EVER = 2**53
 MOST_ASKS = 3
 """Requests for one gap."""
 
@@ -69,6 +73,8 @@ class Healer:
     commands: CommandService
     sent: CommandStore
     frame_days: int
+    _through: dict[ProductKey, int] = field(default_factory=dict, init=False)
+    """The last device of the turn before, of products whose turn has ended early."""
 
     async def run(self) -> None:
         """Work for ever; a store that is away is waited for."""
@@ -80,22 +86,28 @@ class Healer:
             await asyncio.sleep(PERIOD)
 
     async def once(self) -> None:
-        """Look at each device of each product that heals."""
+        """Look at the devices of each product that heals, until its turn is over."""
         for product in await self.products.all_healing():
-            last = 0
-            while ids := await self.devices.lists.of_product(
-                product.tenant, product.model, last, DEVICES
-            ):
+            key = product.tenant, product.model
+            last, until = self._through.pop(key, 0), time.monotonic() + TURN
+            while ids := await self.devices.lists.of_product(*key, last, DEVICES):
                 last = ids[-1]
                 latest, heals = await self.latest.times(ids), await self.store.of(ids)
                 for one in ids:
                     await self._attempt(product, heals.get(one, Heal(id=one)), latest.get(one, 0))
+                if time.monotonic() > until:
+                    self._through[key] = last
+                    break
 
     async def _attempt(self, product: HealingProduct, heal: Heal, latest: int) -> None:
         try:
             await self._look(product, heal, latest)
+        except StoreError:
+            raise
         except ThingwayError as error:
             log.warning("healing of device %d waits: %s", heal.id, error)
+        except Exception:
+            log.exception("healing of device %d fails", heal.id)
 
     async def _look(self, product: HealingProduct, heal: Heal, latest: int) -> None:
         before = msgspec.structs.replace(heal)
@@ -127,7 +139,9 @@ class Healer:
         heal.latest = latest if len(frames) < FRAMES else -1
 
     async def _device(self, product: HealingProduct, heal: Heal) -> Device | None:
-        return await self.devices.find(product.tenant, heal.id)
+        """The device, unless it is gone or keeps no history."""
+        device = await self.devices.find(product.tenant, heal.id)
+        return device if device is not None and device.data_storage else None
 
     async def _follow(self, heal: Heal, key: bytes) -> None:
         """See what became of a request; what is over leaves the device free for the next."""
@@ -168,7 +182,8 @@ class Healer:
         """Whether a gap has been closed by late frames, or healed, or cannot be asked for."""
         thing_id = int.from_bytes(gap.key[:8])
         named = await self.frames.named(thing_id, gap.session, gap.counter, gap.last)
-        late = [one for one in named if gap.start <= one.ts <= gap.end + SAME_MS]
+        same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
+        late = [one for one in named if one.ts in same]
         missing = gap.last - gap.counter + 1 - len({one.counter for one in late})
         if missing <= 0:
             await self.gaps.remove(gap)
@@ -186,20 +201,22 @@ class Healer:
 
     async def _ask(self, product: HealingProduct, heal: Heal) -> None:
         """Ask for the largest gap that is still one."""
-        gaps = await self.gaps.largest(heal.id, now_ms() - LATE_MS, TRIED)
-        for gap in gaps:
-            if not await self._is_over(gap):
-                await self._ask_for(product, heal, gap)
-                return
-        if len(gaps) < TRIED and not await self.gaps.largest(heal.id, LAST >> 1, 1):
+        device = await self._device(product, heal)
+        if device is not None:
+            for gap in await self.gaps.largest(heal.id, now_ms() - LATE_MS, TRIED):
+                if gap.start < device.owned_since:
+                    await self.gaps.remove(gap)
+                elif not await self._is_over(gap):
+                    draft = await self._draft(product, device, gap)
+                    if draft is not None:
+                        await self._ask_for(heal, gap, draft)
+                        return
+        if device is None or not await self.gaps.largest(heal.id, EVER, 1):
             heal.open = False
             await self.store.put(heal)
 
-    async def _ask_for(self, product: HealingProduct, heal: Heal, gap: KeptGap) -> None:
+    async def _ask_for(self, heal: Heal, gap: KeptGap, draft: Draft) -> None:
         """Count a request, then send it: a process that ends between the two has spent it."""
-        draft = await self._draft(product, heal, gap)
-        if draft is None:
-            return
         now = now_ms()
         heal.asks = [*(one for one in heal.asks if one > now - DAY_MS), now]
         heal.gap, heal.command, heal.found, heal.since = gap.key, None, gap.found or 0, now
@@ -216,15 +233,12 @@ class Healer:
             heal.command = command.id
         await self.store.put(heal)
 
-    async def _draft(self, product: HealingProduct, heal: Heal, gap: KeptGap) -> Draft | None:
-        """The request for a gap, checked; a device whose TSL knows none is not asked."""
-        device, within = await self._device(product, heal), gap.gap.within()
-        if device is None or within is None:
-            return None
+    async def _draft(self, product: HealingProduct, device: Device, gap: KeptGap) -> Draft | None:
+        """The request for a gap, checked; None when the device's TSL does not let it pass."""
+        within = dict(zip(("start_time", "end_time"), gap.gap.within() or (), strict=True))
         thing = await self.things.thing(device)
-        inputs = dict(zip(("start_time", "end_time"), within, strict=True))
         try:
-            return self.commands.check_call(thing, product.service, inputs)
+            return self.commands.check_call(thing, product.service, within)
         except InvalidInput as error:
             await self._give_up(gap, error.text)
             return None

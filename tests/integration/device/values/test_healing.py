@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,13 @@ import pytest_asyncio
 
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Downlink, Frame, ToldFrame
+from libs.common.errors import Unavailable
+from libs.common.identity import Principal
 from services.device.app import healer, share
 from services.device.codecs.workers import CodecWorkers
+from services.device.commands.service import CommandService
 from services.device.healing import working
+from services.device.reports.gaps import store
 from services.device.reports.history.partitions import KEY, history_key, partition_of
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
 from tests.integration.device.values.test_gaps import page
@@ -276,3 +280,63 @@ async def test_what_a_device_remembers_is_bounded(world: World, server: Server) 
     assert await history(world, sensor.device, 0, now_ms()) == [
         (rows[2][0] * 1000, {"temperature": 3})
     ]
+
+
+async def test_a_request_that_was_counted_is_spent(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends before it sends has spent it; the next request is for the same gap."""
+    monkeypatch.setattr(working, "LOST_MS", 0)
+    issue, died = CommandService.issue, list[int]()
+
+    async def dies_once(self: CommandService, principal: Principal | None, drafts: Any) -> Any:
+        if not died:
+            died.append(1)
+            raise Unavailable("the process ends")
+        return await issue(self, principal, drafts)
+
+    monkeypatch.setattr(CommandService, "issue", dies_once)
+    (sensor,) = await add(server, "H-dies")
+    await lose([sensor], {2, 3}, readings=6)
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 2, "day": 2})
+
+    async def healed() -> bool:
+        await sensor.answer()
+        return await states(world, sensor.device) == ["HEALED"]
+
+    await world.until(healed)
+    heal = await world.database["healing"].find_one({"_id": sensor.device})
+    assert len(heal["asks"]) == 2
+    assert len(server.queued["H-dies"]) == 1
+
+
+async def test_gaps_of_an_earlier_owner_are_not_asked_for(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are leaps of the counter, nor more gaps than are kept of a device: the largest are."""
+    monkeypatch.setattr(working, "LATE_MS", 10**9)
+    monkeypatch.setattr(store, "MOST_OPEN", 2)
+    (sensor,) = await add(server, "H-owner")
+    times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
+    sensor.counter = 2_000_000_000
+    assert (await server.tells.frames([sensor.uplink(b"\x01\x07")])).refused == []
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
+    gaps, own = world.database["gaps"], {"$gte": history_key(sensor.device, 0, 0)}
+
+    async def kept() -> list[int]:
+        rows = gaps.find({"_id": own}, sort=[("_id", 1)])
+        return [row["missing"] async for row in rows]
+
+    await world.until(lambda: _are(kept, [2, 3]))
+    change = {"$set": {"ownedSince": times[4] * 1000}}
+    await world.database["devices"].update_one({"_id": sensor.device}, change)
+    monkeypatch.undo()
+    await server.asked("H-owner")
+    assert [one["missing"] for one in await page(world, sensor.device)] == [3]
+    await sensor.answer()
+    await world.until(lambda: _are(kept, [3]))
+    assert len(server.queued["H-owner"]) == 1
+
+
+async def _are(found: Callable[[], Awaitable[Any]], wanted: Any) -> bool:
+    return bool(await found() == wanted)
