@@ -98,6 +98,7 @@ from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
+from services.device.reports.facts import Facts
 from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.service import FrameService
@@ -377,6 +378,7 @@ def redecoder(
         frames=FrameStore(database),
         partitions=base.partitions,
         workers=workers,
+        outbox=base.outbox,
         retention_ms=base.settings.retention_days * DAY_MS,
     )
     return RedecodeWorker(
@@ -386,6 +388,7 @@ def redecoder(
         devices=base.devices,
         things=base.things,
         latest=base.latest,
+        facts=Facts(base.devices, base.latest, base.products),
         partitions=base.partitions,
     )
 

@@ -6,14 +6,15 @@ binary identity, `at` when it goes, `f` the JSON of `Frame` as it came, `c` what
 keeps no data has its identity only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
+from pymongo import UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document
+from libs.common.store.mongo import Database, Document, Session
 from services.device.reports.frames.model import (
     HeardFrame,
     KeptFrame,
@@ -22,7 +23,7 @@ from services.device.reports.frames.model import (
     identity,
     names_between,
 )
-from services.device.reports.history.partitions import LAST, history_key
+from services.device.reports.history.partitions import KEY, LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -95,11 +96,38 @@ class FrameStore:
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return await self._frames.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
 
-    async def unlike(self, stamp: str, first: bytes, last: bytes, limit: int) -> list[Document]:
-        """Frames that were read with something else, or refused, from `first` to `last`."""
+    async def unlike(self, stamp: str, after: bytes, last: bytes, limit: int) -> list[Document]:
+        """Frames that were read with something else, or refused, beyond `after` up to `last`."""
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
-        query = {"_id": {"$gte": first, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
+        query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
         return await self._frames.find(query, sort=[("_id", 1)], limit=limit).to_list(None)
+
+    async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
+        """Those of `keys` that frames of a device give as memories when read with `stamp`."""
+        everything = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
+        query = {"_id": everything, "h": {"$in": list(keys)}, "c": stamp}
+        return {bytes(key) async for row in self._frames.find(query, {"h": 1}) for key in row["h"]}
+
+    async def heard(self, thing_id: int, times: Iterable[int]) -> set[int]:
+        """Those of `times` (ms) that frames of a device have."""
+        ranges = [
+            {"_id": {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}}
+            for ts in times
+        ]
+        if not ranges:
+            return set()
+        found = self._frames.find({"$or": ranges}, {"_id": 1})
+        return {KEY.unpack(row["_id"])[1] async for row in found}
+
+    async def reread(
+        self, stamp: str, same: list[bytes], changes: list[UpdateOne], session: Session
+    ) -> None:
+        """Note that frames were read with `stamp`: some as before, others otherwise."""
+        if same:
+            query = {"_id": {"$in": same}, "c": {"$ne": stamp}}
+            await self._frames.update_many(query, {"$set": {"c": stamp}}, session=session)
+        if changes:
+            await self._frames.bulk_write(changes, ordered=False, session=session)
 
     async def forget(self, thing_id: int) -> None:
         """Remove the frames of a device that is gone."""
