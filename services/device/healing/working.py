@@ -128,7 +128,7 @@ class Healer:
         first = history_key(heal.id, max(device.owned_since, now_ms() - FIRST_MS), 0)
         if heal.seen is not None:
             first = max(heal.seen, history_key(heal.id, device.owned_since, 0))
-        frames = await self.frames.heard(first, history_key(heal.id, LAST, LAST), FRAMES)
+        frames = await self.frames.counters(first, history_key(heal.id, LAST, LAST), FRAMES)
         if found := find_gaps(frames):
             days = product.frame_days or self.frame_days
             until = from_ms(found[-1].end) + timedelta(days=days)

@@ -85,7 +85,7 @@ class StoredFrame(NamedTuple):
         return self.identity[: _NAME.size]
 
 
-class HeardFrame(NamedTuple):
+class CountedFrame(NamedTuple):
     """A frame as its counter tells it."""
 
     key: bytes
@@ -95,10 +95,10 @@ class HeardFrame(NamedTuple):
     counter: int
 
 
-def heard(key: bytes, name: bytes) -> HeardFrame:
+def counted(key: bytes, name: bytes) -> CountedFrame:
     """The frame with a key and an identity."""
     _, session, counter = _NAME.unpack(name[: _NAME.size])
-    return HeardFrame(key, KEY.unpack(key)[1], session, counter)
+    return CountedFrame(key, KEY.unpack(key)[1], session, counter)
 
 
 def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ are no gaps.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.device.reports.frames.model import SAME_MS, HeardFrame
+from services.device.reports.frames.model import SAME_MS, CountedFrame
 
 MOST_JUMP = 16_384
 """Counters that may be missing in a row (LoRaWAN 1.0.3, MAX_FCNT_GAP); after more it began anew."""
@@ -42,12 +42,12 @@ class Gap:
         return (first, last) if first < last else None
 
 
-def find_gaps(frames: Iterable[HeardFrame]) -> list[Gap]:
+def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
     """The gaps between frames, which come in the order in which they were received."""
     found: list[Gap] = []
     run = 0
-    newest: HeardFrame | None = None
-    lower: HeardFrame | None = None
+    newest: CountedFrame | None = None
+    lower: CountedFrame | None = None
     for frame in frames:
         if newest is None or frame.session != newest.session:
             run, newest, lower = len(found), frame, None
@@ -65,7 +65,7 @@ def find_gaps(frames: Iterable[HeardFrame]) -> list[Gap]:
     return [gap for gap in found if gap.missing]
 
 
-def _add(found: list[Gap], before: HeardFrame, after: HeardFrame) -> None:
+def _add(found: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
     missing = after.counter - before.counter - 1
     if 0 < missing <= MOST_JUMP:
         first, last = before.counter + 1, after.counter - 1
@@ -73,7 +73,7 @@ def _add(found: list[Gap], before: HeardFrame, after: HeardFrame) -> None:
         found.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
 
 
-def _is_late(gaps: Sequence[Gap], frame: HeardFrame) -> bool:
+def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
     """Whether a frame closes a part of a gap."""
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:

@@ -73,14 +73,14 @@ class GapService:
         first = history_key(device.id, max(start or 0, device.owned_since), 0)
         last = history_key(device.id, now_ms() if end is None else end, LAST)
         if key is None:  # a gap may reach beyond the end
-            after = await self._frames.heard(last, history_key(device.id, LAST, LAST), 1)
+            after = await self._frames.counters(last, history_key(device.id, LAST, LAST), 1)
             last = after[0].key if after else last
         else:
             last = min(last, decode_key(key, device.id, key_field))
-        frames = await self._frames.heard(first, last, SCANNED, newest=True)
+        frames = await self._frames.counters(first, last, SCANNED, newest=True)
         following = frames[-1].key if len(frames) == SCANNED else None
         if following is None:
-            frames += await self._frames.heard(owned, _before(first), 1, newest=True)
+            frames += await self._frames.counters(owned, _before(first), 1, newest=True)
         gaps = find_gaps(reversed(frames))
         shown = gaps[::-1][:size]
         if len(gaps) > size:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.device.reports.frames.model import HeardFrame
+from services.device.reports.frames.model import CountedFrame
 from services.device.reports.gaps.finding import MOST_JUMP, Gap, find_gaps
 from services.device.reports.history.partitions import history_key
 
@@ -11,10 +11,10 @@ DAY = 24 * 60 * MINUTE
 ONE, OTHER = b"session1", b"session2"
 
 
-def frames(*counters: int, begin: int = 0, session: bytes = ONE) -> list[HeardFrame]:
+def frames(*counters: int, begin: int = 0, session: bytes = ONE) -> list[CountedFrame]:
     """Frames a minute after each other."""
     return [
-        HeardFrame(history_key(7, begin + at * MINUTE, at), begin + at * MINUTE, session, counter)
+        CountedFrame(history_key(7, begin + at * MINUTE, at), begin + at * MINUTE, session, counter)
         for at, counter in enumerate(counters)
     ]
 
