@@ -22,6 +22,7 @@ SLOWEST = 0.001
 """Seconds of the clock that a call may take on average, beside `LATE` for the batch."""
 LATE = 10.0
 """A worker ends what takes too much of the processor; one that has not answered by then is lost."""
+LOST = Outcome(fault="was ended with its process")
 
 _write = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(Answer).decode
@@ -57,6 +58,17 @@ class CodecWorkers:
         asked = Asked(codec.version, list(calls))
         return (await self._answer(tenant, asked, len(calls), codec)).outcomes
 
+    async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
+        """What becomes of calls; only the one that ends the process is at fault for it."""
+        outcomes = await self.run(tenant, codec, calls)
+        if len(calls) == 1 or all(one is not LOST for one in outcomes):
+            return outcomes
+        middle = len(calls) // 2
+        return [
+            *await self.run_each(tenant, codec, calls[:middle]),
+            *await self.run_each(tenant, codec, calls[middle:]),
+        ]
+
     async def run_within(
         self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]
     ) -> Answered:
@@ -86,8 +98,7 @@ class CodecWorkers:
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a worker of codecs was lost: %s", type(error).__name__)
                 await _end(worker)
-                lost = Outcome(fault="was ended with its process")
-                return Answered([lost] * count, time.monotonic() - started)
+                return Answered([LOST] * count, time.monotonic() - started)
             except asyncio.CancelledError:
                 await _end(worker)  # its answer would be taken for that of the next
                 raise

@@ -8,7 +8,7 @@ most ten seconds old, and the exact value stands with the latest values.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -45,8 +45,7 @@ class Facts:
     async def note(self, reports: Iterable[GoodReport]) -> None:
         """Write changed facts of the devices of a batch, whose latest values are written."""
         now = time.monotonic()
-        if self._read + LIFE <= now:
-            self._places, self._read = await self._products.location_properties(), now
+        await self._read_places()
         changed: dict[int, Thing] = {}
         newest: dict[int, int] = {}
         for report in reports:
@@ -61,6 +60,20 @@ class Facts:
             await self._devices.notes.reports(newest)
             for key in newest:
                 self._written.put(key, now)
+
+    async def renew(self, thing: Thing, rewritten: Container[int]) -> None:
+        """Write what the latest values of a device say that were made anew.
+
+        Facts of times (ms) of `rewritten` go before.
+        """
+        await self._read_places()
+        await self._devices.notes.forget_facts(thing.id, rewritten)
+        await self._write_facts({thing.id: thing})
+
+    async def _read_places(self) -> None:
+        now = time.monotonic()
+        if self._read + LIFE <= now:
+            self._places, self._read = await self._products.location_properties(), now
 
     async def _write_facts(self, things: dict[int, Thing]) -> None:
         """Write what the latest values say, each fact unless the record has a newer one."""

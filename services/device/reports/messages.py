@@ -3,6 +3,7 @@
 import base64
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -44,7 +45,7 @@ def batch_events(batch: Batch) -> Iterator[Outgoing]:
     """Every event that a stored batch causes; the same ones at every redelivery."""
     now = now_ms()
     for report in batch.reports:
-        yield reported(report, now)
+        yield _reported(report, now)
         if report.faults:
             yield _rejected(report.uplink, report.thing, report.ts, report.faults, now)
     for event in batch.events:
@@ -61,21 +62,31 @@ def _subject(thing: Thing, what: str) -> str:
     return name(thing.tenant, thing.id, what)
 
 
-def reported(report: GoodReport, now: int) -> Outgoing:
-    """`event.{tenant}.(device|thing).{id}.reported`."""
-    thing = report.thing
+def _reported(report: GoodReport, now: int) -> Outgoing:
+    headers = hops_header(hops_of(report.uplink.message.headers))
+    headers |= trace_header(report.uplink.trace)
     event_id = f"r-{report.uplink.key}"
+    return reported(report.thing, report.ts, report.properties, event_id, now, headers)
+
+
+def reported(
+    thing: Thing,
+    ts: int,
+    properties: dict[str, Any],
+    event_id: str,
+    now: int,
+    headers: dict[str, str] | None = None,
+) -> Outgoing:
+    """`event.{tenant}.(device|thing).{id}.reported`; times are ms."""
     body = PropertiesReported(
         event_id=event_id,
         created_at=now,
         tenant=thing.tenant,
         device=thing.profile,
-        ts=report.ts,
-        properties=report.properties,
+        ts=ts,
+        properties=properties,
     )
-    hops = hops_header(hops_of(report.uplink.message.headers))
-    headers = hops | trace_header(report.uplink.trace)
-    return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers)
+    return Outgoing(_subject(thing, "reported"), fitted(body), event_id, headers or {})
 
 
 def _rejected(

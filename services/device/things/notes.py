@@ -1,6 +1,6 @@
 """What devices report, in their records: no event tells of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from pymongo import UpdateOne
@@ -35,6 +35,15 @@ class DeviceNotes:
         ]
         if operations:
             await self._devices.bulk_write(operations, ordered=False)
+
+    async def forget_facts(self, device_id: int, times: Container[int]) -> None:
+        """Remove the facts of a device that are of `times` (ms)."""
+        found = await self._devices.find_one({"_id": device_id}, {"factTimes": 1}) or {}
+        for name, ts in found.get("factTimes", {}).items():
+            if ts in times:
+                stored = f"factTimes.{name}"
+                gone = {"$unset": {name: "", stored: ""}}
+                await self._devices.update_one({"_id": device_id, stored: ts}, gone)
 
     async def shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
         """The shapes of devices, None for one that has none; unknown devices are missing."""

@@ -6,16 +6,24 @@ binary identity, `at` when it goes, `f` the JSON of `Frame` as it came, `c` what
 keeps no data has its identity only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
+from pymongo import UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document
-from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
-from services.device.reports.history.partitions import LAST, history_key
+from libs.common.store.mongo import Database, Document, Session
+from services.device.reports.frames.model import (
+    CountedFrame,
+    KeptFrame,
+    StoredFrame,
+    counted,
+    identity,
+    names_between,
+)
+from services.device.reports.history.partitions import KEY, LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -66,16 +74,62 @@ class FrameStore:
             names, lap = {one.name for one in some}, lap + 1
         return found
 
+    async def counters(
+        self, first: bytes, last: bytes, limit: int, *, newest: bool = False
+    ) -> list[CountedFrame]:
+        """Frames with keys from `first` to `last`, kept or not: the oldest, or the `newest`, ones.
+
+        They come in that order.
+        """
+        query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
+        rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
+        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+
+    async def named(
+        self, thing_id: int, session: bytes, first: int, last: int
+    ) -> list[CountedFrame]:
+        """Frames of a session with counters from `first` to `last`."""
+        low, high = names_between(thing_id, session, first, last)
+        rows = self._frames.find({"i": {"$gte": low, "$lte": high}}, {"i": 1})
+        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+
     async def before(self, first: bytes, key: bytes, limit: int) -> list[Document]:
         """Frames with keys from `first` on and below `key`, the newest first."""
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return await self._frames.find(query, sort=[("_id", -1)], limit=limit).to_list(None)
 
-    async def unlike(self, stamp: str, first: bytes, last: bytes, limit: int) -> list[Document]:
-        """Frames that were read with something else, or refused, from `first` to `last`."""
+    async def unlike(self, stamp: str, after: bytes, last: bytes, limit: int) -> list[Document]:
+        """Frames that were read with something else, or refused, beyond `after` up to `last`."""
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
-        query = {"_id": {"$gte": first, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
+        query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
         return await self._frames.find(query, sort=[("_id", 1)], limit=limit).to_list(None)
+
+    async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
+        """Those of `keys` that frames of a device give as memories when read with `stamp`."""
+        everything = {"$gte": history_key(thing_id, 0, 0), "$lt": history_key(thing_id + 1, 0, 0)}
+        query = {"_id": everything, "h": {"$in": list(keys)}, "c": stamp}
+        return {bytes(key) async for row in self._frames.find(query, {"h": 1}) for key in row["h"]}
+
+    async def heard(self, thing_id: int, times: Iterable[int]) -> set[int]:
+        """Those of `times` (ms) that frames of a device have."""
+        ranges = [
+            {"_id": {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}}
+            for ts in times
+        ]
+        if not ranges:
+            return set()
+        found = self._frames.find({"$or": ranges}, {"_id": 1})
+        return {KEY.unpack(row["_id"])[1] async for row in found}
+
+    async def reread(
+        self, stamp: str, same: list[bytes], changes: list[UpdateOne], session: Session
+    ) -> None:
+        """Note that frames were read with `stamp`: some as before, others otherwise."""
+        if same:
+            query = {"_id": {"$in": same}, "c": {"$ne": stamp}}
+            await self._frames.update_many(query, {"$set": {"c": stamp}}, session=session)
+        if changes:
+            await self._frames.bulk_write(changes, ordered=False, session=session)
 
     async def forget(self, thing_id: int) -> None:
         """Remove the frames of a device that is gone."""

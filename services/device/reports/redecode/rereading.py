@@ -1,12 +1,15 @@
 """Reads the frames of a device again: history becomes what the codec makes of them now."""
 
+import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
-from libs.common.contracts.frames import Frame
+from libs.common.bus.outbox import Outbox, OutboxEntry
+from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
@@ -15,7 +18,7 @@ from services.device.reports.checking import FUTURE_MS
 from services.device.reports.frames.judging import Judged, judge
 from services.device.reports.frames.model import past_key
 from services.device.reports.frames.reading import stamp_of
-from services.device.reports.frames.store import FRAMES, FrameStore, frame_of
+from services.device.reports.frames.store import FrameStore, frame_of
 from services.device.reports.history.partitions import (
     KEY,
     LAST,
@@ -24,8 +27,9 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
+from services.device.reports.messages import reported
 from services.device.reports.redecode.schemas import SHOWN, Difference
-from services.device.reports.redecode.store import Job
+from services.device.reports.redecode.store import Job, Reread
 from services.device.things import Thing
 
 CHUNK = 1000
@@ -33,14 +37,17 @@ CHUNK = 1000
 
 
 @dataclass
-class Reread:
-    """What became of the frames of a device."""
+class _Writes:
+    """What some frames change."""
 
-    read: int = 0
-    changed: int = 0
-    shown: list[Difference] = field(default_factory=list)
-    times: set[int] = field(default_factory=set)
-    """When the changed ones were received, ms."""
+    frames: list[UpdateOne] = field(default_factory=list)
+    same: list[bytes] = field(default_factory=list)
+    """Frames that are read as before."""
+    rows: dict[bytes, Document] = field(default_factory=dict)
+    """What history is to have otherwise."""
+    stale: set[bytes] = field(default_factory=set)
+    """Keys that it is not to have any more."""
+    told: list[OutboxEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,84 +58,100 @@ class Rereader:
     frames: FrameStore
     partitions: Partitions
     workers: CodecWorkers
+    outbox: Outbox
     retention_ms: int
 
-    async def reread(self, job: Job, known: KnownCodec, thing: Thing, room: int) -> Reread:
-        """Read the frames of a device that `job` is about; show up to `room` differences."""
+    async def reread(self, job: Job, known: KnownCodec, thing: Thing, until: float) -> Reread:
+        """Read frames of a device that `job` is about until `until` (monotonic), some at least.
+
+        Raises `LookupError` when the codec is gone.
+        """
         found, stamp = Reread(), stamp_of(known.version, thing)
         last = history_key(thing.id, job.end, LAST)
-        after = history_key(thing.id, job.start, 0)
+        after = job.rest_of(thing.id) or history_key(thing.id, job.start, 0)
         while rows := await self.frames.unlike(stamp, after, last, CHUNK):
-            after = bytes(rows[-1]["_id"]) + b"\0"
-            await self._chunk(job, known, thing, stamp, rows, found, min(room, SHOWN))
+            after = bytes(rows[-1]["_id"])
+            writes = await self._read(job, known, thing, rows, found)
+            if not job.dry:
+                await self._write(thing, stamp, writes)
+            if time.monotonic() > until:
+                found.rest = after
+                break
         return found
 
-    async def _chunk(
-        self,
-        job: Job,
-        known: KnownCodec,
-        thing: Thing,
-        stamp: str,
-        rows: Sequence[Document],
-        found: Reread,
-        room: int,
-    ) -> None:
+    async def _read(
+        self, job: Job, known: KnownCodec, thing: Thing, rows: Sequence[Document], found: Reread
+    ) -> _Writes:
         judged = await self._judged(known, thing, rows)
         before = await self.partitions.at(
             bytes(key) for row in rows for key in (row["_id"], *row.get("h", ()))
         )
-        writes: dict[str, list[Any]] = {}
-        weeks: set[int] = set()
+        writes, stamp, now = _Writes(), stamp_of(known.version, thing), now_ms()
+        kept = set[bytes]()
         for row, one in zip(rows, judged, strict=True):
             key = bytes(row["_id"])
             wanted = _wanted(key, one)
-            stale = [bytes(old) for old in row.get("h", ()) if bytes(old) not in wanted]
+            kept |= wanted.keys()
             changed = {k: v for k, v in wanted.items() if before.get(k) != v}
+            stale = {old for each in row.get("h", ()) if (old := bytes(each)) not in wanted}
             if key in before and key not in wanted:
-                stale.append(key)
-            if changed or stale:
-                found.changed += 1
-                found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
-                if len(found.shown) < room:
-                    found.shown.append(_difference(key, before.get(key), one))
-            for each, properties in changed.items():
-                weeks.add(partition_of(KEY.unpack(each)[1]))
-                document = {"_id": each, "p": properties}
-                writes.setdefault(_week(each), []).append(
-                    ReplaceOne({"_id": each}, document, upsert=True)
-                )
-            for each in stale:
-                writes.setdefault(_week(each), []).append(DeleteOne({"_id": each}))
-            if row.get("w", "") != one.said or changed or stale or row["c"] != stamp:
-                writes.setdefault(FRAMES, []).append(_frame_change(key, stamp, one, wanted))
+                stale.add(key)
+            if not (changed or stale or row.get("w", "") != one.said):
+                writes.same.append(key)
+                continue
+            writes.frames.append(_frame_change(key, stamp, one, wanted))
+            if not (changed or stale):
+                continue
+            writes.rows |= changed
+            writes.stale |= stale
+            found.changed += 1
+            found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
+            if len(job.differences) + len(found.shown) < SHOWN:
+                found.shown.append(_difference(key, before.get(key), one))
+            if job.tell and key in changed:
+                writes.told.append(_told(thing, key, known.version, one.properties, now))
+        writes.stale -= kept
         found.read += len(rows)
-        if not job.dry and writes:
-            await self.partitions.ensure(weeks)
-            await self._write(writes)
+        return writes
 
     async def _judged(
         self, known: KnownCodec, thing: Thing, rows: Sequence[Document]
     ) -> list[Judged]:
-        if known.codec is None:
+        codec = known.codec
+        if codec is None:
             raise LookupError("the product has no codec any more")
-        frames: list[Frame] = [frame_of(row) for row in rows]
+        frames = [frame_of(row) for row in rows]
         times = [KEY.unpack(row["_id"])[1] for row in rows]
         calls = [
             Call("decode", frame.data, frame.port, ts)
             for frame, ts in zip(frames, times, strict=True)
         ]
-        outcomes = await self.workers.run(thing.tenant, known.codec, calls)
+        outcomes = await self.workers.run_each(thing.tenant, codec, calls)
         return [
-            judge(known.codec, outcome, thing.tsl, ts - self.retention_ms, ts + FUTURE_MS)
+            judge(codec, outcome, thing.tsl, ts - self.retention_ms, ts + FUTURE_MS)
             for outcome, ts in zip(outcomes, times, strict=True)
         ]
 
-    async def _write(self, writes: dict[str, list[Any]]) -> None:
-        async def work(session: Session) -> None:
-            for name, some in writes.items():
-                await self.mongo.database[name].bulk_write(some, ordered=False, session=session)
+    async def _write(self, thing: Thing, stamp: str, writes: _Writes) -> None:
+        """Write in one transaction; what other frames of the device remember, too, stays."""
+        stale = writes.stale
+        if stale:
+            stale -= await self.frames.remembered(thing.id, stamp, stale)
+        history: dict[str, list[Any]] = defaultdict(list)
+        for key, properties in writes.rows.items():
+            row = {"_id": key, "p": properties}
+            history[_week(key)].append(ReplaceOne({"_id": key}, row, upsert=True))
+        for key in stale:
+            history[_week(key)].append(DeleteOne({"_id": key}))
+        await self.partitions.ensure(partition_of(KEY.unpack(key)[1]) for key in writes.rows)
 
-        await self.mongo.transaction(work)
+        async def work(session: Session) -> list[Document]:
+            for name, some in history.items():
+                await self.mongo.database[name].bulk_write(some, ordered=False, session=session)
+            await self.frames.reread(stamp, writes.same, writes.frames, session)
+            return await self.outbox.add(writes.told, session)
+
+        await self.outbox.relay(await self.mongo.transaction(work))
 
 
 def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:
@@ -161,3 +184,13 @@ def _difference(key: bytes, before: Document | None, judged: Judged) -> Differen
         after=judged.properties or None,
         reason=judged.said or None,
     )
+
+
+def _told(
+    thing: Thing, key: bytes, version: str, properties: dict[str, Any], now: int
+) -> OutboxEntry:
+    """The event of a report, said once for each codec."""
+    _, ts, sequence = KEY.unpack(key)
+    event_id = f"c-{version[:12]}-{thing.id}-{ts}-{sequence}"
+    said = reported(thing, ts, properties, event_id, now)
+    return OutboxEntry(said.subject, said.payload)

@@ -22,6 +22,8 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start: Moment | None = None
     """Of frames received from then on, ms."""
     end: Moment | None = None
+    tell: bool = False
+    """Whether reports that are read otherwise are said again: flows that they start run then."""
 
 
 class Difference(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -40,6 +42,7 @@ class Redecode(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     state: State
     dry: bool = False
+    tell: bool = False
     version: str
     """Of the codec that reads."""
     total: int = 0

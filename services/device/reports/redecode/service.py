@@ -41,6 +41,7 @@ class RedecodeService:
             identity=dict(identity_of(tenant, model)),
             state="RUNNING",
             dry=body.dry,
+            tell=body.tell,
             version=product.codec_version,
             total=await self._total(tenant, model) if devices is None else len(devices),
             started=now,
@@ -53,14 +54,16 @@ class RedecodeService:
         return await self.get(principal, model)
 
     async def get(self, principal: Principal, model: str) -> Redecode:
-        """How far the last one is; raise `NotFound` when there is none."""
+        """How far the last one is; raise `NotFound` when there is none, or no such product."""
         found = await self.last(principal, model)
         if found is None:
             raise NotFound(f"frames of {model} were never read again", field="model")
         return found
 
     async def last(self, principal: Principal, model: str) -> Redecode | None:
-        """The same, None when there is none."""
+        """The same, None when there is none; raise `NotFound` when there is no such product."""
+        if await self._products.find(principal.tenant, model) is None:
+            raise product_not_found(model)
         return await self._store.find(principal.tenant, model)
 
     async def stop(self, principal: Principal, model: str) -> Redecode:

@@ -1,17 +1,21 @@
-"""Redecodings in MongoDB: `redecodes`, `{_id: {tenant, model}, devices?, start, end, after, second,
-…}` with the fields of `Redecode`: the last one of each product.
+"""Redecodings in MongoDB: `redecodes`, `{_id: {tenant, model}, at?, …}`, the last of each product.
+
+The fields are those of `Job`, and when it ended.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from libs.common.clock import now_ms
+from libs.common.clock import from_ms, now_ms
 from libs.common.store.mongo import Database, Document, DuplicateKey
 from services.device.products.codec.store import identity_of
 from services.device.reports.redecode.schemas import Difference, Redecode
 
 REDECODES = "redecodes"
+KEPT = 30
+"""Days for which one is known that has ended."""
 
 
 class Job(Redecode, kw_only=True):
@@ -24,6 +28,10 @@ class Job(Redecode, kw_only=True):
     end: int
     after: int = 0
     """The last device that is through."""
+    under: int = 0
+    """The device whose frames are being read."""
+    rest: bytes | None = None
+    """The key after which it goes on with that one; None is the first."""
     second: bool = False
     """Whether all are gone through once more, for what came meanwhile."""
 
@@ -36,6 +44,23 @@ class Job(Redecode, kw_only=True):
     def model(self) -> str:
         """Of which product."""
         return self.identity["model"]
+
+    def rest_of(self, device: int) -> bytes | None:
+        """The key after which it goes on with a device; None is the first."""
+        return self.rest if device == self.under else None
+
+
+@dataclass
+class Reread:
+    """What became of the frames of a device."""
+
+    read: int = 0
+    changed: int = 0
+    shown: list[Difference] = field(default_factory=list)
+    times: set[int] = field(default_factory=set)
+    """When the changed ones were received, ms."""
+    rest: bytes | None = None
+    """The key after which it is to go on; None when it is through."""
 
 
 class RedecodeStore:
@@ -73,22 +98,31 @@ class RedecodeStore:
         await self._end({"_id": job.identity, "started": job.started}, state, **more)
 
     async def _end(self, query: Document, state: str, **more: Any) -> bool:
-        change = {"$set": {"state": state, "ended": now_ms(), **more}}
+        now = now_ms()
+        change = {"$set": {"state": state, "ended": now, "at": from_ms(now), **more}}
         ended = await self._jobs.update_one({**query, "state": "RUNNING"}, change)
         return bool(ended.modified_count)
 
-    async def went(
-        self, job: Job, device: int, read: int, changed: int, shown: list[Difference]
-    ) -> bool:
-        """Note that a device is through; False when it has been stopped."""
-        query = {"_id": job.identity, "started": job.started, "state": "RUNNING"}
-        counts = {"read": read, "changed": changed, "done": 0 if job.second else 1}
-        differences = {"$each": msgspec.to_builtins(shown)}
+    async def enter(self, job: Job, device: int) -> bool:
+        """Note that a device is begun or gone on with; False when it has been stopped."""
+        return await self._note(job, {"$set": {"under": device, "rest": job.rest_of(device)}})
+
+    async def went(self, job: Job, device: int, found: Reread) -> bool:
+        """Note how far it is with a device; False when it has been stopped."""
+        through = found.rest is None
         change = {
-            "$set": {"after": device},
-            "$inc": counts,
-            "$push": {"differences": differences},
+            "$set": {"after": device, "rest": None} if through else {"rest": found.rest},
+            "$inc": {
+                "read": found.read,
+                "changed": found.changed,
+                "done": int(through and not job.second),
+            },
+            "$push": {"differences": {"$each": msgspec.to_builtins(found.shown)}},
         }
+        return await self._note(job, change)
+
+    async def _note(self, job: Job, change: Document) -> bool:
+        query = {"_id": job.identity, "started": job.started, "state": "RUNNING"}
         return bool((await self._jobs.update_one(query, change)).matched_count)
 
     async def again(self, job: Job) -> None:

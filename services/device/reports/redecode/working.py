@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from libs.common.clock import now_ms
 from libs.common.store.mongo import StoreError
 from services.device.products.codec.known import KnownCodec, KnownCodecs
+from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import (
     KEY,
     LAST,
@@ -20,9 +21,8 @@ from services.device.reports.history.partitions import (
     history_key,
     partition_of,
 )
-from services.device.reports.redecode.rereading import Reread, Rereader
-from services.device.reports.redecode.schemas import SHOWN
-from services.device.reports.redecode.store import Job, RedecodeStore
+from services.device.reports.redecode.rereading import Rereader
+from services.device.reports.redecode.store import Job, RedecodeStore, Reread
 from services.device.things import Thing, ThingDirectory
 from services.device.things.latest import LatestValues, Reported
 from services.device.things.model import Device
@@ -51,6 +51,7 @@ class RedecodeWorker:
     devices: DeviceStore
     things: ThingDirectory
     latest: LatestValues
+    facts: Facts
     partitions: Partitions
     settled_ms: int = SETTLED_MS
 
@@ -81,21 +82,26 @@ class RedecodeWorker:
         if known.version != job.version:
             await self.store.end(job, "FAILED", fault=CHANGED)
             return
-        ids = await self._next(job)
-        room = SHOWN - len(job.differences)
         until = time.monotonic() + TURN
+        ids = await self._next(job)
         for device_id in ids:
-            device = await self.devices.find(job.tenant, device_id)
-            found = Reread()
-            if device is not None and device.model == job.model:
-                found = await self._reread(job, known, device, room)
-            room -= len(found.shown)
-            if not await self.store.went(job, device_id, found.read, found.changed, found.shown):
+            if not await self._device(job, known, device_id, until):
                 return
             if time.monotonic() > until:
                 return
         if not ids:
             await self._through(job)
+
+    async def _device(self, job: Job, known: KnownCodec, device_id: int, until: float) -> bool:
+        """Read frames of a device; False when there is no time left for others."""
+        if not await self.store.enter(job, device_id):
+            return False
+        device = await self.devices.find(job.tenant, device_id)
+        found = Reread()
+        if device is not None and device.model == job.model:
+            found = await self._reread(job, known, device, until)
+        job.differences += found.shown
+        return await self.store.went(job, device_id, found) and found.rest is None
 
     async def _next(self, job: Job) -> list[int]:
         if job.devices is not None:
@@ -108,11 +114,19 @@ class RedecodeWorker:
         else:
             await self.store.again(job)
 
-    async def _reread(self, job: Job, known: KnownCodec, device: Device, room: int) -> Reread:
+    async def _reread(self, job: Job, known: KnownCodec, device: Device, until: float) -> Reread:
         thing = await self.things.thing(device)
-        found = await self.rereader.reread(job, known, thing, room)
-        if found.times and not job.dry:
-            await self.latest.rebuild(thing.id, lambda: self._reports(thing), found.times)
+        found = await self.rereader.reread(job, known, thing, until)
+        if job.dry:
+            return found
+        times = found.times
+        if job.under == thing.id:  # gone on with, maybe after what was read before was lost
+            entries = (await self.latest.entries([thing.id])).get(thing.id, {})
+            known_times = {entry["t"] for entry in entries.values()}
+            times |= await self.rereader.frames.heard(thing.id, known_times)
+        if times:
+            await self.latest.rebuild(thing.id, lambda: self._reports(thing), times)
+            await self.facts.renew(thing, times)
         return found
 
     async def _reports(self, thing: Thing) -> AsyncIterator[Reported]:

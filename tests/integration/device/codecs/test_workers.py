@@ -1,14 +1,14 @@
 """Codecs in the processes that run them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
 
 from services.device.codecs.model import Argument, Codec, Step
-from services.device.codecs.worker import Call
-from services.device.codecs.workers import CodecWorkers
+from services.device.codecs.worker import Call, Outcome
+from services.device.codecs.workers import LOST, CodecWorkers
 
 AT = 1_700_000_000_000
 FIRST = "function Decode(port, bytes) { return {first: bytes[0]} }"
@@ -75,6 +75,24 @@ async def test_a_killed_worker_is_replaced(workers: CodecWorkers) -> None:
     assert lost.fault is not None
     (next_one,) = await workers.run("a", codec(FIRST), frames(b"\x03"))
     assert next_one.value == {"first": 3}
+
+
+class Ended(CodecWorkers):
+    """Processes that some bytes end."""
+
+    async def run(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> list[Outcome]:
+        if any(call.content == b"end" for call in calls):
+            return [LOST] * len(calls)
+        return await super().run(tenant, codec, calls)
+
+
+async def test_the_call_that_ends_a_process_is_found() -> None:
+    """The others of its batch have their answers."""
+    async with Ended() as workers:
+        some = frames(*(b"\x03", b"\x04", b"end", b"\x05"))
+        outcomes = await workers.run_each("a", codec(FIRST), some)
+    assert [one.value for one in outcomes] == [{"first": 3}, {"first": 4}, None, {"first": 5}]
+    assert outcomes[2] is LOST
 
 
 async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:

@@ -1,16 +1,28 @@
 """Frames that are kept are read again with a codec that was mended."""
 
+import asyncio
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
+import msgspec
+import pytest
+
+from libs.common.bus import Outgoing
+from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
+from libs.common.contracts.frames import Frame
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.store import identity_of
+from services.device.reports.facts import Facts
 from services.device.reports.frames.store import FrameStore
-from services.device.reports.history.partitions import Partitions
+from services.device.reports.history.partitions import KEY, Partitions
+from services.device.reports.redecode import rereading, working
 from services.device.reports.redecode.rereading import Rereader
 from services.device.reports.redecode.schemas import Redecode
 from services.device.reports.redecode.store import Job, RedecodeStore
 from services.device.reports.redecode.working import RedecodeWorker
+from services.device.things.latest import LatestValues
 from tests.integration.device.reports.test_frames import SCRIPT, hear, put_codec
 from tests.integration.device.reports.world import RETENTION_MS, World
 
@@ -30,6 +42,7 @@ def worker(world: World) -> RedecodeWorker:
         frames=FrameStore(world.database),
         partitions=Partitions(world.database),
         workers=world.workers,
+        outbox=world.outbox,
         retention_ms=RETENTION_MS,
     )
     return RedecodeWorker(
@@ -39,6 +52,7 @@ def worker(world: World) -> RedecodeWorker:
         devices=world.first.devices,
         things=world.first.things,
         latest=world.latest,
+        facts=Facts(world.first.devices, world.latest, world.first.products),
         partitions=Partitions(world.database),
         settled_ms=0,
     )
@@ -53,11 +67,11 @@ async def begin(world: World, version: str, **more: Any) -> None:
 
 async def through(world: World) -> Redecode:
     """Work until it has ended."""
-    working = worker(world)
-    while some := await working.store.running():
+    one = worker(world)
+    while some := await one.store.running():
         for job in some:
-            await working.turn(job)
-    found = await working.store.find("default", "m")
+            await one.turn(job)
+    found = await one.store.find("default", "m")
     assert found is not None
     return found
 
@@ -110,6 +124,108 @@ async def test_history_becomes_that_of_the_right_codec(world: World):
     await begin(world, right)
     assert (await through(world)).changed == 0
     assert wrong != right
+    assert await batteries(world) == {}
+
+
+async def batteries(world: World) -> dict[int, int]:
+    """What device records show of batteries."""
+    found = world.database["devices"].find({"electricity": {"$exists": True}})
+    return {row["_id"]: row["electricity"] async for row in found}
+
+
+class Away(LatestValues):
+    """A process that ends when it is to make latest values anew."""
+
+    async def rebuild(self, *_: Any) -> None:
+        raise ConnectionError
+
+
+async def test_a_process_that_ends_between_history_and_latest_values_leaves_nothing_out(
+    world: World,
+):
+    """The next one makes the latest values anew, though history is right already."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    await hear(world, "SN1", 1, b"\x01\x07", ts=ts)
+    await world.deal(1)
+    assert (await world.latest_of(1), await batteries(world)) == (
+        {"temperature": 14.0, "battery": 1},
+        {1: 1},
+    )
+    right = await put_codec(world)
+    await begin(world, right, total=1)
+    ended = replace(worker(world), latest=Away(world.database))
+    for job in await ended.store.running():
+        with pytest.raises(ConnectionError):
+            await ended.turn(job)
+    assert list((await rows(world)).values()) == [{"temperature": 7.0}]
+    await through(world)
+    assert (await world.latest_of(1), await batteries(world)) == ({"temperature": 7.0}, {})
+
+
+async def test_a_device_with_many_frames_is_read_in_several_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Each goes on where the last one was."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    for number in range(10):
+        await hear(world, "SN1", number, bytes([1, number + 1]), ts=ts + number)
+    await world.deal(10)
+    right = await put_codec(world)
+    await begin(world, right, total=1)
+    monkeypatch.setattr(rereading, "CHUNK", 3)
+    monkeypatch.setattr(working, "TURN", -1.0)
+    one, reads = worker(world), []
+    while some := await one.store.running():
+        await one.turn(some[0])
+        found = await one.store.find("default", "m")
+        assert found
+        reads.append((found.read, found.done))
+    assert reads[:5] == [(3, 0), (6, 0), (9, 0), (10, 0), (10, 1)]
+    assert sorted(p["temperature"] for p in (await rows(world)).values()) == list(range(1, 11))
+    assert await world.latest_of(1) == {"temperature": 10.0}
+
+
+async def test_what_another_frame_remembers_too_stays(world: World):
+    """A reading that two frames told of goes with the last of them."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    script = SCRIPT.replace("'often'", "input.fPort")
+    await put_codec(world, script.replace("kind == 4", "kind >= 4"))
+    data = bytes([0, 50])
+    for number, kind in enumerate((4, 5, 4)):
+        await hear(world, "SN1", number, bytes([kind]) + data, ts=ts)
+    await world.deal(3)
+    remembered = {(1, ts - 60_000): {"temperature": 50.0}}
+    assert await rows(world) == remembered
+    await begin(world, await put_codec(world, script), total=1)
+    await through(world)
+    assert await rows(world) == remembered | {(1, ts): {"temperature": 0.0}}
+    await begin(world, await put_codec(world, script.replace("kind == 4", "kind == 40")), total=1)
+    await through(world)
+    assert set(await rows(world)) == {(1, ts)}
+
+
+async def test_what_is_read_otherwise_is_said_when_that_is_asked_for(world: World):
+    """Once for each report, with its time of then; what is as before is not said again."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    await hear(world, "SN1", 1, b"\x01\x07", ts=ts)
+    await hear(world, "SN1", 2, b"\x01\x00", ts=ts + 1)
+    await world.deal(2)
+    before = len(await world.said())
+    await begin(world, await put_codec(world), total=1, tell=True)
+    await through(world)
+    said = [body for _, body in (await world.said())[before:]]
+    assert [(one["ts"], one["properties"]) for one in said] == [
+        (ts, {"temperature": 7.0}),
+        (ts + 1, {"temperature": 0.0}),
+    ]
+    assert len({one["eventId"] for one in said}) == 2
 
 
 async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(world: World):
@@ -121,3 +237,78 @@ async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(worl
     await begin(world, right)
     assert await RedecodeStore(world.database).stop("default", "m")
     assert (await through(world)).state == "STOPPED"
+
+
+def many(first: int, numbers: range, ts: int) -> list[Outgoing]:
+    """Frames of ten devices from `first` on, one a second."""
+    return [
+        Outgoing(
+            up(f"SN{first + number % 10}", "frame"),
+            msgspec.json.encode(
+                Frame(
+                    port=85,
+                    data=bytes([number // 10 % 5, number % 250, number % 40, number % 50]),
+                    counter=number,
+                    session="s",
+                    ts=ts + 1000 * number,
+                )
+            ),
+        )
+        for number in numbers
+    ]
+
+
+async def hear_many(world: World, frames: list[Outgoing]) -> None:
+    """Put frames on `UPLINK` and deal with them."""
+    for start in range(0, len(frames), 2000):
+        some = frames[start : start + 2000]
+        await world.bus.publish(some)
+        await world.deal(len(some))
+
+
+RIGHT = SCRIPT.replace("temperature: one", "temperature: ago(at) % 97")
+"""What a device remembers of a moment is always the same."""
+DOUBLED = RIGHT.replace("% 97", "% 89").replace(
+    "temperature: value", "temperature: 2 * value, battery: 1"
+)
+
+
+async def told(world: World, first: int) -> dict[int, list[str]]:
+    """History of ten devices: what there is of each moment."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for row in await world.stored():
+        device, ts, _ = KEY.unpack(row["_id"])
+        if first <= device < first + 10:
+            found[10 * ts + device - first].append(str(row["p"]))
+    return {key: sorted(values) for key, values in found.items()}
+
+
+@pytest.mark.slow
+async def test_a_codec_mended_after_many_frames_gives_what_it_would_have_given(world: World):
+    """History and latest values, value by value, while more frames come."""
+    count, more = 100_000, 20_000
+    ts = now_ms() // 1000 * 1000 - (count + more) * 1000
+    for number in range(1, 21):
+        await world.add(number)
+    await put_codec(world, DOUBLED)
+    await hear_many(world, many(1, range(count), ts))
+    right = await put_codec(world, RIGHT)
+    await begin(world, right, total=20)
+    settled = replace(worker(world), settled_ms=5000)
+
+    async def turns() -> None:
+        while some := await settled.store.running():
+            for job in some:
+                await settled.turn(job)
+
+    meanwhile = many(1, range(count, count + more), ts)
+    await asyncio.gather(turns(), hear_many(world, meanwhile))
+    await hear_many(world, many(11, range(count + more), ts))
+    mended = await told(world, 1)
+    assert mended == await told(world, 11)
+    assert len(mended) > count / 3
+    for number in range(1, 11):
+        assert await world.latest_of(number) == await world.latest_of(number + 10)
+    done = await settled.store.find("default", "m")
+    assert done
+    assert (done.state, done.done) == ("DONE", 20)
