@@ -144,6 +144,7 @@ async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
         "fault": "Its checksum does not fit: scan it again, or type the DevEUI",
         "line": "Line 2: “x” is no DevEUI: 16 hex digits are needed",
         "heard": "-36 dBm · 10.5 dB · SF11BW125",
+        "missing": "2",
         "changes": "temperature21.5temperature-18.5",
         "problems": [],
     }
@@ -157,7 +158,7 @@ async def set_chirpstack(admin: Console, settings: dict[str, Any]) -> None:
 
 
 async def send_frames(broker: ServerBroker, admin: Console, eui: str) -> None:
-    """One frame as soon as the device is there."""
+    """Two frames, as soon as the device is there; two between them never arrive."""
 
     async def there() -> bool:
         return bool((await admin.done("POST", "/device/search", {"identifier": eui}))["content"])
@@ -165,4 +166,5 @@ async def send_frames(broker: ServerBroker, admin: Console, eui: str) -> None:
     await until(there, seconds=60)
     async with broker.client() as server:
         topic = f"application/{APPLICATION}/device/{eui.lower()}/event/up"
-        await server.publish(topic, heard_now(eui, 7, b"\xd7"), qos=1)
+        for counter, data in ((7, b"\xd7"), (10, b"\xd8")):
+            await server.publish(topic, heard_now(eui, counter, data), qos=1)
