@@ -315,7 +315,7 @@ async def test_gaps_of_an_earlier_owner_are_not_asked_for(
 ) -> None:
     """Nor are leaps of the counter, nor more gaps than are kept of a device: the largest are."""
     monkeypatch.setattr(working, "LATE_MS", 10**9)
-    monkeypatch.setattr(store, "MOST_OPEN", 2)
+    monkeypatch.setattr(store, "MOST_KEPT", 2)
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
     sensor.counter = 2_000_000_000
