@@ -289,7 +289,7 @@ async def test_a_request_that_was_counted_is_spent(
     monkeypatch.setattr(working, "LOST_MS", 0)
     issue, died = CommandService.issue, list[int]()
 
-    async def dies_once(self: CommandService, principal: Principal | None, drafts: Any) -> Any:
+    async def dies_once(self: CommandService, principal: Principal, drafts: Any) -> Any:
         if not died:
             died.append(1)
             raise Unavailable("the process ends")
