@@ -185,12 +185,8 @@ class CommandService:
         latest = await self._latest.of(ids, session)
         return {one: {**latest.get(one, {}), **pending.get(one, {})} for one in ids}
 
-    async def issue(
-        self, principal: Principal | None, drafts: Sequence[Draft]
-    ) -> Sequence[Command]:
+    async def issue(self, principal: Principal, drafts: Sequence[Draft]) -> Sequence[Command]:
         """Write and send what was checked, all of it or nothing; the caller is its author.
-
-        None is the platform itself.
 
         STRUCTs given in part are completed anew when nobody else can write to their things:
         of several updates at once, each builds on the one before.
@@ -230,14 +226,9 @@ class CommandService:
         return whole
 
     async def _commands_of(
-        self, principal: Principal | None, drafts: Sequence[Draft], carriers: Mapping[str, Carries]
+        self, principal: Principal, drafts: Sequence[Draft], carriers: Mapping[str, Carries]
     ) -> list[Command]:
-        moment = now()
-        application = user = None
-        if principal is not None and principal.kind is CallerKind.APPLICATION:
-            application = principal.application_id
-        elif principal is not None:
-            user = principal.user_id
+        moment, applies = now(), principal.kind is CallerKind.APPLICATION
 
         async def command_of(draft: Draft, carries: Carries) -> Command:
             coded = carries == "frames"
@@ -246,8 +237,8 @@ class CommandService:
                 thing_id=draft.thing.id,
                 sn=draft.thing.sn,
                 tenant=draft.thing.tenant,
-                application_id=application,
-                user_id=user,
+                application_id=principal.application_id if applies else None,
+                user_id=None if applies else principal.user_id,
                 hops=current_hops(),
                 kind=draft.kind,
                 payload=draft.payload,

@@ -11,6 +11,7 @@ from opentelemetry import metrics
 
 from libs.common.clock import from_ms, now_ms, to_ms
 from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.identity import PLATFORM, Kind, Principal
 from libs.common.store.mongo import StoreError
 from services.device.commands.model import OPEN, Draft
 from services.device.commands.service import CommandService
@@ -225,7 +226,7 @@ class Healer:
         await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
         _outcomes.add(1, {"outcome": "asked"})
         try:
-            (command,) = await self.commands.issue(None, [draft])
+            (command,) = await self.commands.issue(_platform(draft), [draft])
         except InvalidInput as error:
             await self._fail(gap, error.text)
             heal.gap = None
@@ -242,6 +243,10 @@ class Healer:
         except InvalidInput as error:
             await self._give_up(gap, error.text)
             return None
+
+
+def _platform(draft: Draft) -> Principal:
+    return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
 
 
 def _may(product: HealingProduct, heal: Heal) -> bool:

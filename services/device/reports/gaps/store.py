@@ -16,8 +16,8 @@ from services.device.reports.gaps.schemas import GapState
 from services.device.reports.history.partitions import KEY, LAST, history_key
 
 GAPS = "gaps"
-MOST_OPEN = 1000
-"""Open gaps of a device that are kept: what comes beyond is not healed."""
+MOST_KEPT = 2000
+"""Gaps of a device that are kept: what comes beyond is not healed."""
 
 
 class KeptGap(msgspec.Struct, kw_only=True):
@@ -60,8 +60,7 @@ class GapStore:
         if not gaps:
             return
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
-        query = {"_id": _of(thing_id), "state": "OPEN"}
-        room = MOST_OPEN - await self._gaps.count_documents(query, limit=MOST_OPEN)
+        room = MOST_KEPT - await self._gaps.count_documents({"_id": _of(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
         writes = [_insert(gap, until) for gap in largest]
         if writes:

@@ -289,7 +289,7 @@ async def test_a_request_that_was_counted_is_spent(
     monkeypatch.setattr(working, "LOST_MS", 0)
     issue, died = CommandService.issue, list[int]()
 
-    async def dies_once(self: CommandService, principal: Principal | None, drafts: Any) -> Any:
+    async def dies_once(self: CommandService, principal: Principal, drafts: Any) -> Any:
         if not died:
             died.append(1)
             raise Unavailable("the process ends")
@@ -315,7 +315,7 @@ async def test_gaps_of_an_earlier_owner_are_not_asked_for(
 ) -> None:
     """Nor are leaps of the counter, nor more gaps than are kept of a device: the largest are."""
     monkeypatch.setattr(working, "LATE_MS", 10**9)
-    monkeypatch.setattr(store, "MOST_OPEN", 2)
+    monkeypatch.setattr(store, "MOST_KEPT", 2)
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
     sensor.counter = 2_000_000_000
