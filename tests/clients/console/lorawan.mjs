@@ -38,7 +38,6 @@ await journey(async ({ page, given, look, signIn }) => {
   await script.press("ControlOrMeta+a").then(() => script.press("Delete"));
   await script.fill("function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10 - 40}} }");
   await last.getByRole("row", { name: /-18.5/ }).waitFor();
-  await look("codec-last-frames");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("The codec is saved").waitFor();
   const again = page.getByRole("region", { name: "Read frames again" });
