@@ -118,6 +118,8 @@ class DeviceEntity(Exact, kw_only=True):
 class DeviceDetail(Device, kw_only=True):
     """One device."""
 
+    joined: Ms | UnsetType = UNSET
+    link: dict[str, Any] | UnsetType = UNSET
     entities: list[DeviceEntity]
 
 

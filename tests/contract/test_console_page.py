@@ -18,7 +18,12 @@ from tests.contract.node import node
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import ServerBroker, running_broker
-from tests.unit.management.builtin.networks.samples import APPLICATION, heard_now
+from tests.unit.management.builtin.networks.samples import (
+    APPLICATION,
+    chirpstack,
+    device_of,
+    heard_now,
+)
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -158,13 +163,15 @@ async def set_chirpstack(admin: Console, settings: dict[str, Any]) -> None:
 
 
 async def send_frames(broker: ServerBroker, admin: Console, eui: str) -> None:
-    """Two frames, as soon as the device is there; two between them never arrive."""
+    """Its state and two frames, as soon as it is there; two between them never arrive."""
 
     async def there() -> bool:
         return bool((await admin.done("POST", "/device/search", {"identifier": eui}))["content"])
 
     await until(there, seconds=60)
     async with broker.client() as server:
-        topic = f"application/{APPLICATION}/device/{eui.lower()}/event/up"
+        topic = f"application/{APPLICATION}/device/{eui.lower()}/event"
+        state = {"margin": 10, "batteryLevel": 80.0, "deviceInfo": device_of(eui)}
+        await server.publish(f"{topic}/status", chirpstack(**state), qos=1)
         for counter, data in ((7, b"\xd7"), (10, b"\xd8")):
-            await server.publish(topic, heard_now(eui, counter, data), qos=1)
+            await server.publish(f"{topic}/up", heard_now(eui, counter, data), qos=1)

@@ -12,7 +12,12 @@ from tests.e2e.callers import Application, Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import running_broker
-from tests.unit.management.builtin.networks.samples import APPLICATION, chirpstack, heard_now
+from tests.unit.management.builtin.networks.samples import (
+    APPLICATION,
+    chirpstack,
+    device_of,
+    heard_now,
+)
 
 pytestmark = pytest.mark.xdist_group("platform")
 
@@ -67,9 +72,8 @@ async def test_a_sensor_behind_chirpstack_is_heard_and_told(
             await console.data("POST", "/entity/property/update", exchange)
             command = await next_command(server)
             assert (command["data"], command["fPort"]) == (b64encode(b"\xff\x09").decode(), 7)
-            info = {"applicationId": APPLICATION, "devEui": EUI.lower()}
             for event, more in (("txack", {}), ("ack", {"acknowledged": True})):
-                said = chirpstack(queueItemId=command["id"], deviceInfo=info, **more)
+                said = chirpstack(queueItemId=command["id"], deviceInfo=device_of(EUI), **more)
                 await server.publish(f"{TOPIC}/event/{event}", said, qos=1)
             await until(lambda: succeeded(console, device["id"]))
         await console.data("POST", "/entity/property/update", {"exchange": {f"{OWN}.broker": ""}})

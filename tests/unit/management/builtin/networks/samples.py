@@ -119,8 +119,13 @@ def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a
         data=b64encode(data).decode(),
         rxInfo=[{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
         txInfo={"frequency": 867100000, "modulation": {"lora": SF11}},
-        deviceInfo={"applicationId": APPLICATION, "devEui": eui.lower()},
+        deviceInfo=device_of(eui),
     )
+
+
+def device_of(eui: str) -> dict[str, str]:
+    """Of which device ChirpStack says something."""
+    return {"applicationId": APPLICATION, "devEui": eui.lower()}
 
 
 def tts(**fields: object) -> bytes:
