@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.mongo import Collection, Database, Document, create_missing
+from libs.common.store.mongo import Collection, Database, Document, at_keys, create_missing
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -63,8 +63,8 @@ class Partitions:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
-            rows = self.collection(week).find({"_id": {"$in": some}})
-            found |= {bytes(row["_id"]): row["p"] async for row in rows}
+            rows = await at_keys(self._database, collection_name(week), some, "p")
+            found |= {bytes(row["_id"]): row["p"] for row in rows}
         return found
 
     async def collections(self) -> list[Collection]:

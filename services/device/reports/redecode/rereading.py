@@ -74,6 +74,8 @@ class Rereader:
             writes = await self._read(job, known, thing, rows, found)
             if not job.dry:
                 await self._write(thing, stamp, writes)
+            if len(rows) < CHUNK:
+                break
             if time.monotonic() > until:
                 found.rest = after
                 break

@@ -18,6 +18,7 @@ from services.device.reports.history.partitions import (
     KEY,
     LAST,
     Partitions,
+    collection_name,
     history_key,
     partition_of,
 )
@@ -137,7 +138,9 @@ class RedecodeWorker:
             "$gte": history_key(thing.id, first, 0),
             "$lte": history_key(thing.id, LAST, LAST),
         }
-        for week in range(partition_of(first), partition_of(now) + 2):
-            rows = self.partitions.collection(week).find({"_id": bounds}, sort=[("_id", 1)])
-            async for row in rows:
+        oldest = collection_name(partition_of(first))
+        for week in await self.partitions.collections():
+            if week.name < oldest:
+                continue
+            async for row in week.find({"_id": bounds}, sort=[("_id", 1)]):
                 yield thing.id, KEY.unpack(row["_id"])[1], row["p"]
