@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
@@ -101,14 +101,16 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
             raise
 
 
-async def at_keys(
-    database: Database, name: str, keys: Iterable[bytes], *fields: str
-) -> list[Document]:
-    """`fields` of the documents that a clustered collection has at keys.
+def among(keys: Sequence[bytes]) -> Document:
+    """The condition on `_id` of a clustered collection that it is one of `keys`, which lie close.
 
-    Each key is looked up: MongoDB 6 answers `$in` by reading all that the collection has.
+    MongoDB 6 reads all that lies between the first and the last; without bounds it reads all.
     """
-    shown: Document = {"$project": dict.fromkeys(("_id", *fields), 1)}
+    return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
+
+
+async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
+    """Those of `keys` that a clustered collection has; each is looked up, see `among`."""
     found: list[Document] = [
         {"$documents": [{"key": key} for key in keys] or [{"key": None}]},
         {
@@ -116,14 +118,14 @@ async def at_keys(
                 "from": name,
                 "localField": "key",
                 "foreignField": "_id",
-                "pipeline": [shown],
+                "pipeline": [{"$project": {"_id": 1}}],
                 "as": "found",
             }
         },
         {"$unwind": "$found"},
         {"$replaceRoot": {"newRoot": "$found"}},
     ]
-    return list(await (await database.aggregate(found)).to_list(None))
+    return [bytes(one["_id"]) async for one in await database.aggregate(found)]
 
 
 async def drop_present(collection: Collection, index: str) -> None:

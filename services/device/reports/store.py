@@ -17,7 +17,7 @@ from libs.common.store.mongo import (
     DuplicateKey,
     Mongo,
     Session,
-    at_keys,
+    keys_in,
 )
 from services.device.reports.batch import Batch
 from services.device.reports.frames.store import FRAMES, FrameStore, document_of
@@ -200,9 +200,7 @@ class ReportStore:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
         for name, some in keys.items():
-            known |= {
-                (name, bytes(one["_id"])) for one in await at_keys(self._database, name, some)
-            }
+            known |= {(name, key) for key in await keys_in(self._database, name, some)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 
 

@@ -14,7 +14,7 @@ from pymongo import UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document, Session
+from libs.common.store.mongo import Database, Document, Session, among
 from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
 from services.device.reports.history.partitions import LAST, history_key
 
@@ -96,10 +96,9 @@ class FrameStore:
     async def reread(
         self, stamp: str, same: list[bytes], changes: list[UpdateOne], session: Session
     ) -> None:
-        """Note that frames were read with `stamp`: some as before, others otherwise."""
+        """Note that frames of a device were read with `stamp`: some as before, others otherwise."""
         if same:
-            some = {"$in": same, "$gte": min(same), "$lte": max(same)}  # `$in` alone reads all
-            query = {"_id": some, "c": {"$ne": stamp}}
+            query = {"_id": among(same), "c": {"$ne": stamp}}
             await self._frames.update_many(query, {"$set": {"c": stamp}}, session=session)
         if changes:
             await self._frames.bulk_write(changes, ordered=False, session=session)
