@@ -263,6 +263,8 @@ class ShownDevice(console.Shown, kw_only=True):
     created_at: int
     updated_at: int
     deletable: bool
+    sends_frames: bool
+    """Whether it sends bytes, which the codec of its product reads."""
 
 
 class DeviceEntity(console.Shown, kw_only=True):

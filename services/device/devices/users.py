@@ -349,4 +349,5 @@ def _fields(
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,
+        "sends_frames": integration is not None and integration.carries_frames,
     }

@@ -1,5 +1,8 @@
 """Messages of network servers, as their documentation and their servers show them."""
 
+import time
+from base64 import b64encode
+
 import msgspec
 from chirpstack_api.gw import gw_pb2
 from chirpstack_api.integration import integration_pb2 as pb
@@ -7,6 +10,8 @@ from chirpstack_api.integration import integration_pb2 as pb
 EUI = "0102030405060708"
 APPLICATION = "17c82e96-be03-4f38-aef3-f83d48582d97"
 ITEM = "cc5ef9e2-8f1a-4f5e-9c2a-0f7b0d7c5a3e"
+
+SF11 = {"bandwidth": 125000, "spreadingFactor": 11}
 
 CHIRPSTACK_UP = b"""{
   "deduplicationId": "3ac7e3c4-4401-4b8d-9386-a5c902f9202d",
@@ -100,8 +105,22 @@ def chirpstack_up() -> bytes:
 def chirpstack(**fields: object) -> bytes:
     """Another event of the same device, in JSON."""
     info = {"devEui": EUI, "applicationId": APPLICATION}
-    time = "2022-07-18T09:34:15.775Z"
-    return msgspec.json.encode({"time": time, "deviceInfo": info, **fields})
+    at = "2022-07-18T09:34:15.775Z"
+    return msgspec.json.encode({"time": at, "deviceInfo": info, **fields})
+
+
+def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a14c") -> bytes:
+    """An uplink as ChirpStack says it, received now."""
+    return chirpstack(
+        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        devAddr="00189440",
+        fCnt=counter,
+        fPort=85,
+        data=b64encode(data).decode(),
+        rxInfo=[{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
+        txInfo={"frequency": 867100000, "modulation": {"lora": SF11}},
+        deviceInfo={"applicationId": APPLICATION, "devEui": eui.lower()},
+    )
 
 
 def tts(**fields: object) -> bytes:
