@@ -194,6 +194,8 @@ STAY = {
     "device.imports": "is over within a week",
     "device.import_rows": "is over within a week",
     "device.redecodes": "is begun anew where frames are to be read again",
+    "device.gaps": "are found anew where the frames are",
+    "device.healing": "begins anew where the frames are",
     "device.ledger": _INSTALLATION,
     "device.removed": _PASSING,
     "management.integrations": _INSTALLATION,

@@ -1,5 +1,6 @@
 """`thingway product import-template`: a public device template becomes a product with a codec."""
 
+import sys
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -62,8 +63,19 @@ async def import_template(given: Namespace) -> None:
     model = given.model or name.upper()
     async with target.connect() as api:
         await api.put_product(model, await product_body(api, model, template))
-        await api.request("PUT", f"/device/openapi/v1/products/{model}/codec", _codec(template))
+        path = f"/device/openapi/v1/products/{model}/codec"
+        kept = await api.request("PUT", path, _codec(template))
     print(f"product {model} is imported with its codec")
+    if warning := warning_of(kept):
+        print(f"thingway: warning: {warning}", file=sys.stderr)
+
+
+def warning_of(codec: Mapping[str, Any]) -> str | None:
+    """What is wrong with how a codec that is kept asks devices for what they remember."""
+    history = codec.get("history") or {}
+    if "fault" not in history:
+        return None
+    return f"devices are not asked for their history: {history['service']} {history['fault']}"
 
 
 def read(place: Path) -> tuple[str, Template]:

@@ -72,6 +72,8 @@ from services.device.entities.writing import EntityWriter
 from services.device.groups.console import ROUTER as GROUP_ROUTES
 from services.device.groups.service import Groups
 from services.device.groups.store import GroupStore
+from services.device.healing.store import HealStore
+from services.device.healing.working import Healer
 from services.device.imports.console import ROUTER as IMPORT_ROUTES
 from services.device.imports.service import Imports
 from services.device.imports.sheets import Sheets
@@ -101,6 +103,10 @@ from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.service import FrameService
 from services.device.reports.frames.store import FrameStore
+from services.device.reports.gaps.console import ROUTER as GAP_PAGES
+from services.device.reports.gaps.open_api import list_device_gaps
+from services.device.reports.gaps.service import GapService
+from services.device.reports.gaps.store import GapStore
 from services.device.reports.history.open_api import get_property_history
 from services.device.reports.history.partitions import DAY_MS, Partitions
 from services.device.reports.history.service import HistoryService
@@ -144,6 +150,7 @@ OPEN_API = Router(
         RPS_ROUTES,
         get_property_history,
         list_device_frames,
+        list_device_gaps,
         COMMAND_ROUTES,
     ],
 )
@@ -273,6 +280,7 @@ def console(shared: Shared) -> dict[str, Any]:
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
         "frames": FrameService(FrameStore(database), base.partitions, base.things, granted),
+        "gaps": GapService(FrameStore(database), GapStore(database), base.things, granted),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,
@@ -385,6 +393,24 @@ def redecoder(
     )
 
 
+def healer(shared: Shared) -> Healer:
+    """Make what heals gaps."""
+    base, database = shared.base, shared.base.mongo.database
+    return Healer(
+        products=base.products,
+        devices=base.devices,
+        things=base.things,
+        latest=base.latest,
+        frames=FrameStore(database),
+        partitions=base.partitions,
+        gaps=GapStore(database),
+        store=HealStore(database),
+        commands=shared.commands,
+        sent=base.commands,
+        frame_days=base.settings.frame_retention_days,
+    )
+
+
 def build_app(base: Base, system: Bus) -> Litestar:
     """Put the service together on clients that are connected; `system` is NATS's own account."""
     settings, mongo, database = base.settings, base.mongo, base.mongo.database
@@ -463,6 +489,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 listen(base.bus, alarm.evaluator).run(),
                 Leader(database, "imports", seen["import_worker"].run).run(),
                 Leader(database, "redecode", redecoding.run).run(),
+                Leader(database, "healing", healer(shared).run).run(),
             ),
         ):
             yield
@@ -481,6 +508,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 CONSOLE_ROUTES,
                 REFUSAL_ROUTES,
                 FRAME_PAGES,
+                GAP_PAGES,
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
                 REDECODE_PAGES,

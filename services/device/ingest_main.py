@@ -21,10 +21,12 @@ from services.device.commands.replies import ReplyHandler
 from services.device.commands.showing import ShownCommands
 from services.device.devices.leaving import DELETED
 from services.device.entities.tags.store import TagStore
+from services.device.healing.store import HealStore
 from services.device.members.shape_store import ShapeKeeper, ShapeStore
 from services.device.products.codec.known import KnownCodecs
 from services.device.reports.facts import Facts
 from services.device.reports.frames.reading import FrameReader
+from services.device.reports.gaps.store import GapStore
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.ingest import Ingest
 from services.device.reports.ledger import Ledger
@@ -128,6 +130,8 @@ async def main() -> None:
                 end_tasks,
                 TagStore(base.mongo).forget_thing,
                 store.frames.forget,
+                GapStore(base.mongo.database).forget,
+                HealStore(base.mongo.database).forget,
             ],
             days=days,
         )

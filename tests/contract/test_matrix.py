@@ -99,6 +99,7 @@ BODIES: dict[str, Any] = {
     "PUT /product/{model}/codec": {"script": "function Decode() {}"},
     "POST /product/{model}/codec/test": {"port": 1, "hex": "00"},
     "POST /product/{model}/codec/redecode": {"dry": True},
+    "PUT /product/{model}/codec/healing": {"on": False},
     "PUT /workflow/flows/{flow_id}": {"name": new_name(), "remark": ""},
 }
 """Bodies that are right where an operation names a resource in its path; `{}` elsewhere."""

@@ -4,6 +4,9 @@ from enum import StrEnum
 
 import msgspec
 
+PLATFORM = "0"
+"""The user that stands for the platform itself, as in the audit log."""
+
 
 class Kind(StrEnum):
     """What sort of caller a principal is."""

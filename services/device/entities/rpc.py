@@ -28,7 +28,7 @@ from libs.common.contracts.entities import (
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTimeout
-from libs.common.identity import Kind, Principal
+from libs.common.identity import PLATFORM, Kind, Principal
 from services.device.entities.calling import EntityCaller
 from services.device.entities.custom.service import CustomEntities
 from services.device.entities.exchange import by_flows
@@ -36,9 +36,6 @@ from services.device.entities.values import ValueReader, plain
 from services.device.entities.writing import EntityWriter, Update
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
-
-PLATFORM = "0"
-"""The user that stands for the platform itself, as in the audit log."""
 
 
 @dataclass(frozen=True, kw_only=True)

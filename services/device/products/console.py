@@ -18,9 +18,12 @@ from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument
 from services.device.products.codec.schemas import (
     EXAMPLE,
+    HEALING,
     TRIAL,
+    Healing,
     ProductCodec,
     PutCodec,
+    PutHealing,
     TriedCodec,
     TryCodec,
 )
@@ -250,6 +253,34 @@ async def try_codec_of_product(
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
     return await codec_service.tried(principal, model, data)
+
+
+@get(
+    "/{model:str}/codec/healing",
+    guards=_READERS,
+    summary="Get whether gaps of a product are healed",
+)
+async def get_healing_of_product(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> Healing:
+    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    return await codec_service.healing(principal, model)
+
+
+@put(
+    "/{model:str}/codec/healing",
+    guards=_MANAGERS,
+    summary="Save whether gaps of a product are healed",
+    example=HEALING,
+)
+async def save_healing_of_product(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutHealing],
+) -> Healing:
+    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    return await codec_service.put_healing(principal, model, data)
 
 
 def _put(data: SaveProduct) -> PutProduct:

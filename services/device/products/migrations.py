@@ -42,9 +42,14 @@ async def _index_codecs(database: Database) -> None:
     await database["codecs"].create_index(keys, name="tenant_model")
 
 
+async def _index_healing(database: Database) -> None:
+    await database["products"].create_index("healing.on", name="healing", sparse=True)
+
+
 MIGRATIONS = [
     Migration(100, "indexes of products and TSLs", _make_indexes),
     Migration(300, "indexes of RPS records", _index_rps),
     Migration(910, "products that say where devices are", _index_places),
     Migration(912, "indexes of codecs", _index_codecs),
+    Migration(1802, "products whose gaps are healed", _index_healing),
 ]

@@ -1,6 +1,6 @@
 """Products in MongoDB: `products`, `{_id: {tenant, model}, name, snPrefixes, deviceType,
 currentVersion, versions, historyDays?, frameDays?, deviceOfflineTimeout?, locationProperty?,
-codecVersion?, createdAt, updatedAt}`.
+codecVersion?, historyService?, healing?, createdAt, updatedAt}`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import KnownLimits
 from libs.common.store.mongo import DuplicateKey, Mongo, Session, present
 from services.device.members.registry import MemberRegistry, owner_of
-from services.device.products.codec.schemas import ProductCodec
+from services.device.products.codec.schemas import ProductCodec, PutHealing
 from services.device.products.codec.store import CodecStore, identity_of
 from services.device.products.errors import (
     prefix_taken,
@@ -54,6 +54,18 @@ class Wanted:
     location_property: str | None
     marks: list[str]
     """What its members are numbered by (`services.device.members.registry`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealingProduct:
+    """A product whose devices are asked for what never arrived."""
+
+    tenant: str
+    model: str
+    service: str
+    """By which they are asked."""
+    healing: PutHealing
+    frame_days: int | None
 
 
 class ProductStore:
@@ -186,7 +198,9 @@ class ProductStore:
         """Give a product a codec; raise `NotFound` when the product is gone."""
 
         async def work(session: Session) -> None:
-            await self._codec_version(tenant, model, codec.version, session)
+            asked = codec.history
+            service = asked.service if asked and asked.fault is None else None
+            await self._codec(tenant, model, codec.version, service, session)
             await self.codecs.put(tenant, model, codec, session)
 
         await self._mongo.transaction(work)
@@ -195,15 +209,17 @@ class ProductStore:
         """Take its codec from a product; False when there is none."""
 
         async def work(session: Session) -> bool:
-            await self._codec_version(tenant, model, None, session)
+            await self._codec(tenant, model, None, None, session)
             return await self.codecs.delete(tenant, model, session)
 
         return await self._mongo.transaction(work)
 
-    async def _codec_version(
-        self, tenant: str, model: str, version: str | None, session: Session
+    async def _codec(
+        self, tenant: str, model: str, version: str | None, asked: str | None, session: Session
     ) -> None:
-        fields = {"codecVersion": version, "updatedAt": datetime.now(UTC)}
+        """Note which codec a product has, and the service by which it asks for history."""
+        now = datetime.now(UTC)
+        fields = {"codecVersion": version, "historyService": asked, "updatedAt": now}
         changed = await self._products.update_one(
             {"_id": {"tenant": tenant, "model": model}}, {"$set": fields}, session=session
         )
@@ -223,6 +239,37 @@ class ProductStore:
             )
             async for row in found
         }
+
+    async def healing(self, tenant: str, model: str) -> PutHealing:
+        """Whether devices of a product are asked for what never arrived."""
+        identity = identity_of(tenant, model)
+        found = await self._products.find_one({"_id": identity}, {"healing": 1})
+        return msgspec.convert((found or {}).get("healing") or {"on": False}, PutHealing)
+
+    async def put_healing(self, tenant: str, model: str, healing: PutHealing) -> None:
+        """Say so; raise `NotFound` when the product is gone."""
+        fields = {"healing": msgspec.to_builtins(healing), "updatedAt": datetime.now(UTC)}
+        changed = await self._products.update_one(
+            {"_id": identity_of(tenant, model)}, {"$set": fields}
+        )
+        if not changed.matched_count:
+            raise product_not_found(model)
+
+    async def all_healing(self) -> list[HealingProduct]:
+        """The products of all tenants whose devices are asked."""
+        query = {"healing.on": True, "historyService": {"$type": "string"}}
+        fields = {"healing": 1, "historyService": 1, "frameDays": 1}
+        found = self._products.find(query, fields, sort=[("_id", 1)])
+        return [
+            HealingProduct(
+                tenant=row["_id"]["tenant"],
+                model=row["_id"]["model"],
+                service=row["historyService"],
+                healing=msgspec.convert(row["healing"], PutHealing),
+                frame_days=row.get("frameDays"),
+            )
+            async for row in found
+        ]
 
     async def history_days(self, tenant: str, model: str) -> int | None:
         """The days for which a product keeps history, when it has some of its own."""

@@ -5,6 +5,7 @@ from pymongo import ASCENDING
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import Database, Document, create_missing, drop_present
 from services.device.reports.frames.store import FRAMES
+from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
 from services.device.reports.store import EVENTS, SEEN
 from services.device.things.removed import REMOVED
@@ -80,6 +81,11 @@ async def _redecodes_end(database: Database) -> None:
     await database[REDECODES].create_index("at", expireAfterSeconds=KEPT * 86_400)
 
 
+async def _gaps(database: Database) -> None:
+    await create_missing(database, GAPS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    await database[GAPS].create_index("at", expireAfterSeconds=0)
+
+
 MIGRATIONS = [
     Migration(1, "collections of reports and the outbox", _reports),
     Migration(3, "index of connection states", _presence),
@@ -88,4 +94,5 @@ MIGRATIONS = [
     Migration(601, "the index of version 0.1 for presence", _drop_presence, contract=True),
     Migration(602, "frames", _frames),
     Migration(610, "an end for redecodings", _redecodes_end),
+    Migration(1801, "gaps between frames", _gaps),
 ]

@@ -9,9 +9,12 @@ from libs.common.http.open_api import delete, get, post, put
 from libs.common.http.operations import operations_of
 from services.device.products.codec.schemas import (
     EXAMPLE,
+    HEALING,
     TRIAL,
+    Healing,
     ProductCodec,
     PutCodec,
+    PutHealing,
     TriedCodec,
     TryCodec,
 )
@@ -56,6 +59,29 @@ async def try_product_codec(
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
     return await codec_service.tried(principal, model, data)
+
+
+@get("/{model:str}/codec/healing", summary="Get whether gaps of a product are healed")
+async def get_product_healing(
+    principal: Requester, codec_service: Codecs, model: FromPath[str]
+) -> Healing:
+    """Whether its devices are asked for what never arrived, how often, and by which service."""
+    return await codec_service.healing(principal, model)
+
+
+@put(
+    "/{model:str}/codec/healing",
+    summary="Say whether gaps of a product are healed",
+    example=HEALING,
+)
+async def put_product_healing(
+    principal: Requester,
+    codec_service: Codecs,
+    model: FromPath[str],
+    data: JSONBody[PutHealing],
+) -> Healing:
+    """Ask devices for what they remember of gaps, so often a device; off by default."""
+    return await codec_service.put_healing(principal, model, data)
 
 
 ROUTER = Router(

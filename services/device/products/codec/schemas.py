@@ -8,6 +8,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from services.device.codecs.model import MOST_SCRIPTS, Chain, Codec, Name, Script, Step
 from services.device.codecs.scripts import LARGEST_PORT, MOST_BYTES
+from services.device.products.codec.fetching import HistoryRequest
 
 MOST_EXAMPLES = 32
 Port = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PORT)]
@@ -51,19 +52,45 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MOST_EXAMPLES)] = []
 
 
-class ProductCodec(msgspec.Struct, kw_only=True):
-    """The codec of a product; another content has another `version`."""
+class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The codec of a product; another content has another `version`.
+
+    `history` is how its devices can be asked for what they remember, if at all.
+    """
 
     version: str
     scripts: dict[str, str]
     decoder: list[Step]
     encoder: list[Step]
     examples: list[CodecExample]
+    history: HistoryRequest | None = None
 
 
 def codec_of(stored: ProductCodec) -> Codec:
     """What runs of a codec that is kept."""
     return Codec(scripts=stored.scripts, decoder=stored.decoder, encoder=stored.encoder)
+
+
+class PutHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Body of `PUT …/codec/healing`: whether devices are asked for what never arrived."""
+
+    on: bool
+    hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
+    """Requests to one device within an hour."""
+    day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10
+    """The same within 24 hours."""
+
+
+class Healing(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Whether devices are asked, how often each, and by which service of theirs."""
+
+    on: bool
+    hour: int
+    day: int
+    service: str | None = None
+    """None when the codec has no such request."""
+    fault: str | None = None
+    """Why nothing is asked by it."""
 
 
 class TryCodec(CodecFrame, kw_only=True):
@@ -83,6 +110,7 @@ EXAMPLE = {
 }
 """A codec of TS013."""
 TRIAL = {"port": 2, "hex": "00d7"}
+HEALING = {"on": False, "hour": 2, "day": 10}
 
 
 class CodecFault(msgspec.Struct):
@@ -90,6 +118,13 @@ class CodecFault(msgspec.Struct):
 
     field: str
     reason: str
+
+
+class RememberedValues(msgspec.Struct):
+    """What a device remembers of a moment, in ms, as history would have it."""
+
+    ts: int
+    values: dict[str, Any]
 
 
 class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -101,6 +136,8 @@ class TriedCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What it decoded."""
     accepted: dict[str, Any] | None = None
     """What of that the current TSL lets in, as it would be stored."""
+    history: list[RememberedValues] = []
+    """What the device remembers: it enters history at these times, within the retention."""
     refused: list[CodecFault] = []
     """What the TSL says against what was decoded, or against a write of `values`."""
     port: int | None = None

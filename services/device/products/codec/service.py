@@ -12,24 +12,42 @@ from libs.common.errors import InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl
+from services.device.codecs.memories import take_memories
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
+from services.device.products.codec.fetching import (
+    SECONDS,
+    HistoryRequest,
+    calls_of,
+    candidates,
+    judged,
+)
 from services.device.products.codec.schemas import (
     CodecExample,
     CodecFault,
+    Healing,
     ProductCodec,
     PutCodec,
+    PutHealing,
+    RememberedValues,
     TriedCodec,
     TryCodec,
     codec_of,
 )
-from services.device.products.errors import built_in, codec_not_found, product_not_found
+from services.device.products.errors import (
+    built_in,
+    codec_not_found,
+    product_not_found,
+    without_history_request,
+)
 from services.device.products.schemas import Product
 from services.device.products.store import ProductStore
 from services.device.things.tsls import Tsls
 
+LATEST_MS = 2**53 - 1
+"""A trial takes what a device remembers of any time: frames of documents are old."""
 LARGEST = 1024 * 1024
 """Bytes of a codec with its examples."""
 MOST_TRIALS = 4
@@ -64,16 +82,19 @@ class CodecService:
         tenant = principal.tenant
         if model.lower() == GENERIC:
             raise built_in(model)
-        await self._product(tenant, model)
+        product = await self._product(tenant, model)
+        tsl = await self._tsls.find(tenant, model, product.current_version)
         with self._trial(tenant):
             codec = await self._read(tenant, body)
             await self._try(tenant, codec, body.examples)
+            history = await self._history_request(tenant, codec, tsl)
         stored = ProductCodec(
             version=codec.version,
             scripts=codec.scripts,
             decoder=codec.decoder,
             encoder=codec.encoder,
             examples=body.examples,
+            history=history,
         )
         if len(msgspec.json.encode(stored)) > LARGEST:
             raise InvalidInput(f"must be at most {LARGEST} bytes in all", field="scripts")
@@ -86,6 +107,37 @@ class CodecService:
         if not await self._products.delete_codec(principal.tenant, model):
             raise codec_not_found(model)
         return model
+
+    async def healing(self, principal: Principal, model: str) -> Healing:
+        """Whether devices of a product are asked for what never arrived; raise `NotFound`."""
+        codec = await self.get(principal, model)
+        setting = await self._products.healing(principal.tenant, model)
+        request = codec.history
+        return Healing(
+            on=setting.on,
+            hour=setting.hour,
+            day=setting.day,
+            service=request.service if request else None,
+            fault=request.fault if request else None,
+        )
+
+    async def put_healing(self, principal: Principal, model: str, body: PutHealing) -> Healing:
+        """Let devices be asked, or not any more.
+
+        The codec is judged anew, by the current TSL. Raises `InvalidInput` when it has no request
+        that is right.
+        """
+        tenant, stored = principal.tenant, await self.get(principal, model)
+        if body.on:
+            product = await self._product(tenant, model)
+            tsl = await self._tsls.find(tenant, model, product.current_version)
+            with self._trial(tenant):
+                stored.history = await self._history_request(tenant, codec_of(stored), tsl)
+            if stored.history is None or stored.history.fault:
+                raise without_history_request(stored.history)
+            await self._products.put_codec(tenant, model, stored)
+        await self._products.put_healing(tenant, model, body)
+        return await self.healing(principal, model)
 
     async def tried(self, principal: Principal, model: str, body: TryCodec) -> TriedCodec:
         """What the codec of a product, or the one of the body, makes of a frame or of values."""
@@ -175,6 +227,15 @@ class CodecService:
         if faults:
             raise InvalidInput.of_faults(faults)
 
+    async def _history_request(self, tenant: str, codec: Codec, tsl: Tsl) -> HistoryRequest | None:
+        """How devices can be asked for what they remember."""
+        services = candidates(tsl.document) if codec.encoder else []
+        if not services:
+            return None
+        calls = calls_of(services)
+        answered = await self._workers.run_within(SECONDS, tenant, codec, calls)
+        return judged(codec, services, answered.outcomes)
+
 
 def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]) -> Codec:
     """The codec of scripts whose functions are known."""
@@ -201,9 +262,15 @@ def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, lis
 
 def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
     properties, warnings = decoded(codec.decoder, outcome.given())
-    accepted, faults = tsl.check_decoded(properties)
+    given = dict(properties)
+    readings, bad = take_memories(given, tsl, 0, LATEST_MS)
+    accepted, faults = tsl.check_decoded(given)
     return TriedCodec(
-        properties=properties, warnings=warnings, accepted=accepted, refused=_shown(faults)
+        properties=properties,
+        warnings=warnings,
+        accepted=accepted,
+        history=[RememberedValues(*one) for one in readings],
+        refused=_shown([*faults, *bad]),
     )
 
 

@@ -9,11 +9,12 @@ import struct
 import zlib
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from libs.common.contracts.frames import Frame
+from services.device.codecs.memories import Reading
 from services.device.reports.history.partitions import DAY_MS, KEY, history_key
 from services.device.reports.uplink import Uplink
 from services.device.things import Thing
@@ -22,13 +23,6 @@ _NAME = struct.Struct(">Q8sI")
 _LAP = struct.Struct(">H")
 SAME_MS = DAY_MS
 """How far apart copies of a frame may be received."""
-
-
-class Reading(NamedTuple):
-    """Values of a moment (ms) that a device has remembered."""
-
-    ts: int
-    properties: dict[str, Any]
 
 
 class KeptFrame(msgspec.Struct, frozen=True):
@@ -89,6 +83,28 @@ class StoredFrame(NamedTuple):
     def name(self) -> bytes:
         """Its device, session and counter."""
         return self.identity[: _NAME.size]
+
+
+class CountedFrame(NamedTuple):
+    """A frame as its counter tells it."""
+
+    key: bytes
+    ts: int
+    """When it was received, ms."""
+    session: bytes
+    counter: int
+
+
+def counted(key: bytes, name: bytes) -> CountedFrame:
+    """The frame with a key and an identity."""
+    _, session, counter = _NAME.unpack(name[: _NAME.size])
+    return CountedFrame(key, KEY.unpack(key)[1], session, counter)
+
+
+def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
+    """Bounds of the identities of frames with counters from `first` to `last`, of all laps."""
+    low, high = (_NAME.pack(thing_id, session, one) for one in (first, last))
+    return low + _LAP.pack(0), high + _LAP.pack(2**16 - 1)
 
 
 def settle(

@@ -15,8 +15,15 @@ from pymongo import UpdateOne
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Database, Document, Session, among
-from services.device.reports.frames.model import KeptFrame, StoredFrame, identity
-from services.device.reports.history.partitions import LAST, history_key
+from services.device.reports.frames.model import (
+    CountedFrame,
+    KeptFrame,
+    StoredFrame,
+    counted,
+    identity,
+    names_between,
+)
+from services.device.reports.history.partitions import KEY, LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -66,6 +73,25 @@ class FrameStore:
             found += some
             names, lap = {one.name for one in some}, lap + 1
         return found
+
+    async def counters(
+        self, first: bytes, last: bytes, limit: int, *, newest: bool = False
+    ) -> list[CountedFrame]:
+        """Frames with keys from `first` to `last`, kept or not: the oldest, or the `newest`, ones.
+
+        They come in that order.
+        """
+        query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
+        rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
+        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+
+    async def named(
+        self, thing_id: int, session: bytes, first: int, last: int
+    ) -> list[CountedFrame]:
+        """Frames of a session with counters from `first` to `last`."""
+        low, high = names_between(thing_id, session, first, last)
+        rows = self._frames.find({"i": {"$gte": low, "$lte": high}}, {"i": 1})
+        return [counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
     async def before(self, first: bytes, key: bytes, limit: int) -> list[Document]:
         """Frames with keys from `first` on and below `key`, the newest first."""

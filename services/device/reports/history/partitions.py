@@ -67,6 +67,19 @@ class Partitions:
             found |= {bytes(row["_id"]): row["p"] async for row in rows}
         return found
 
+    async def times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
+        """The times (ms) between two of which history has something, the first `limit` at most."""
+        found: set[int] = set()
+        keys = {
+            "$gte": history_key(device_id, first, 0),
+            "$lte": history_key(device_id, last, LAST),
+        }
+        for week in range(partition_of(first), partition_of(last) + 1):
+            rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
+            async for row in rows.limit(limit):
+                found.add(KEY.unpack(row["_id"])[1])
+        return found
+
     async def collections(self) -> list[Collection]:
         """The collections of all partitions that there are, the oldest first."""
         names = await self._database.list_collection_names(filter={"name": {"$regex": "^history_"}})

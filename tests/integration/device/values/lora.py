@@ -67,6 +67,11 @@ function decodeUplink({bytes}) {
       (data.history ??= []).push({timestamp: n(at + 1), temperature: bytes[at + 5]});
       at += 6;
     }
+    else if (bytes[at] == 33) {
+      const timestamp = n(at + 1);
+      data.history = Array.from({length: 300}, (_, i) => ({timestamp: timestamp - i, odd: i}));
+      at += 5;
+    }
     else at++;
   }
   return {data};

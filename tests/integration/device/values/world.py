@@ -39,6 +39,7 @@ from libs.common.telemetry import Telemetry
 from services.device.alarms import following
 from services.device.app import build_app
 from services.device.codecs.workers import CodecWorkers
+from services.device.healing import working as healing
 from services.device.ingest_main import DURABLE, build_ingest
 from services.device.members.shape_store import ShapeStore
 from services.device.migrations import MIGRATIONS
@@ -364,6 +365,8 @@ async def running(servers: Servers) -> AsyncIterator[World]:
     await auth_rpc.start()
     fresh, known.FRESH = known.FRESH, 0.0
     period, following.PERIOD = following.PERIOD, 0.0
+    pause, healing.PERIOD = healing.PERIOD, 0.2
+    late, healing.LATE_MS = healing.LATE_MS, 0
     store = ReportStore(base.mongo, base.partitions, Ledger(base.mongo))
     workers = CodecWorkers()
     ingest = build_ingest(base, store, ShapeStore(base.mongo.database), workers)
@@ -384,6 +387,7 @@ async def running(servers: Servers) -> AsyncIterator[World]:
             yield World(http, base, grants, HeaderSigner(private), announced, outside, keys)
     finally:
         known.FRESH, following.PERIOD = fresh, period
+        healing.PERIOD, healing.LATE_MS = pause, late
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)
         await management.stop()

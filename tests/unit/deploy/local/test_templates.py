@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.templates import product_body, read
+from deploy.local.templates import product_body, read, warning_of
 from deploy.platform.errors import CommandError, Refused
 from deploy.platform.openapi import ApiRefused
 
@@ -105,3 +105,12 @@ async def test_sensors_of_a_new_product_may_sleep_a_day(
     _, template = read(folder(tmp_path, FILES))
     body = await product_body(Products(there), "TH1", template)
     assert body.get("deviceOfflineTimeout") == minutes
+
+
+def test_what_is_wrong_with_asking_for_history_is_a_warning() -> None:
+    """The import is there all the same; what is right, or not there, is not mentioned."""
+    assert warning_of({"history": {"service": "fetch", "fault": "leaves out end_time: …"}}) == (
+        "devices are not asked for their history: fetch leaves out end_time: …"
+    )
+    assert warning_of({"history": {"service": "fetch"}}) is None
+    assert warning_of({"history": None}) is None

@@ -1,0 +1,256 @@
+"""Heals gaps, in one replica: product by product, device by device, one request at a time."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import msgspec
+from opentelemetry import metrics
+
+from libs.common.clock import from_ms, now_ms, to_ms
+from libs.common.errors import InvalidInput, ThingwayError
+from libs.common.identity import PLATFORM, Kind, Principal
+from libs.common.store.mongo import StoreError
+from services.device.commands.model import OPEN, Draft
+from services.device.commands.service import CommandService
+from services.device.commands.store import CommandStore
+from services.device.healing.store import Heal, HealStore
+from services.device.products.store import HealingProduct, ProductKey, ProductStore
+from services.device.reports.frames.model import SAME_MS
+from services.device.reports.frames.store import FrameStore
+from services.device.reports.gaps.finding import find_gaps
+from services.device.reports.gaps.store import GapStore, KeptGap
+from services.device.reports.history.partitions import DAY_MS, LAST, Partitions, history_key
+from services.device.things import ThingDirectory
+from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
+
+log = logging.getLogger(__name__)
+
+PERIOD = 30.0
+"""Seconds between two looks at all devices."""
+TURN = 10.0
+"""Seconds after which the next product has its turn, and this one goes on in the next round."""
+DEVICES = 50
+"""Devices that are looked up together."""
+FRAMES = 2000
+"""Frames of a device that are looked at in one look."""
+TRIED = 20
+"""Open gaps of a device that are looked at in one look."""
+FIRST_MS = 7 * DAY_MS
+"""How far a device is looked back at first."""
+LATE_MS = 300_000
+"""Time for frames that are late, before a device is asked for them."""
+QUIET_MS = 3_600_000
+"""After which no more of an answer is waited for."""
+LOST_MS = 600_000
+"""After which a request that was counted and not written, as a process ended, is over."""
+HOUR_MS = 3_600_000
+EVER = 2**53
+MOST_ASKS = 3
+"""Requests for one gap."""
+
+_outcomes = metrics.get_meter("thingway").create_counter(
+    "thingway_history_requests",
+    description="Requests to devices for what they remember, and gaps healed or given up",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healer:
+    """Finds gaps of products that heal, and asks for them within their budgets."""
+
+    products: ProductStore
+    devices: DeviceStore
+    things: ThingDirectory
+    latest: LatestValues
+    frames: FrameStore
+    partitions: Partitions
+    gaps: GapStore
+    store: HealStore
+    commands: CommandService
+    sent: CommandStore
+    frame_days: int
+    _through: dict[ProductKey, int] = field(default_factory=dict, init=False)
+    """The last device of the turn before, of products whose turn has ended early."""
+
+    async def run(self) -> None:
+        """Work for ever; a store that is away is waited for."""
+        while True:
+            try:
+                await self.once()
+            except StoreError as error:
+                log.warning("healing waits: %s", error)
+            await asyncio.sleep(PERIOD)
+
+    async def once(self) -> None:
+        """Look at the devices of each product that heals, until its turn is over."""
+        for product in await self.products.all_healing():
+            key = product.tenant, product.model
+            last, until = self._through.pop(key, 0), time.monotonic() + TURN
+            while ids := await self.devices.lists.of_product(*key, last, DEVICES):
+                last = ids[-1]
+                latest, heals = await self.latest.times(ids), await self.store.of(ids)
+                for one in ids:
+                    await self._attempt(product, heals.get(one, Heal(id=one)), latest.get(one, 0))
+                if time.monotonic() > until:
+                    self._through[key] = last
+                    break
+
+    async def _attempt(self, product: HealingProduct, heal: Heal, latest: int) -> None:
+        try:
+            await self._look(product, heal, latest)
+        except StoreError:
+            raise
+        except ThingwayError as error:
+            log.warning("healing of device %d waits: %s", heal.id, error)
+        except Exception:
+            log.exception("healing of device %d fails", heal.id)
+
+    async def _look(self, product: HealingProduct, heal: Heal, latest: int) -> None:
+        before = msgspec.structs.replace(heal)
+        if heal.latest != latest:
+            await self._find(product, heal, latest)
+        if heal.gap is not None:
+            await self._follow(heal, heal.gap)
+        if heal != before and not await self.store.put(heal):
+            return
+        if heal.gap is None and heal.open and _may(product, heal):
+            await self._ask(product, heal)
+
+    async def _find(self, product: HealingProduct, heal: Heal, latest: int) -> None:
+        """Keep the gaps between the frames that have come since the last look."""
+        device = await self._device(product, heal)
+        if device is None:
+            return
+        first = history_key(heal.id, max(device.owned_since, now_ms() - FIRST_MS), 0)
+        if heal.seen is not None:
+            first = max(heal.seen, history_key(heal.id, device.owned_since, 0))
+        frames = await self.frames.counters(first, history_key(heal.id, LAST, LAST), FRAMES)
+        if found := find_gaps(frames):
+            days = product.frame_days or self.frame_days
+            until = from_ms(found[-1].end) + timedelta(days=days)
+            await self.gaps.keep(found, until)
+            heal.open = True
+        if frames:
+            heal.seen = frames[-1].key
+        heal.latest = latest if len(frames) < FRAMES else -1
+
+    async def _device(self, product: HealingProduct, heal: Heal) -> Device | None:
+        """The device, unless it is gone or keeps no history."""
+        device = await self.devices.find(product.tenant, heal.id)
+        return device if device is not None and device.data_storage else None
+
+    async def _follow(self, heal: Heal, key: bytes) -> None:
+        """See what became of a request; what is over leaves the device free for the next."""
+        gap = await self.gaps.find(key)
+        if gap is None or await self._is_over(gap):
+            heal.gap = heal.command = None
+            return
+        if (gap.found or 0) > heal.found:
+            heal.found, heal.since = gap.found or 0, now_ms()
+        command = await self.sent.find_command(heal.command) if heal.command else None
+        if command is None:
+            end, reason = heal.since + LOST_MS, "the request was not sent"
+        elif command.status in OPEN:
+            return
+        elif command.status == "SUCCESS":
+            ended = to_ms(command.finished_at) if command.finished_at else 0
+            end = max(heal.since, ended) + QUIET_MS
+            reason = f"history has {gap.found} of {gap.missing} readings"
+        else:
+            end, reason = 0, command.error or command.status
+        if now_ms() >= end:
+            await self._fail(gap, reason)
+            heal.gap = heal.command = None
+
+    async def _fail(self, gap: KeptGap, reason: str) -> None:
+        """A request has not healed a gap: it is asked for again, or given up."""
+        if gap.asks < MOST_ASKS:
+            await self.gaps.change(gap, state="OPEN", reason=reason)
+            return
+        reason = f"{reason}, after {MOST_ASKS} requests"
+        await self._give_up(gap, reason)
+
+    async def _give_up(self, gap: KeptGap, reason: str) -> None:
+        await self.gaps.change(gap, state="GIVEN_UP", reason=reason[:500])
+        _outcomes.add(1, {"outcome": "given_up"})
+
+    async def _is_over(self, gap: KeptGap) -> bool:
+        """Whether a gap has been closed by late frames, or healed, or cannot be asked for."""
+        thing_id = int.from_bytes(gap.key[:8])
+        named = await self.frames.named(thing_id, gap.session, gap.counter, gap.last)
+        same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
+        late = [one for one in named if one.ts in same]
+        missing = gap.last - gap.counter + 1 - len({one.counter for one in late})
+        if missing <= 0:
+            await self.gaps.remove(gap)
+            return True
+        most = 4 * (missing + len(late))
+        times = await self.partitions.times(thing_id, gap.start + 1, gap.end - 1, most)
+        found = len(times - {one.ts for one in late})
+        await self.gaps.change(gap, missing=missing, found=found)
+        if found >= missing:
+            await self.gaps.change(gap, state="HEALED", reason=None)
+            _outcomes.add(1, {"outcome": "healed"})
+        elif gap.gap.within() is None:
+            await self._give_up(gap, "is too short to be asked for")
+        return gap.state in {"HEALED", "GIVEN_UP"}
+
+    async def _ask(self, product: HealingProduct, heal: Heal) -> None:
+        """Ask for the largest gap that is still one."""
+        device = await self._device(product, heal)
+        if device is not None:
+            for gap in await self.gaps.largest(heal.id, now_ms() - LATE_MS, TRIED):
+                if gap.start < device.owned_since:
+                    await self.gaps.remove(gap)
+                elif not await self._is_over(gap):
+                    draft = await self._draft(product, device, gap)
+                    if draft is not None:
+                        await self._ask_for(heal, gap, draft)
+                        return
+        if device is None or not await self.gaps.largest(heal.id, EVER, 1):
+            heal.open = False
+            await self.store.put(heal)
+
+    async def _ask_for(self, heal: Heal, gap: KeptGap, draft: Draft) -> None:
+        """Count a request, then send it: a process that ends between the two has spent it."""
+        now = now_ms()
+        heal.asks = [*(one for one in heal.asks if one > now - DAY_MS), now]
+        heal.gap, heal.command, heal.found, heal.since = gap.key, None, gap.found or 0, now
+        if not await self.store.put(heal):
+            return
+        await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
+        _outcomes.add(1, {"outcome": "asked"})
+        try:
+            (command,) = await self.commands.issue(_platform(draft), [draft])
+        except InvalidInput as error:
+            await self._fail(gap, error.text)
+            heal.gap = None
+        else:
+            heal.command = command.id
+        await self.store.put(heal)
+
+    async def _draft(self, product: HealingProduct, device: Device, gap: KeptGap) -> Draft | None:
+        """The request for a gap, checked; None when the device's TSL does not let it pass."""
+        within = dict(zip(("start_time", "end_time"), gap.gap.within() or (), strict=True))
+        thing = await self.things.thing(device)
+        try:
+            return self.commands.check_call(thing, product.service, within)
+        except InvalidInput as error:
+            await self._give_up(gap, error.text)
+            return None
+
+
+def _platform(draft: Draft) -> Principal:
+    return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
+
+
+def _may(product: HealingProduct, heal: Heal) -> bool:
+    """Whether the budget has room for one more request."""
+    now, healing = now_ms(), product.healing
+    hour = sum(one > now - HOUR_MS for one in heal.asks)
+    return hour < healing.hour and sum(one > now - DAY_MS for one in heal.asks) < healing.day

@@ -1,0 +1,1 @@
+"""Gaps in the frame counters of devices: what never arrived, and what became of it."""

@@ -1,0 +1,342 @@
+"""Sensors that are asked for what never arrived of them, and answer by their own memory."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from libs.common.clock import now_ms
+from libs.common.contracts.frames import Downlink, Frame, ToldFrame
+from libs.common.errors import Unavailable
+from libs.common.identity import Principal
+from services.device.app import healer, share
+from services.device.codecs.workers import CodecWorkers
+from services.device.commands.service import CommandService
+from services.device.healing import working
+from services.device.reports.gaps import store
+from services.device.reports.history.partitions import KEY, history_key, partition_of
+from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
+from tests.integration.device.values.test_gaps import page
+from tests.integration.device.values.world import World
+
+INTERVAL = 600
+"""Seconds between two readings."""
+ANSWERED = 8
+"""Readings of an uplink that answers."""
+PATH = f"/product/{MODEL}/codec/healing"
+
+
+@pytest_asyncio.fixture
+async def server(world: World) -> AsyncIterator[Server]:
+    async with serving(world) as found:
+        yield found
+        if (await world.admin().done("GET", PATH))["on"]:
+            await world.admin().done("PUT", PATH, {"on": False})
+
+
+@dataclass
+class Sensor:
+    """Reads a temperature every ten minutes, and remembers it; its uplinks may be lost."""
+
+    server: Server
+    eui: str
+    device: int
+    memory: dict[int, int] = field(default_factory=dict)
+    """Readings by their times, in seconds."""
+    counter: int = 0
+    asked: int = 0
+
+    def read(self, at: int) -> bytes:
+        """Read, remember, and count the uplink."""
+        value = at // INTERVAL % 50
+        self.memory[at] = value
+        self.counter += 1
+        return bytes([1, value])
+
+    def uplink(self, data: bytes, at: int | None = None) -> ToldFrame:
+        ts = None if at is None else at * 1000 + 321
+        frame = Frame(port=85, data=data, counter=self.counter, session="s", ts=ts)
+        return ToldFrame(tenant="default", identifier=self.eui, frame=frame)
+
+    def answers(self, downlink: Downlink) -> Iterator[ToldFrame]:
+        """What it remembers of the range that it is asked for."""
+        assert downlink.data[0] == 0x6C
+        start, end = struct.unpack(">II", downlink.data[1:])
+        rows = [row for row in self.memory.items() if start <= row[0] <= end]
+        for first in range(0, len(rows), ANSWERED):
+            self.counter += 1
+            some = rows[first : first + ANSWERED]
+            yield self.uplink(b"".join(struct.pack(">BIB", 32, *row) for row in some))
+
+    async def answer(self) -> None:
+        """Acknowledge and answer each request that is new."""
+        new = self.server.queued.get(self.eui, [])[self.asked :]
+        for downlink in new:
+            self.asked += 1
+            await self.server.tell(self.eui, downlink.id, "ACKNOWLEDGED")
+            if frames := list(self.answers(downlink)):
+                assert (await self.server.tells.frames(frames)).refused == []
+
+
+async def lose(
+    sensors: list[Sensor], lost: set[int], readings: int, frames_at_once: int = 400
+) -> list[int]:
+    """Let all read, the last time just now, and lose the uplinks of some readings; their times."""
+    last = now_ms() // 1000 - 60
+    times = [last - INTERVAL * (readings - 1 - at) for at in range(readings)]
+    told = []
+    for sensor in sensors:
+        for at, ts in enumerate(times):
+            data = sensor.read(ts)
+            if at not in lost:
+                told.append(sensor.uplink(data, ts))
+    tells = sensors[0].server.tells
+    for first in range(0, len(told), frames_at_once):
+        assert (await tells.frames(told[first : first + frames_at_once])).refused == []
+    return times
+
+
+async def history(world: World, device: int, first: int, last: int) -> list[tuple[int, Any]]:
+    """What history has of a device, in the order of time."""
+    found = []
+    keys = {"$gte": history_key(device, first, 0), "$lte": history_key(device, last, 2**63)}
+    for week in range(partition_of(first), partition_of(last) + 1):
+        rows = world.base.partitions.collection(week).find({"_id": keys}, sort=[("_id", 1)])
+        found += [(KEY.unpack(row["_id"])[1], row["p"]) async for row in rows]
+    return found
+
+
+async def add(server: Server, *euis: str) -> list[Sensor]:
+    return [Sensor(server, eui, await server.add(eui)) for eui in euis]
+
+
+async def states(world: World, device: int) -> list[str]:
+    return [one["state"] for one in await page(world, device)]
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
+async def test_six_hours_come_back(world: World, server: Server, count: int) -> None:
+    """All readings, at their own times, none twice, within the budget, with uplinks going on."""
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 2, "day": 3})
+    sensors = await add(server, *(f"H-{count}-{at}" for at in range(count)))
+    lost = set(range(6, 42)) - {20}  # one in the middle gets through: two gaps
+    times = await lose(sensors, lost, readings=48)
+    began = now_ms()
+    gaps = world.database["gaps"]
+    own = {
+        "_id": {
+            "$gte": history_key(sensors[0].device, 0, 0),
+            "$lt": history_key(sensors[-1].device + 1, 0, 0),
+        }
+    }
+
+    async def healed() -> bool:
+        for sensor in sensors:
+            await sensor.answer()
+            if sensor.counter < 60:
+                more = sensor.uplink(sensor.read(times[-1] + sensor.counter))
+                assert (await server.tells.frames([more])).refused == []
+        return bool(await gaps.count_documents(own | {"state": "HEALED"}) == 2 * count)
+
+    await world.until(healed, 120)
+    for sensor in sensors:
+        rows = await history(world, sensor.device, times[0] * 1000, times[-1] * 1000 + 999)
+        expected = [
+            (ts * 1000 + (0 if at in lost else 321), {"temperature": sensor.memory[ts]})
+            for at, ts in enumerate(times)
+        ]
+        assert rows == expected
+        assert len(server.queued[sensor.eui]) == 2
+        (latest,) = (await world.base.latest.entries([sensor.device])).values()
+        assert latest["temperature"]["t"] >= began - 1000 > times[-2] * 1000
+    shown = await page(world, sensors[0].device)
+    assert [(one["state"], one["missing"], one["found"]) for one in shown] == [
+        ("HEALED", 21, 21),
+        ("HEALED", 14, 14),
+    ]
+
+
+async def test_nobody_is_asked_more_than_the_budget_has(world: World, server: Server) -> None:
+    """The largest gap comes first; what there is no room for stays open."""
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 2})
+    (sensor,) = await add(server, "H-budget")
+    await lose([sensor], {1, 3, 5, 6, 8, 9, 10}, readings=13)
+
+    async def two_healed() -> bool:
+        await sensor.answer()
+        return sorted(await states(world, sensor.device)) == ["HEALED"] * 2 + ["OPEN"] * 2
+
+    await world.until(two_healed)
+    replica = healer(share(world.base, CodecWorkers()))
+    await asyncio.gather(*(replica.once() for _ in range(3)))
+    assert len(server.queued["H-budget"]) == 2
+    assert [(one["missing"], one["state"]) for one in await page(world, sensor.device)] == [
+        (3, "HEALED"),
+        (2, "HEALED"),
+        (1, "OPEN"),
+        (1, "OPEN"),
+    ]
+
+
+async def test_replicas_do_not_both_ask(world: World, server: Server) -> None:
+    """Whoever comes second has nothing to send; one request of a device is under way at a time."""
+    (sensor,) = await add(server, "H-both")
+    await lose([sensor], {2, 3, 6}, readings=9)
+    await world.until(lambda: _gaps(world, sensor, 2))
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
+    replica = healer(share(world.base, CodecWorkers()))
+    await asyncio.gather(*(replica.once() for _ in range(6)))
+    await server.asked("H-both")
+    for _ in range(3):
+        await replica.once()
+    commands = world.database["commands"]
+    assert await commands.count_documents({"thingId": sensor.device}) == 1
+    assert sorted(await states(world, sensor.device)) == ["ASKED", "OPEN"]
+
+
+async def _gaps(world: World, sensor: Sensor, count: int) -> bool:
+    return len(await page(world, sensor.device)) == count
+
+
+async def test_a_gap_is_given_up_with_the_reason(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three requests: of a sensor that has forgotten, and of one that refuses them."""
+    monkeypatch.setattr(working, "QUIET_MS", 0)
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
+    forgetful, deaf = await add(server, "H-forgets", "H-deaf")
+    await lose([forgetful, deaf], {2, 3, 4}, readings=7)
+    forgetful.memory = dict(list(forgetful.memory.items())[:4])
+
+    async def given_up() -> bool:
+        await forgetful.answer()
+        for downlink in server.queued.get("H-deaf", [])[deaf.asked :]:
+            deaf.asked += 1
+            await server.tell("H-deaf", downlink.id, "REFUSED", "queue is full")
+        both = [(await states(world, one.device)) for one in (forgetful, deaf)]
+        return both == [["GIVEN_UP"], ["GIVEN_UP"]]
+
+    await world.until(given_up)
+    for sensor, reason in (
+        (forgetful, "history has 2 of 3 readings, after 3 requests"),
+        (deaf, "queue is full, after 3 requests"),
+    ):
+        (gap,) = await page(world, sensor.device)
+        assert (gap["asks"], gap["reason"]) == (3, reason)
+        assert len(server.queued[sensor.eui]) == 3
+
+
+async def test_healing_is_off_until_it_is_turned_on(world: World, server: Server) -> None:
+    """And cannot be turned on for a codec whose request is wrong, or that has none."""
+    assert await world.admin().done("GET", PATH) == {
+        "on": False,
+        "hour": 2,
+        "day": 10,
+        "service": "fetch_history",
+    }
+    wrong = SCRIPT.replace(", ...u32(value.end_time)", "")
+    codec = f"/product/{MODEL}/codec"
+    kept = await world.admin().done("PUT", codec, {"script": wrong})
+    assert kept["history"]["fault"].startswith("leaves out end_time: 1700000000 to 1700000001")
+    assert (await world.admin().done("GET", codec))["history"] == kept["history"]
+    refused = await world.admin().ask("PUT", PATH, {"on": True})
+    assert refused.status_code == 400
+    assert "fetch_history leaves out end_time" in refused.text
+    await world.admin().done("PUT", codec, {"script": "function Decode() { return {} }"})
+    assert (await world.admin().ask("PUT", PATH, {"on": True})).status_code == 400
+    await world.admin().done("PUT", codec, {"script": SCRIPT})
+    assert (await world.admin().done("PUT", PATH, {"on": True, "day": 1}))["day"] == 1
+    wrong_budget = {"on": True, "hour": 0}
+    assert (await world.admin().ask("PUT", PATH, wrong_budget)).status_code == 400
+
+
+async def test_what_a_device_remembers_is_bounded(world: World, server: Server) -> None:
+    """Readings of the future, of before the retention, and more than a frame has are refused."""
+    (sensor,) = await add(server, "H-odd")
+    now = now_ms() // 1000
+    rows = [(now + 86_400, 1), (now - 90 * 86_400, 2), (now - 60, 3)]
+    data = b"".join(struct.pack(">BIB", 32, *row) for row in rows)
+    trial = await world.admin().done(
+        "POST", f"/product/{MODEL}/codec/test", {"port": 85, "hex": data.hex()}
+    )
+    assert trial["history"][2] == {"ts": rows[2][0] * 1000, "values": {"temperature": 3}}
+    assert "refused" not in trial
+    assert (await server.tells.frames([sensor.uplink(data)])).refused == []
+    sensor.counter += 1
+    many = b"\x21" + struct.pack(">I", now - 60)
+    assert (await server.tells.frames([sensor.uplink(many)])).refused == []
+
+    async def stored() -> bool:
+        return len(await page(world, sensor.device, "frames")) == 2
+
+    await world.until(stored)
+    second, first = await page(world, sensor.device, "frames")
+    assert first["reason"].count("is no time within the retention") == 2
+    assert second["reason"] == "history: has 300 readings, and a frame 255 at most"
+    assert await history(world, sensor.device, 0, now_ms()) == [
+        (rows[2][0] * 1000, {"temperature": 3})
+    ]
+
+
+async def test_a_request_that_was_counted_is_spent(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends before it sends has spent it; the next request is for the same gap."""
+    monkeypatch.setattr(working, "LOST_MS", 0)
+    issue, died = CommandService.issue, list[int]()
+
+    async def dies_once(self: CommandService, principal: Principal, drafts: Any) -> Any:
+        if not died:
+            died.append(1)
+            raise Unavailable("the process ends")
+        return await issue(self, principal, drafts)
+
+    monkeypatch.setattr(CommandService, "issue", dies_once)
+    (sensor,) = await add(server, "H-dies")
+    await lose([sensor], {2, 3}, readings=6)
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 2, "day": 2})
+
+    async def healed() -> bool:
+        await sensor.answer()
+        return await states(world, sensor.device) == ["HEALED"]
+
+    await world.until(healed)
+    heal = await world.database["healing"].find_one({"_id": sensor.device})
+    assert len(heal["asks"]) == 2
+    assert len(server.queued["H-dies"]) == 1
+
+
+async def test_gaps_of_an_earlier_owner_are_not_asked_for(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are leaps of the counter, nor more gaps than are kept of a device: the largest are."""
+    monkeypatch.setattr(working, "LATE_MS", 10**9)
+    monkeypatch.setattr(store, "MOST_KEPT", 2)
+    (sensor,) = await add(server, "H-owner")
+    times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
+    sensor.counter = 2_000_000_000
+    assert (await server.tells.frames([sensor.uplink(b"\x01\x07")])).refused == []
+    await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
+    gaps, own = world.database["gaps"], {"$gte": history_key(sensor.device, 0, 0)}
+
+    async def kept() -> list[int]:
+        rows = gaps.find({"_id": own}, sort=[("_id", 1)])
+        return [row["missing"] async for row in rows]
+
+    await world.until(lambda: _are(kept, [2, 3]))
+    change = {"$set": {"ownedSince": times[4] * 1000}}
+    await world.database["devices"].update_one({"_id": sensor.device}, change)
+    monkeypatch.undo()
+    await server.asked("H-owner")
+    assert [one["missing"] for one in await page(world, sensor.device)] == [3]
+    await sensor.answer()
+    await world.until(lambda: _are(kept, [3]))
+    assert len(server.queued["H-owner"]) == 1
+
+
+async def _are(found: Callable[[], Awaitable[Any]], wanted: Any) -> bool:
+    return bool(await found() == wanted)
