@@ -82,6 +82,7 @@ async def simulate(given: Namespace) -> None:
         if given.connect:
             await onboarding.connect(api, given.server, place, password)
         new = await onboarding.register(api, given.server, sensors)
+        await onboarding.heard(api, given.server)
     out.print(f"{len(sensors)} sensors, {new} of them new, at {place.broker}", soft_wrap=True)
     network = Network(server_of(given.server, place), sensors, given.rate, given.loss)
     await shown(out, network.counts, [network.live(place, password)], given.duration)
@@ -104,6 +105,8 @@ class Network:
     ) -> None:
         """`rate` is in uplinks/s, `loss` the part of uplinks and downlinks that nobody hears."""
         self.counts = Counts()
+        self.downlinks = server.downlinks
+        """The topic filter of what the platform wants to be sent."""
         self._server = server
         self._sensors = {sensor.eui: sensor for sensor in sensors}
         self._rate = rate
@@ -124,10 +127,10 @@ class Network:
 
     async def serve(self, client: aiomqtt.Client) -> None:
         """Say what sensors say, and take downlinks, while the connection holds."""
-        await client.subscribe(self._server.downlinks, qos=1)
+        await client.subscribe(self.downlinks, qos=1)
         self.counts.last_error = ""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._take(client))
+            group.create_task(self.take(client))
             group.create_task(self._say(client))
 
     async def _say(self, client: aiomqtt.Client) -> None:
@@ -138,7 +141,8 @@ class Network:
             for message in self.uplink(sensor, datetime.now(UTC)):
                 await client.publish(message.topic, message.payload, qos=self._server.qos)
 
-    async def _take(self, client: aiomqtt.Client) -> None:
+    async def take(self, client: aiomqtt.Client) -> None:
+        """Put downlinks into the queues of their sensors, for ever."""
         async for message in client.messages:
             sensor = self._sensors.get(self._server.device(message.topic.value))
             if sensor is None:

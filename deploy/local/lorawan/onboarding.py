@@ -23,6 +23,8 @@ from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.schemas import ProductCodec, codec_of
 
 _AT_ONCE = 8
+_LOOK, _LOOKS = 0.5, 40
+"""Seconds between two looks at whether the integration is connected, and how many there are."""
 _CONFLICT, _NOT_FOUND = 409, 404
 
 
@@ -61,16 +63,12 @@ async def place_of(api: ManagementApi, server: str, given: Namespace) -> Place:
 
     Raises `CommandError` when there is neither.
     """
-    told = await api.request("GET", f"/integration/{server}")
-    own = {
-        one["key"].rpartition(".")[2]: one.get("value") or ""
-        for one in told["integration_entities"]
-    }
+    own = await _own(api, server)
     broker, username = given.broker or own["broker"], given.username or own["username"]
     if not broker:
         raise CommandError(f"{server} has no broker: set one in the console, or give --broker")
     ca = text_of(given.ca_file) or own["ca"]
-    return Place(broker, username, ca, own.get("application") or "")
+    return Place(broker, username or "", ca or "", own.get("application") or "")
 
 
 async def connect(api: ManagementApi, server: str, place: Place, password: str) -> None:
@@ -79,6 +77,26 @@ async def connect(api: ManagementApi, server: str, place: Place, password: str) 
     settings |= {"password": password} if password else {}
     exchange = {f"{server}.integration.{name}": value for name, value in settings.items()}
     await api.request("POST", "/entity/property/update", {"exchange": exchange})
+
+
+async def heard(api: ManagementApi, server: str) -> None:
+    """Wait until the integration listens to its broker; raise `CommandError` with what it says."""
+    for _ in range(_LOOKS):
+        own = await _own(api, server)
+        if own["connected"]:
+            return
+        await asyncio.sleep(_LOOK)
+    raise CommandError(f"{server} is not connected to its broker: {own['last_error'] or '…'}")
+
+
+async def _own(api: ManagementApi, server: str) -> dict[str, Any]:
+    """The properties of an integration."""
+    told = await api.request("GET", f"/integration/{server}")
+    return {
+        one["key"].rpartition(".")[2]: one.get("value")
+        for one in told["integration_entities"]
+        if one["type"] == "PROPERTY"
+    }
 
 
 def address_of(broker: str) -> tuple[str, int, bool]:

@@ -24,8 +24,8 @@ _PORTS = (85, 2, 1)
 _NUMBER = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
 _BATCH = 500
 _MOST_HEADS = 4096
-_TAIL = 24
-"""Bytes after a head: more than most values have."""
+_TAILS = (1, 2, 4, 8, 24)
+"""Bytes after a head: as few as a decoder wants that refuses more, and more than values have."""
 _LONGEST = 51
 """Bytes that every data rate of EU868 carries."""
 _SEARCH_SECONDS = 20.0
@@ -49,6 +49,7 @@ class Reader:
         self.codec = codec
         self._workers = workers
         self._tsl = compile_tsl(document)
+        self._declared = {one.id for one in document.properties}
         self.measured = {one.id for one in document.properties if one.access_mode == "R"}
 
     async def read(self, uplinks: Sequence[Uplink], at: int | None = None) -> list[Judged]:
@@ -59,11 +60,19 @@ class Reader:
         return [judge(self.codec, one, self._tsl, at, at) for one in outcomes]
 
     async def keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
-        """The properties of each; none of what has a fault, or remembers what was before."""
+        """The properties of each; none of what is refused, or remembers what was before.
+
+        What a decoder tells beside the properties of the TSL is no fault of an uplink.
+        """
         return [
-            frozenset(one.properties) if not (one.reason or one.faults or one.past) else frozenset()
+            frozenset() if self._faulty(one) else frozenset(one.properties)
             for one in await self.read(uplinks)
         ]
+
+    def _faulty(self, one: Judged) -> bool:
+        paths = (fault.path.split(".") for fault in one.faults)
+        declared = any(self._declared.intersection(path) for path in paths)
+        return bool(declared or one.reason or one.past)
 
 
 async def find_uplinks(
@@ -103,18 +112,21 @@ def _numbers(codec: Codec) -> list[int]:
     """The bytes that stand in the scripts of a decoder."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
     found = (int(a, 16) if a else int(b) for text in texts for a, b in _NUMBER.findall(text))
-    return sorted({one for one in found if one < 256})
+    return sorted(set(found) & set(range(256)))
 
 
 def _tries(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
-    """Heads of one byte and of two, each with tails of zeros, of ones and of chance."""
+    """Heads of one byte and of two with tails of chance, of ones and of zeros; then any numbers."""
     pairs = list(itertools.product(numbers, repeat=2))
     if len(pairs) > _MOST_HEADS:
         pairs = rng.sample(pairs, _MOST_HEADS)
     for head in (*((one,) for one in numbers), *pairs):
-        yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAIL))
-        yield bytes(head) + bytes([1]) * _TAIL
-        yield bytes(head) + bytes(_TAIL)
+        yield bytes(head) + bytes(rng.randint(1, 60) for _ in range(_TAILS[-1]))
+        yield bytes(head) + bytes([1]) * _TAILS[-1]
+        for size in _TAILS:
+            yield bytes(head) + bytes(size)
+    for _ in range(_MOST_HEADS):
+        yield bytes(rng.choices(numbers, k=rng.choice(_TAILS)))
 
 
 async def _shortest(reader: Reader, one: Uplink) -> Uplink:

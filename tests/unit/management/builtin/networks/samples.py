@@ -1,8 +1,12 @@
 """Messages of network servers, as their documentation and their servers show them."""
 
+from datetime import UTC, datetime
+
 import msgspec
 from chirpstack_api.gw import gw_pb2
 from chirpstack_api.integration import integration_pb2 as pb
+
+from deploy.local.lorawan.servers import ChirpStack
 
 EUI = "0102030405060708"
 APPLICATION = "17c82e96-be03-4f38-aef3-f83d48582d97"
@@ -99,9 +103,8 @@ def chirpstack_up() -> bytes:
 
 def chirpstack(**fields: object) -> bytes:
     """Another event of the same device, in JSON."""
-    info = {"devEui": EUI, "applicationId": APPLICATION}
-    time = "2022-07-18T09:34:15.775Z"
-    return msgspec.json.encode({"time": time, "deviceInfo": info, **fields})
+    at = datetime(2022, 7, 18, 9, 34, 15, 775_000, tzinfo=UTC)
+    return ChirpStack(APPLICATION).event(EUI, "up", at, **fields).payload
 
 
 def tts(**fields: object) -> bytes:
