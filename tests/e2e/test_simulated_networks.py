@@ -127,7 +127,7 @@ async def products(
             await import_template(given)
             _, template = read(place)
             uplinks = await onboarding.uplinks_of(api, workers, model, seed=1)
-            (sensor,) = onboarding.sensors_of({model: uplinks}, 1, seed=1)
+            (sensor,) = onboarding.sensors_of(kind, {model: uplinks}, 1, seed=1)
             sensor.turn = -1
             reader = Reader(workers, template.codec, template.document)
             tried.append(Tried(template, reader, sensor, ""))

@@ -75,7 +75,7 @@ async def simulate(given: Namespace) -> None:
         models = {
             one: await onboarding.uplinks_of(api, workers, one, given.seed) for one in given.model
         }
-    sensors = onboarding.sensors_of(models, given.devices, given.seed)
+    sensors = onboarding.sensors_of(given.server, models, given.devices, given.seed)
     password = onboarding.text_of(given.password_file)
     async with onboarding.management(given) as api:
         place = await onboarding.place_of(api, given.server, given)
@@ -113,7 +113,10 @@ class Network:
         self._loss = loss
 
     async def live(self, place: Place, password: str) -> None:
-        """Be connected and say what sensors say; come back with pauses, for ever."""
+        """Be connected and say what sensors say; come back with pauses, for ever.
+
+        Raises `CommandError` when the broker does not let it in the first time.
+        """
         backoff = Backoff()
         while True:
             started = time.monotonic()
@@ -123,6 +126,9 @@ class Network:
             except* (aiomqtt.MqttError, OSError) as group:
                 error = group.exceptions[0]
                 self.counts.last_error = str(error) or type(error).__name__
+                if not self.counts.uplinks:
+                    text = f"{place.broker}: {self.counts.last_error}"
+                    raise CommandError(text) from None
                 await asyncio.sleep(backoff.after(time.monotonic() - started))
 
     async def serve(self, client: aiomqtt.Client) -> None:

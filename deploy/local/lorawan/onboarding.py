@@ -120,7 +120,8 @@ async def uplinks_of(api: OpenApi, workers: CodecWorkers, model: str, seed: int)
     except ApiRefused as error:
         if error.status != _NOT_FOUND:
             raise
-        raise CommandError(f"{model}: {error}: thingway product import-template") from error
+        hint = "thingway product import-template makes products with codecs"
+        raise CommandError(f"{error} ({hint})") from error
     reader = Reader(workers, codec_of(stored), parse_document(product["tsl"], stored=True))
     examples = [Uplink(one.port, one.content()) for one in stored.examples]
     rng = Random(f"{seed} {model}")  # noqa: S311 - no secret; a run can be repeated
@@ -130,15 +131,15 @@ async def uplinks_of(api: OpenApi, workers: CodecWorkers, model: str, seed: int)
         raise CommandError(f"{model}: {error}") from error
 
 
-def sensors_of(models: dict[str, list[Uplink]], count: int, seed: int) -> list[Sensor]:
-    """So many sensors, of each product in turn."""
+def sensors_of(server: str, models: dict[str, list[Uplink]], count: int, seed: int) -> list[Sensor]:
+    """So many sensors at a server, of each product in turn."""
     names = list(models)
     made = []
     for place in range(count):
         model, number = names[place % len(names)], place // len(names) + 1
-        rng = Random(f"{seed} {model} {number}")  # noqa: S311 - no secret
+        rng = Random(f"{seed} {server} {model} {number}")  # noqa: S311 - no secret
         turn = zlib.crc32(f"{seed}{number}".encode())
-        made.append(Sensor(dev_eui(model, number), model, models[model], rng, turn=turn))
+        made.append(Sensor(dev_eui(server, model, number), model, models[model], rng, turn=turn))
     return made
 
 

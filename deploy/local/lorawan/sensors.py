@@ -12,9 +12,9 @@ _LOCAL = 0x02
 """First byte of an EUI that nobody was assigned: it is locally administered."""
 
 
-def dev_eui(model: str, number: int) -> str:
-    """The DevEUI of the `number`th sensor of a product, always the same one."""
-    return f"{_LOCAL:02X}{zlib.crc32(model.encode()):08X}{number:06X}"
+def dev_eui(server: str, model: str, number: int) -> str:
+    """The DevEUI of the `number`th sensor of a product at a server, always the same one."""
+    return f"{_LOCAL:02X}{zlib.crc32(f'{server} {model}'.encode()):08X}{number:06X}"
 
 
 class Queued(NamedTuple):
