@@ -65,6 +65,8 @@ async def _hooks(database: Database) -> None:
     await database["network_servers"].create_index(
         "hook", unique=True, partialFilterExpression={"hook": {"$exists": True}}
     )
+    device = [("tenant", 1), ("integration", 1), ("identifier", 1), ("at", 1)]
+    await database["network_downlinks"].create_index(device, name="device")
 
 
 MIGRATIONS = (
@@ -73,5 +75,5 @@ MIGRATIONS = (
     Migration(3, "an end for integrations and devices that are not heard of", _ends),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
     Migration(5, "what integrations of network servers keep", _networks),
-    Migration(6, "addresses of network servers' webhooks", _hooks),
+    Migration(6, "addresses of webhooks, downlinks of a device", _hooks),
 )

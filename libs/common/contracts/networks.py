@@ -11,7 +11,7 @@ LARGEST_HOOK = 64 * 1024
 
 
 class HookCall(msgspec.Struct, frozen=True, kw_only=True):
-    """`rpc.management.hook_{integration}`: a body that came to the webhook of a tenant.
+    """`rpc.integration.{integration}.hook`: a body that came to the webhook of a tenant.
 
     It is answered by the replica that the integration works in, when what it says is stored.
     """

@@ -11,6 +11,7 @@ from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Leader
 from libs.common.store.mongo import Database
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.milesight.integration import Milesight
 from services.management.builtin.networks.server import NetworkServer
 from services.management.builtin.networks.store import NetworkStore
 from services.management.builtin.networks.tts.integration import TheThingsStack
@@ -23,7 +24,7 @@ from services.management.builtin.openapi_client.store import OpenApiStore
 from services.management.builtin.simulator.integration import Simulator
 from services.management.builtin.simulator.messages import told_of_changes
 
-NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Webhook)
+NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
 LIFE = 4.0
 """Seconds after which another replica takes over from one that is gone."""
 REQUEST_SECONDS = 8.0
@@ -79,8 +80,8 @@ class Hosting:
         things = IntegrationThings(self._client, kind.manifest.id)
         store = NetworkStore(self._database, self._seal, kind.manifest.id)
         server = kind(things, store, self._allowed)
-        hooks = RpcServer(self._bus, "management")
-        hooks.offer(f"hook_{kind.manifest.id}", HookCall, server.hook)
+        hooks = RpcServer(self._bus, f"integration.{kind.manifest.id}", discovered=False)
+        hooks.offer("hook", HookCall, server.hook)
         async with IntegrationHost(self._bus, server):
             await hooks.start()
             try:

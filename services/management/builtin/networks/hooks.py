@@ -36,7 +36,7 @@ class Hooks:
             raise NotFound("no webhook has this address", field="token")
         tenant, integration = found
         call = HookCall(tenant=tenant, body=body)
-        await self._rpc.call(f"rpc.management.hook_{integration}", call, Acknowledged)
+        await self._rpc.call(f"rpc.integration.{integration}.hook", call, Acknowledged)
 
 
 @post(

@@ -64,8 +64,7 @@ class Line:
     async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
         """Connect to a broker, unless it is the one that is connected to."""
         async with self._changing:
-            same = (broker, fault) == (self.broker, self._fault)
-            if same and (broker is None or values == self.values):
+            if (broker, fault, values) == (self.broker, self._fault, self.values):
                 return
             await self._disconnect()
             self.broker, self._fault, self.values = broker, fault, values

@@ -5,8 +5,8 @@
   SHA-256 of what the address of the tenant's webhook ends with, unique over all.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
-- `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, at}`:
-  what was given to servers, for what they say of it; for 30 days.
+- `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, ended,
+  at}`: what was given to servers, for what they say of it; for 30 days.
 """
 
 import hashlib
@@ -144,6 +144,18 @@ class NetworkStore:
     async def downlink(self, tenant: str, reference: str) -> str | None:
         """Which of our downlinks a reference names; None for those of others."""
         found = await self._downlinks.find_one(self._own(tenant, reference), {"downlink": 1})
+        return None if found is None else str(found["downlink"])
+
+    async def end_oldest(self, tenant: str, identifier: str) -> str | None:
+        """Which of our downlinks of a device was queued first, of those that have not ended.
+
+        For servers that do not name them. It has ended then, and None is left when all have.
+        """
+        owner = {"tenant": tenant, "integration": self._integration, "identifier": identifier}
+        waiting = {"queued": True, "ended": {"$exists": False}}
+        found = await self._downlinks.find_one_and_update(
+            owner | waiting, {"$set": {"ended": True}}, sort=[("at", 1)]
+        )
         return None if found is None else str(found["downlink"])
 
     def _own(self, tenant: str, reference: str) -> dict[str, str]:
