@@ -99,7 +99,7 @@ async def test_json_is_read_by_pointers(admin: Console, model: str) -> None:
         return await hook.shown("last_error") == f"webhook: {refused['error_message']}"
 
     await until(told)
-    console_refused(await hook.post(body, "x" * 40), 404, "data_not_found", "token")
+    console_refused(await hook.post(body, "x" * 40), 404, "data_no_found", "token")
     assert (await hook.post("x" * 70_000)).status_code == 413
     old, hook.token = hook.token, secrets.token_urlsafe(32)
     await hook.set(webhook_token=hook.token)

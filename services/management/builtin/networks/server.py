@@ -168,6 +168,7 @@ def said(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens at the broker's address"
     text = error.strerror if isinstance(error, OSError) else ""
+    text = error.text if isinstance(error, ThingwayError) else text
     return text or str(error) or type(error).__name__
 
 
