@@ -23,7 +23,7 @@ from services.device.reports.frames.model import (
     identity,
     names_between,
 )
-from services.device.reports.history.partitions import KEY, LAST, history_key
+from services.device.reports.history.partitions import LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
