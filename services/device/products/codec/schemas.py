@@ -52,7 +52,7 @@ class PutCodec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     examples: Annotated[list[CodecExample], msgspec.Meta(max_length=MOST_EXAMPLES)] = []
 
 
-class ProductCodec(msgspec.Struct, kw_only=True):
+class ProductCodec(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The codec of a product; another content has another `version`.
 
     `history` is how its devices can be asked for what they remember, if at all.

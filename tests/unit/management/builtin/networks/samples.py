@@ -1,11 +1,13 @@
 """Messages of network servers, as their documentation and their servers show them."""
 
-import time
 from base64 import b64encode
+from datetime import UTC, datetime
 
 import msgspec
 from chirpstack_api.gw import gw_pb2
 from chirpstack_api.integration import integration_pb2 as pb
+
+from deploy.local.lorawan.servers import ChirpStack
 
 EUI = "0102030405060708"
 APPLICATION = "17c82e96-be03-4f38-aef3-f83d48582d97"
@@ -104,23 +106,21 @@ def chirpstack_up() -> bytes:
 
 def chirpstack(**fields: object) -> bytes:
     """Another event of the same device, in JSON."""
-    info = {"devEui": EUI, "applicationId": APPLICATION}
-    at = "2022-07-18T09:34:15.775Z"
-    return msgspec.json.encode({"time": at, "deviceInfo": info, **fields})
+    at = datetime(2022, 7, 18, 9, 34, 15, 775_000, tzinfo=UTC)
+    return ChirpStack(APPLICATION).event(EUI, "up", at, **fields).payload
 
 
 def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a14c") -> bytes:
     """An uplink as ChirpStack says it, received now."""
-    return chirpstack(
-        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        devAddr="00189440",
-        fCnt=counter,
-        fPort=85,
-        data=b64encode(data).decode(),
-        rxInfo=[{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
-        txInfo={"frequency": 867100000, "modulation": {"lora": SF11}},
-        deviceInfo=device_of(eui),
-    )
+    fields = {
+        "devAddr": "00189440",
+        "fCnt": counter,
+        "fPort": 85,
+        "data": b64encode(data).decode(),
+        "rxInfo": [{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
+        "txInfo": {"frequency": 867100000, "modulation": {"lora": SF11}},
+    }
+    return ChirpStack(APPLICATION).event(eui, "up", datetime.now(UTC), **fields).payload
 
 
 def device_of(eui: str) -> dict[str, str]:
