@@ -53,6 +53,30 @@ class DevicePresence:
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
 
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> set[int]:
+        """Note the same of devices that are ONLINE, in one write; those that are noted.
+
+        `at` is a whole ms.
+        """
+        change = {
+            "q": {"_id": {"$in": ids}, "connectStatus": "ONLINE"},
+            "u": _heard_at(at, life),
+            "multi": True,
+        }
+        written = await self._heard.database.command(
+            {
+                "update": self._heard.name,
+                "updates": [change],
+                "ordered": False,
+                "maxTimeMS": LOCKED_MS,
+                "writeConcern": {"w": 1},
+            }
+        )
+        if written["n"] == len(ids):
+            return set(ids)
+        noted = {"_id": {"$in": ids}, "connectStatus": "ONLINE", "httpAt": {"$gte": at}}
+        return {row["_id"] async for row in self._heard.find(noted, {"_id": 1})}
+
     async def heard_again(
         self, device_id: int, at: datetime, life: timedelta, session: Session
     ) -> None:
