@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 from pymongo import WriteConcern
+from pymongo.read_concern import ReadConcern
 
 from libs.common.store.mongo import Collection, Document, Session
 from services.device.things.conditions import Condition
@@ -24,7 +25,9 @@ class DevicePresence:
     def __init__(self, devices: Collection, hot: Collection) -> None:
         """`hot` is the same collection over the client of frequent operations."""
         self._devices = devices
-        self._heard = hot.with_options(write_concern=WriteConcern(1))
+        self._heard = hot.with_options(
+            write_concern=WriteConcern(1), read_concern=ReadConcern("local")
+        )
         """No thread waits for a record that is locked; a note that is lost comes again."""
 
     async def standing(self, ids: Iterable[int]) -> dict[int, Standing]:
