@@ -13,6 +13,9 @@ NODE := .venv/.installed-node
 CONSOLE := console/dist/index.html
 ARGS ?=
 
+# Bytecode is kept, whatever the environment wants: tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up console screenshots test test-all test-faults test-kubernetes lint lint-python lint-console bench compose image clean

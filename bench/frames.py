@@ -26,10 +26,13 @@ from services.device.codecs.scripts import DECODERS, entry_of
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.schemas import ProductCodec
+from services.device.reports.redecode.store import Job
 
 SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
 FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8
-BAR, BAR_DECODE = 8000, 50.0
+BAR, BAR_DECODE, BAR_AGAIN = 8000, 50.0, 16_667
+KNOWN = 3.0
+"""Seconds after which all processes know a codec."""
 SCRIPT = """
 function decodeUplink(input) {
   var bytes = input.bytes, data = {};
@@ -69,6 +72,14 @@ def codec_of(script: str) -> Codec:
     return Codec(scripts={"script": script}, decoder=steps)
 
 
+def stored(codec: Codec) -> bytes:
+    """A codec as its product keeps it."""
+    kept = ProductCodec(
+        version=codec.version, scripts=codec.scripts, decoder=codec.decoder, encoder=[], examples=[]
+    )
+    return msgspec.json.encode(kept)
+
+
 def payload(number: int) -> bytes:
     """The bytes of frame `number`."""
     temperature = (200 + number % 100).to_bytes(2, "little")
@@ -83,10 +94,7 @@ def prepare(database: Any, tenant: str, first: int, devices: int, script: str) -
         {"_id": {**product, "version": VERSION}, "document": document, "hash": "frames"}
     )
     codec = codec_of(script)
-    kept = ProductCodec(
-        version=codec.version, scripts=codec.scripts, decoder=codec.decoder, encoder=[], examples=[]
-    )
-    database.codecs.insert_one({"_id": product, "content": msgspec.json.encode(kept)})
+    database.codecs.insert_one({"_id": product, "content": stored(codec)})
     database.products.insert_one({"_id": product, "codecVersion": codec.version})
     database.devices.insert_many(
         {
@@ -158,6 +166,29 @@ async def one_round(bus: Bus, database: Any, number: int) -> float:
     return rate
 
 
+async def read_again(database: Any) -> float:
+    """Frames per second that a mended codec reads otherwise, while nothing else comes."""
+    codec, product = codec_of(SCRIPT.replace("/ 10", "/ 100")), {"tenant": TENANT, "model": MODEL}
+    database.codecs.update_one({"_id": product}, {"$set": {"content": stored(codec)}})
+    database.products.update_one({"_id": product}, {"$set": {"codecVersion": codec.version}})
+    await asyncio.sleep(KNOWN)
+    started = time.perf_counter()
+    job = Job(
+        identity=product,
+        state="RUNNING",
+        version=codec.version,
+        total=DEVICES,
+        started=now_ms(),
+        end=2**53,
+    )
+    database.redecodes.insert_one(msgspec.to_builtins(job))
+    while not (done := database.redecodes.find_one()).get("second"):
+        if done["state"] != "RUNNING":
+            raise RuntimeError(done["fault"])
+        await asyncio.sleep(0.1)
+    return float(done["changed"] / (time.perf_counter() - started))
+
+
 async def loop(bus: Bus) -> None:
     """A tenant whose codec loops: ten frames a second, for ever."""
     things, number = IntegrationThings(RpcClient(bus), SERVER), 0
@@ -191,6 +222,7 @@ async def measure(servers: Stack) -> list[Row]:
     prepare(database, LOOPING, FIRST_ID + DEVICES, 1, LOOP)
     bus = await Bus.connect(servers.nats_url, name="bench")
     alone = [await one_round(bus, database, number) for number in range(ROUNDS + 1)][1:]
+    again = await read_again(database)
     looping = asyncio.ensure_future(loop(bus))
     rounds = range(ROUNDS + 1, 2 * ROUNDS + 1)
     beside = [await one_round(bus, database, number) for number in rounds]
@@ -198,15 +230,15 @@ async def measure(servers: Stack) -> list[Row]:
     await asyncio.gather(looping, return_exceptions=True)
     await bus.drain()
     client.close()
-    bar = f">= {BAR:,}"
     return [
-        _row("frames: decoded uplinks/s into history", middle(alone), bar),
-        _row("frames: the same beside a codec that loops", middle(beside), bar),
+        _row("frames: decoded uplinks/s into history", middle(alone), BAR),
+        _row("frames: the same beside a codec that loops", middle(beside), BAR),
+        _row("frames: read again and written otherwise, frames/s", again, BAR_AGAIN),
     ]
 
 
-def _row(name: str, rate: float, bar: str) -> Row:
-    return Row(name, f"{rate:,.0f}", bar=bar, ok=rate >= BAR)
+def _row(name: str, rate: float, bar: int) -> Row:
+    return Row(name, f"{rate:,.0f}", bar=f">= {bar:,}", ok=rate >= bar)
 
 
 async def run() -> list[Row]:

@@ -21,7 +21,8 @@ from deploy.local import (
     version,
 )
 from deploy.local import up as launcher
-from deploy.local.options import DATA, DOORS, change_of_limit, number, option, positive
+from deploy.local.lorawan.command import simulate as simulate_lorawan
+from deploy.local.options import DATA, DOORS, change_of_limit, number, option, part, positive
 from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused
 from libs.common.errors import ThingwayError
@@ -87,6 +88,23 @@ _BACKUPS = (
         help="open with a private key of age (AGE-SECRET-KEY-1…)",
     ),
 )
+_CROWD = (
+    option(
+        "--devices",
+        type=number(1, _MOST_DEVICES),
+        required=True,
+        metavar="N",
+        help=f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
+    ),
+    option(
+        "--rate",
+        type=positive,
+        required=True,
+        metavar="R",
+        help="reports/s of all together",
+    ),
+    option("--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"),
+)
 
 COMMANDS = (
     Command(
@@ -135,23 +153,52 @@ COMMANDS = (
         simulate.simulate,
         (
             DATA,
+            *_CROWD,
+        ),
+    ),
+    Command(
+        "simulate lorawan",
+        "be a LoRaWAN network server: tell a broker what sensors say, and take their downlinks",
+        simulate_lorawan,
+        (
+            DATA,
             option(
-                "--devices",
-                type=number(1, _MOST_DEVICES),
+                "--server",
+                choices=("chirpstack", "tts"),
                 required=True,
+                help="whose messages: ChirpStack 4, or The Things Stack 3",
+            ),
+            option(
+                "--model",
+                action="append",
+                required=True,
+                metavar="MODEL",
+                help="product of the sensors, which has a codec; may be repeated",
+            ),
+            *_CROWD,
+            option(
+                "--loss",
+                type=part,
+                default=0.0,
+                metavar="P",
+                help="part of the uplinks and downlinks that nobody hears (default: 0)",
+            ),
+            option(
+                "--seed",
+                type=number(0, 2**53),
+                default=0,
                 metavar="N",
-                help=f"how many devices, up to {_MOST_DEVICES}; created when they do not exist",
+                help="other uplinks for another one (default: 0)",
             ),
+            option("--broker", metavar="URL", help="its MQTT (default: as the integration has it)"),
+            option("--username", metavar="NAME", help="user there (default: the same)"),
+            option("--password-file", type=Path, metavar="FILE", help="with its password"),
+            option("--ca-file", type=Path, metavar="FILE", help="PEM of whom to trust there"),
             option(
-                "--rate",
-                type=positive,
-                required=True,
-                metavar="R",
-                help="reports/s of all together",
+                "--connect", action="store_true", help="have the integration connect to it as well"
             ),
-            option(
-                "--duration", type=positive, metavar="S", help="seconds (default: until Ctrl-C)"
-            ),
+            option("--email", metavar="EMAIL", help="who adds the sensors (default: first user)"),
+            option("--email-password-file", type=Path, metavar="FILE", help="with the password"),
         ),
     ),
     Command(
@@ -357,10 +404,13 @@ COMMANDS = (
     ),
 )
 
+_ALONE = {one.words for one in COMMANDS if one.words.partition(" ")[0] not in GROUPS}
+"""Commands that stand in no group."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; failures are one line on stderr each and the exit code."""
-    given = parser().parse_args(arguments)
+    given = parser().parse_args(_worded(sys.argv[1:] if arguments is None else arguments))
     try:
         done = given.run(given)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
@@ -382,6 +432,12 @@ def _told(code: Exit, *faults: object) -> int:
     return int(code)
 
 
+def _worded(arguments: Sequence[str]) -> list[str]:
+    """The same with a command of two words as one, where the first is a command by itself."""
+    both = " ".join(arguments[:2])
+    return [both, *arguments[2:]] if both in _ALONE else list(arguments)
+
+
 def parser() -> argparse.ArgumentParser:
     """The words of the command line."""
     top = argparse.ArgumentParser(
@@ -390,7 +446,9 @@ def parser() -> argparse.ArgumentParser:
     first = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     places = {"": first}
     for command in COMMANDS:
-        group, _, word = command.words.rpartition(" ")
+        group, _, word = ("", "", command.words)
+        if command.words not in _ALONE:
+            group, _, word = command.words.rpartition(" ")
         if group not in places:
             named = first.add_parser(group, help=GROUPS[group], description=_said(GROUPS[group]))
             places[group] = named.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -38,6 +38,17 @@ def positive(text: str) -> float:
     return value
 
 
+def part(text: str) -> float:
+    """Argument type: a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
 def _given(text: str) -> str:
     """Argument type: a text that is not empty; as an address that would be every one."""
     if not text:

@@ -8,9 +8,9 @@ import random
 import signal
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import aiomqtt
 from rich.console import Console
@@ -31,6 +31,16 @@ _CONNECTING_AT_ONCE = 50
 _PLAIN_LINE_SECONDS = 5.0
 
 
+class Counted(Protocol):
+    """What a run counts."""
+
+    def line(self, seconds: float) -> str:
+        """What has happened since the line before, so many seconds ago."""
+
+    def totals(self) -> str:
+        """What has happened in all."""
+
+
 @dataclass
 class Counts:
     """What has happened so far."""
@@ -41,11 +51,29 @@ class Counts:
     errors: int = 0
     last_error: str = ""
     started: float = field(default_factory=time.monotonic)
+    _before: tuple[int, int] = (0, 0)
 
     def fail(self, error: Exception) -> None:
         """Count a broken connection or a report without acknowledgement."""
         self.errors += 1
         self.last_error = str(error) or type(error).__name__
+
+    def line(self, seconds: float) -> str:
+        """Rates since the line before."""
+        before, self._before = self._before, (self.sent, self.acknowledged)
+        return (
+            f"{self.connected} connected  {(self.sent - before[0]) / seconds:.0f}/s sent  "
+            f"{(self.acknowledged - before[1]) / seconds:.0f}/s acknowledged  "
+            f"{self.errors} errors{f' ({self.last_error})' if self.last_error else ''}"
+        )
+
+    def totals(self) -> str:
+        """What was sent in all, and at which rate."""
+        seconds = time.monotonic() - self.started
+        return (
+            f"{self.sent} reports sent, {self.acknowledged} acknowledged, {self.errors} errors "
+            f"in {seconds:.1f} s ({self.acknowledged / seconds:.1f}/s)"
+        )
 
 
 async def simulate(given: Namespace) -> None:
@@ -59,23 +87,39 @@ async def simulate(given: Namespace) -> None:
     counts = Counts()
     doors = mqtt_doors(addresses.mqtt_url, addresses.ca_file)
     crowd = Crowd(doors, given.devices / given.rate, counts)
-    tasks = [asyncio.create_task(crowd.live(sn, key)) for sn, key in keys.items()]
+    await shown(console, counts, [crowd.live(sn, key) for sn, key in keys.items()], given.duration)
+
+
+async def shown(
+    console: Console,
+    counts: Counted,
+    lives: Iterable[Coroutine[Any, Any, None]],
+    seconds: float | None,
+) -> None:
+    """Run `lives` until Ctrl-C or for so many seconds, and show what is counted."""
+    tasks = [asyncio.create_task(life) for life in lives]
     try:
         async with _display(console, counts):
-            await _until_stopped(given.duration)
+            await _until_stopped(seconds, tasks)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        console.print(_totals(counts), soft_wrap=True, highlight=False)
+        console.print(counts.totals(), soft_wrap=True, highlight=False)
 
 
-async def _until_stopped(duration: float | None) -> None:
+async def _until_stopped(duration: float | None, lives: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for Ctrl-C or so many seconds; raise what a life has ended with, for none should."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    for life in lives:
+        life.add_done_callback(lambda _: stop.set())
     await happened(stop, duration)
+    for life in lives:
+        if life.done():
+            life.result()
 
 
 class Crowd:
@@ -134,7 +178,7 @@ class Crowd:
 
 
 @contextlib.asynccontextmanager
-async def _display(console: Console, counts: Counts) -> AsyncIterator[None]:
+async def _display(console: Console, counts: Counted) -> AsyncIterator[None]:
     """Show rates: in one changing line on a terminal, else in a line every few seconds."""
     with contextlib.ExitStack() as stack:
         live = None
@@ -147,27 +191,12 @@ async def _display(console: Console, counts: Counts) -> AsyncIterator[None]:
             showing.cancel()
 
 
-async def _show(console: Console, live: Live | None, counts: Counts) -> None:
+async def _show(console: Console, live: Live | None, counts: Counted) -> None:
     pause = 1.0 if live else _PLAIN_LINE_SECONDS
-    before = (0, 0)
     while True:
         await asyncio.sleep(pause)
-        now = (counts.sent, counts.acknowledged)
-        line = (
-            f"{counts.connected} connected  {(now[0] - before[0]) / pause:.0f}/s sent  "
-            f"{(now[1] - before[1]) / pause:.0f}/s acknowledged  {counts.errors} errors"
-            f"{f' ({counts.last_error})' if counts.last_error else ''}"
-        )
-        before = now
+        line = counts.line(pause)
         if live:
             live.update(line, refresh=True)
         else:
             console.print(line, soft_wrap=True, highlight=False)
-
-
-def _totals(counts: Counts) -> str:
-    seconds = time.monotonic() - counts.started
-    return (
-        f"{counts.sent} reports sent, {counts.acknowledged} acknowledged, {counts.errors} errors "
-        f"in {seconds:.1f} s ({counts.acknowledged / seconds:.1f}/s)"
-    )

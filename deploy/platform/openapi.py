@@ -1,4 +1,4 @@
-"""A small client of the device open API, for the launcher and its commands."""
+"""Small clients of the two APIs, for the launcher and its commands."""
 
 import asyncio
 from types import TracebackType
@@ -38,7 +38,12 @@ class OpenApi:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._ca_file = ca_file
-        self._credentials = {"client_id": client_id, "client_secret": client_secret}
+        self._door = "/oauth/token"
+        self._login = {
+            "client_id": client_id,
+            "client_secret": client_secret,
+            "grant_type": "client_credentials",
+        }
         self._token: str | None = None
         self._token_lock = asyncio.Lock()
 
@@ -111,8 +116,7 @@ class OpenApi:
         """The current token; a new one when there is none or it is the `refused` one."""
         async with self._token_lock:
             if self._token is None or self._token == refused:
-                form = {**self._credentials, "grant_type": "client_credentials"}
-                status, answer, _ = await self._send("POST", "/oauth/token", data=form)
+                status, answer, _ = await self._send("POST", self._door, data=self._login)
                 self._token = str(_data(status, answer)["access_token"])
             return self._token
 
@@ -126,6 +130,19 @@ class OpenApi:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise CommandError(f"no platform answers at {self._base_url}: {reason}") from error
+
+
+class ManagementApi(OpenApi):
+    """Calls the management API as one user, in the same way."""
+
+    def __init__(
+        self, base_url: str, client: tuple[str, str], login: tuple[str, str], ca_file: str = ""
+    ) -> None:
+        """`client` is that of the console, `login` e-mail address and password of the user."""
+        super().__init__(base_url, *client, ca_file)
+        self._door = "/oauth2/token"
+        email, password = login
+        self._login |= {"grant_type": "password", "username": email, "password": password}
 
 
 def _data(status: int, body: Any) -> Any:

@@ -465,7 +465,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
 
-    FrameRpc(bus=base.bus, directory=base.things, presence=heard).offer(rpc)
+    FrameRpc(bus=base.bus, directory=base.things, presence=heard, devices=base.devices).offer(rpc)
 
     DownlinksTold(
         devices=base.devices, things=base.things, commands=base.commands, reporter=reporter

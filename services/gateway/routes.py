@@ -11,6 +11,7 @@ from enum import Enum
 from urllib.parse import parse_qs
 
 from libs.common.contracts.limits import LARGEST_FILE
+from libs.common.contracts.networks import LARGEST_HOOK
 from libs.common.identity import Kind
 
 LONGEST_POLL = 600.0
@@ -191,7 +192,8 @@ ROUTES = (
     *_console(b"/system", "device"),
     *_console(b"/product", "device"),
     *_console(b"/rps", "device"),
-    *_console(b"/integration", "management"),
+    *_console(b"/integration", "management", besides=b"hooks/"),
+    *_open(b"/integration/hooks/", "management", secret_path=True, max_body=LARGEST_HOOK),
     *_console(b"/dashboard", "management"),
     *_console(b"/canvas", "management"),
     *_console(b"/resource", "management"),

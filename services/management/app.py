@@ -28,6 +28,8 @@ from libs.common.telemetry import Telemetry
 from services.management.blueprints.routes import ROUTER as BLUEPRINT_ROUTES
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
+from services.management.builtin.networks.hooks import PATHS as HOOK_PATHS
+from services.management.builtin.networks.hooks import Hooks, take_hook
 from services.management.builtin.system import System
 from services.management.canvases.messages import ThingsOverRpc as CanvasThings
 from services.management.canvases.messages import consumer_of_ends
@@ -133,6 +135,7 @@ def build_app(
                 CANVAS_ROUTES,
                 RESOURCE_ROUTES,
                 INTEGRATION_ROUTES,
+                take_hook,
                 picture,
                 live,
                 mqtt,
@@ -145,12 +148,13 @@ def build_app(
                 "canvases": canvases,
                 "resources": ResourceService(resource_store, seal),
                 "integrations": integrations,
+                "network_hooks": Hooks(mongo.database, rpc_client),
                 "hub": hub,
                 "subscriptions": subscriptions,
                 "grants": grants,
                 "admission": admission,
             },
-            open_paths=PATHS | RESOURCE_PATHS | {WS_PATH},
+            open_paths=PATHS | RESOURCE_PATHS | HOOK_PATHS | {WS_PATH},
             lifespan=lifespan,
         )
     )

@@ -61,10 +61,19 @@ async def _networks(database: Database) -> None:
     await database["network_downlinks"].create_index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY)
 
 
+async def _hooks(database: Database) -> None:
+    await database["network_servers"].create_index(
+        "hook", unique=True, partialFilterExpression={"hook": {"$exists": True}}
+    )
+    device = [("tenant", 1), ("integration", 1), ("identifier", 1), ("at", 1)]
+    await database["network_downlinks"].create_index(device, name="device")
+
+
 MIGRATIONS = (
     Migration(1, "dashboards, integrations, outbox", _first),
     Migration(2, "what the integration openapi-client keeps", _openapi_client),
     Migration(3, "an end for integrations and devices that are not heard of", _ends),
     Migration(4, "canvases, homes of users, uploaded resources", _canvases),
     Migration(5, "what integrations of network servers keep", _networks),
+    Migration(6, "addresses of webhooks, downlinks of a device", _hooks),
 )

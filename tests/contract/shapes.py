@@ -44,6 +44,7 @@ class Integration(Exact, kw_only=True):
     description: str
     add_device_service_key: Text = UNSET
     delete_device_service_key: Text = UNSET
+    carries_frames: bool
     device_count: int
     entity_count: int
     deviceCount: int  # noqa: N815 - the sample's spelling
@@ -99,6 +100,7 @@ class Device(Exact, kw_only=True):
     created_at: Ms
     updated_at: Ms
     deletable: bool
+    sends_frames: bool
 
 
 class DeviceEntity(Exact, kw_only=True):
@@ -116,6 +118,8 @@ class DeviceEntity(Exact, kw_only=True):
 class DeviceDetail(Device, kw_only=True):
     """One device."""
 
+    joined: Ms | UnsetType = UNSET
+    link: dict[str, Any] | UnsetType = UNSET
     entities: list[DeviceEntity]
 
 

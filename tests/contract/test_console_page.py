@@ -13,9 +13,17 @@ import pytest
 
 from tests.contract.client import MODEL, Api
 from tests.contract.conftest import Thing
-from tests.contract.console import PASSWORD, Console, new_email, new_name
+from tests.contract.console import PASSWORD, Console, console_accepted, new_email, new_name
 from tests.contract.node import node
 from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
+from tests.integration.management.networks.conftest import ServerBroker, running_broker
+from tests.unit.management.builtin.networks.samples import (
+    APPLICATION,
+    chirpstack,
+    device_of,
+    heard_now,
+)
 
 pytestmark = pytest.mark.xdist_group("contract")
 
@@ -104,3 +112,66 @@ async def test_a_product_is_described(platform: Platform, admin: Console) -> Non
         "difference": "added",
         "problems": [],
     }
+
+
+LORA = "J24LORA"
+LORA_CODEC = "function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10}} }"
+LORA_TSL = {
+    "version": "v1.0",
+    "properties": [
+        {
+            "id": "temperature",
+            "name": "Temperature",
+            "accessMode": "R",
+            "dataSpec": {"dataType": "DOUBLE", "unitName": "°C"},
+        }
+    ],
+    "events": [],
+    "services": [],
+}
+
+
+async def test_a_sensor_is_added_by_its_label_and_its_codec_is_mended(
+    platform: Platform, admin: Console, api: Api, tmp_path: Path
+) -> None:
+    """What it sends stands beside its values; what a mended codec would change is seen first."""
+    eui, more = (uuid4().hex[:16].upper() for _ in range(2))
+    product = {"name": "Journey's sensor", "snPrefixes": [], "tsl": LORA_TSL}
+    await api.done("PUT", f"/products/{LORA}", product)
+    await api.done("PUT", f"/products/{LORA}/codec", {"script": LORA_CODEC})
+    with running_broker(tmp_path) as broker:
+        await set_chirpstack(admin, broker.settings)
+        sending = asyncio.ensure_future(send_frames(broker, admin, eui))
+        found = await journey("lorawan", platform, admin, model=LORA, eui=eui, more=more)
+        await sending
+    await set_chirpstack(admin, {"broker": ""})
+    assert found == {
+        "fault": "Its checksum does not fit: scan it again, or type the DevEUI",
+        "line": "Line 2: “x” is no DevEUI: 16 hex digits are needed",
+        "heard": "-36 dBm · 10.5 dB · SF11BW125",
+        "missing": "2",
+        "changes": "temperature21.5temperature-18.5",
+        "problems": [],
+    }
+
+
+async def set_chirpstack(admin: Console, settings: dict[str, Any]) -> None:
+    """Set properties of the integration."""
+    exchange = {f"chirpstack.integration.{key}": value for key, value in settings.items()}
+    answer = await admin.ask("POST", "/entity/property/update", {"exchange": exchange})
+    console_accepted(answer, data=False)
+
+
+async def send_frames(broker: ServerBroker, admin: Console, eui: str) -> None:
+    """Its state and two frames, as soon as it is there; two between them never arrive."""
+
+    async def there() -> bool:
+        return bool((await admin.done("POST", "/device/search", {"identifier": eui}))["content"])
+
+    await until(there, seconds=60)
+    async with broker.client() as server:
+        topic = f"application/{APPLICATION}/device/{eui.lower()}/event"
+        state = {"margin": 10, "batteryLevel": 80.0, "deviceInfo": device_of(eui)}
+        await server.publish(f"{topic}/status", chirpstack(**state), qos=1)
+        for counter, data in ((7, b"\xd7"), (10, b"\xd8")):
+            await server.publish(f"{topic}/up", heard_now(eui, counter, data), qos=1)

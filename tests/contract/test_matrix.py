@@ -36,6 +36,7 @@ OPEN = {
     "PUT /resource/uploads/{ticket}": "the path itself is the secret, and good once",
     "GET /resource/files/{key}": "pictures, which consoles load without a token",
     "POST /workflow/hooks/{token}": "the path itself is the secret",
+    "POST /integration/hooks/{token}": "the path itself is the secret",
     **{
         f"{method} /workflow-http-in/{{access_key}}{rest}": "HTTP Basic with a tenant's credential"
         for method in ("GET", "POST", "PUT", "DELETE")

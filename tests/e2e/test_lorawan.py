@@ -1,7 +1,6 @@
 """A sensor behind a network server on the whole platform: heard, stored, told."""
 
 import asyncio
-import time
 from base64 import b64encode
 from typing import Any
 
@@ -13,7 +12,12 @@ from tests.e2e.callers import Application, Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import running_broker
-from tests.unit.management.builtin.networks.samples import APPLICATION, chirpstack
+from tests.unit.management.builtin.networks.samples import (
+    APPLICATION,
+    chirpstack,
+    device_of,
+    heard_now,
+)
 
 pytestmark = pytest.mark.xdist_group("platform")
 
@@ -33,20 +37,6 @@ TSL = {
     "events": [],
     "services": [],
 }
-
-
-def uplink(counter: int, data: bytes, gateway: str = "0016c001f153a14c") -> bytes:
-    """As ChirpStack says it, received now."""
-    more: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "devAddr": "00189440",
-        "fCnt": counter,
-        "fPort": 85,
-        "data": b64encode(data).decode(),
-        "rxInfo": [{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
-    }
-    info = {"applicationId": APPLICATION, "devEui": EUI.lower()}
-    return chirpstack(**more, deviceInfo=info)
 
 
 async def test_a_sensor_behind_chirpstack_is_heard_and_told(
@@ -69,9 +59,9 @@ async def test_a_sensor_behind_chirpstack_is_heard_and_told(
         async with asyncio.timeout(60), broker.client() as server:
             await server.subscribe(f"{TOPIC}/command/down", qos=1)
             for gateway in ("0016c001f153a14c", "0016c001f153a14d", "0016c001f153a14c"):
-                up = uplink(7, b"\xd7\x05", gateway)
+                up = heard_now(EUI, 7, b"\xd7\x05", gateway)
                 await server.publish(f"{TOPIC}/event/up", up, qos=1)
-            await server.publish(f"{TOPIC}/event/up", uplink(8, b"\xd8\x05"), qos=1)
+            await server.publish(f"{TOPIC}/event/up", heard_now(EUI, 8, b"\xd8\x05"), qos=1)
             frames = await until(lambda: read(console, device["id"], 2))
             assert [one["values"]["temperature"] for one in frames] == [21.6, 21.5]
             assert frames[0]["gateways"] == [
@@ -82,9 +72,8 @@ async def test_a_sensor_behind_chirpstack_is_heard_and_told(
             await console.data("POST", "/entity/property/update", exchange)
             command = await next_command(server)
             assert (command["data"], command["fPort"]) == (b64encode(b"\xff\x09").decode(), 7)
-            info = {"applicationId": APPLICATION, "devEui": EUI.lower()}
             for event, more in (("txack", {}), ("ack", {"acknowledged": True})):
-                said = chirpstack(queueItemId=command["id"], deviceInfo=info, **more)
+                said = chirpstack(queueItemId=command["id"], deviceInfo=device_of(EUI), **more)
                 await server.publish(f"{TOPIC}/event/{event}", said, qos=1)
             await until(lambda: succeeded(console, device["id"]))
         await console.data("POST", "/entity/property/update", {"exchange": {f"{OWN}.broker": ""}})

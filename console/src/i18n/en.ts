@@ -90,6 +90,7 @@ export const en = {
   "pages.shown": "{first} to {last} of {total}",
   "pages.before": "Previous page",
   "pages.after": "Next page",
+  "pages.older": "Show older ones",
   "range.15m": "Last 15 minutes",
   "range.hour": "Last hour",
   "range.6h": "Last 6 hours",

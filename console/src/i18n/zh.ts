@@ -90,6 +90,7 @@ export const zh: Messages = {
   "pages.shown": "第 {first} 至 {last} 条，共 {total} 条",
   "pages.before": "上一页",
   "pages.after": "下一页",
+  "pages.older": "显示更早的",
   "range.15m": "最近 15 分钟",
   "range.hour": "最近 1 小时",
   "range.6h": "最近 6 小时",

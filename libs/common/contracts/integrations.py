@@ -21,7 +21,10 @@ ANNOUNCE_EVERY = 5.0
 
 LOGIN_PREFIX = "integration."
 """What the NATS user of an external integration begins with; its id follows."""
-BUILT_IN = ("system", "direct", "simulator", "openapi-client", "chirpstack", "tts")
+BUILT_IN = (
+    *("system", "direct", "simulator", "openapi-client"),
+    *("chirpstack", "tts", "milesight", "webhook"),
+)
 """Integrations that run inside `management`; nobody else may take their ids."""
 
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]

@@ -14,7 +14,7 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from datetime import UTC
 from typing import Any, TypeVar, cast
 
@@ -99,6 +99,33 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
             raise
+
+
+def among(keys: Sequence[bytes]) -> Document:
+    """The condition on `_id` of a clustered collection that it is one of `keys`, which lie close.
+
+    MongoDB 6 reads all that lies between the first and the last; without bounds it reads all.
+    """
+    return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
+
+
+async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
+    """Those of `keys` that a clustered collection has; each is looked up, see `among`."""
+    found: list[Document] = [
+        {"$documents": [{"key": key} for key in keys] or [{"key": None}]},
+        {
+            "$lookup": {
+                "from": name,
+                "localField": "key",
+                "foreignField": "_id",
+                "pipeline": [{"$project": {"_id": 1}}],
+                "as": "found",
+            }
+        },
+        {"$unwind": "$found"},
+        {"$replaceRoot": {"newRoot": "$found"}},
+    ]
+    return [bytes(one["_id"]) async for one in await database.aggregate(found)]
 
 
 async def drop_present(collection: Collection, index: str) -> None:

@@ -130,6 +130,8 @@ def _value(answer: str) -> Any:
         told = _read(answer)
     except RecursionError as error:
         raise CodecFailed("gives what is too deep") from error
+    except msgspec.DecodeError as error:
+        raise CodecFailed("gives text that is no Unicode") from error
     if told.fault is not None:
         raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
     return told.value

@@ -92,7 +92,24 @@ def main() -> None:
     confine(MEMORY)
     loaded: OrderedDict[str, Loaded] = OrderedDict()
     while (request := read_frame(0)) is not None:
-        write_frame(1, _write(_answer(loaded, _read(request))))
+        write_frame(1, _written(_answer(loaded, _read(request))))
+
+
+def _written(answer: Answer) -> bytes:
+    """An answer as bytes; an outcome that has none is a fault of its call alone."""
+    try:
+        return _write(answer)
+    except OverflowError:
+        whole = answer or Answered([])
+        return _write(Answered([_small(one) for one in whole.outcomes], whole.seconds))
+
+
+def _small(outcome: Outcome) -> Outcome:
+    try:
+        _write(outcome)
+    except OverflowError:
+        return Outcome(fault="gives a number of more than 64 bits")
+    return outcome
 
 
 class Loaded:

@@ -8,7 +8,7 @@ from libs.common.contracts.events import Connect
 from libs.common.http import console
 from libs.common.things import AccessMod, EntityType, ValueType
 from services.device.things.fields import Id, Line, Name, Search, Tags, Text
-from services.device.things.model import ApplicationRef, DeviceType, Location, Provisioning
+from services.device.things.model import ApplicationRef, DeviceType, Link, Location, Provisioning
 
 Part = Annotated[str, msgspec.Meta(max_length=255)]
 DeviceIds = Annotated[list[console.Id], msgspec.Meta(max_length=1000)]
@@ -263,6 +263,8 @@ class ShownDevice(console.Shown, kw_only=True):
     created_at: int
     updated_at: int
     deletable: bool
+    sends_frames: bool
+    """Whether it sends bytes, which the codec of its product reads."""
 
 
 class DeviceEntity(console.Shown, kw_only=True):
@@ -280,4 +282,7 @@ class DeviceEntity(console.Shown, kw_only=True):
 class DeviceDetail(ShownDevice, kw_only=True):
     """A device with its entities: each parent, then its children."""
 
+    joined: int | None = None
+    """When it joined its network last, ms."""
+    link: Link | None = None
     entities: list[DeviceEntity]

@@ -109,7 +109,7 @@ class UserDevices:
             entities = ([] if key is None else [_shown_key(device, key)]) + entities
         groups = await self._names_of_groups(principal, [device])
         fields = _fields(device, await self._integrations.known(), groups)
-        detail = DeviceDetail(**fields, entities=entities)
+        detail = DeviceDetail(**fields, joined=device.joined, link=device.link, entities=entities)
         _add_entities(detail, thing)
         return detail
 
@@ -349,4 +349,5 @@ def _fields(
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,
+        "sends_frames": integration is not None and integration.carries_frames,
     }

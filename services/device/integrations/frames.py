@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from libs.common.bus import Bus, Outgoing, RpcServer
 from libs.common.bus.hops import current_hops, hops_header
 from libs.common.bus.subjects import up
+from libs.common.clock import now_ms
 from libs.common.contracts.frames import (
     FramesTold,
     RefusedFrame,
@@ -21,6 +23,8 @@ from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
 from services.device.reports.presence.http import HttpPresence
 from services.device.things import Thing, ThingDirectory
+from services.device.things.model import Link
+from services.device.things.store import DeviceStore
 
 CHANNEL = "frame"
 
@@ -32,6 +36,7 @@ class FrameRpc:
     bus: Bus
     directory: ThingDirectory
     presence: HttpPresence
+    devices: DeviceStore
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{frames|link}.{integration}`."""
@@ -65,6 +70,7 @@ class FrameRpc:
         (thing,) = await self._things(integration, [told])
         if thing is None:
             raise NotFound(_unknown(integration, told.identifier), field="identifier")
+        await self.devices.notes.facts([(thing.id, *_fact(told, told.ts or now_ms()))])
         await self.presence.heard(thing)
         return Acknowledged()
 
@@ -81,6 +87,14 @@ class FrameRpc:
             else None
             for one in told
         ]
+
+
+def _fact(told: TellLink, ts: int) -> tuple[str, Any, int]:
+    """What the record of the device has of it: the field, its value, and of when (ms) it is."""
+    if told.kind == "JOINED":
+        return "joined", ts, ts
+    link = Link(at=ts, battery=told.battery, external=told.external_power, margin=told.margin)
+    return "link", msgspec.to_builtins(link), ts
 
 
 def _unknown(integration: str, identifier: str) -> str:

@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from libs.common.errors import Conflict
-from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, DuplicateKey, Mongo, Session
+from libs.common.store.mongo import (
+    DUPLICATE_KEY,
+    BulkFailed,
+    DuplicateKey,
+    Mongo,
+    Session,
+    keys_in,
+)
 from services.device.reports.batch import Batch
 from services.device.reports.frames.store import FRAMES, FrameStore, document_of
 from services.device.reports.history.partitions import (
@@ -193,8 +200,7 @@ class ReportStore:
                 keys[row.collection].append(row.document["_id"])
         known: set[tuple[str | None, bytes]] = set()
         for name, some in keys.items():
-            cursor = self._database[name].find({"_id": {"$in": some}}, {"_id": 1})
-            known |= {(name, bytes(one["_id"])) for one in await cursor.to_list(None)}
+            known |= {(name, key) for key in await keys_in(self._database, name, some)}
         return [row for row in rows if (row.collection, row.document.get("_id")) not in known]
 
 

@@ -53,6 +53,8 @@ class ShownIntegration(msgspec.Struct, frozen=True):
     name: str
     deletable: bool = True
     """Whether its devices can be deleted."""
+    carries_frames: bool = False
+    """Whether its devices send bytes, which codecs read."""
 
 
 BUILT_IN = {
@@ -116,7 +118,9 @@ class Integrations:
             log.warning("names of integrations may be old: %s", error)
             found = self._found
         shown = {
-            key: ShownIntegration(known.manifest.name, _deletable(known))
+            key: ShownIntegration(
+                known.manifest.name, _deletable(known), known.manifest.carries_frames
+            )
             for key, known in found.items()
         }
         return shown or BUILT_IN

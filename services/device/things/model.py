@@ -29,6 +29,8 @@ FACTS = {
     "wlan_mac": "wlanMac",
 }
 """Reported properties that the device record shows, and their names there."""
+TOLD = frozenset({"joined", "link"})
+"""Facts that network servers tell, not reports."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 _BEGINNING = datetime.fromtimestamp(0, UTC)
@@ -48,6 +50,19 @@ class Location(msgspec.Struct, frozen=True, omit_defaults=True):
     latitude: float
     longitude: float
     address: str | None = None
+
+
+class Link(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a device told its network server of itself when it was asked last."""
+
+    at: int
+    """ms"""
+    battery: float | None = None
+    """Percent; None where it does not know, or is powered from outside."""
+    external: bool = False
+    """Whether it is powered from outside."""
+    margin: float | None = None
+    """dB by which it heard the request above the floor."""
 
 
 class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
@@ -114,6 +129,9 @@ class Device(ListedDevice, kw_only=True):
     imei: str | None = None
     mac: str | None = None
     wlan_mac: str | None = None
+    joined: int | None = None
+    """When it joined its network last, in ms."""
+    link: Link | None = None
     last_update_time: int | None = None
     """Of the newest report, in ms; up to 10 s behind."""
 

@@ -6,6 +6,7 @@ from typing import Any
 from pymongo import UpdateOne
 
 from libs.common.store.mongo import Collection, Session
+from services.device.things.model import TOLD
 
 
 class DeviceNotes:
@@ -37,10 +38,10 @@ class DeviceNotes:
             await self._devices.bulk_write(operations, ordered=False)
 
     async def forget_facts(self, device_id: int, times: Container[int]) -> None:
-        """Remove the facts of a device that are of `times` (ms)."""
+        """Remove the facts of a device that reports of `times` (ms) told."""
         found = await self._devices.find_one({"_id": device_id}, {"factTimes": 1}) or {}
         for name, ts in found.get("factTimes", {}).items():
-            if ts in times:
+            if ts in times and name not in TOLD:
                 stored = f"factTimes.{name}"
                 gone = {"$unset": {name: "", stored: ""}}
                 await self._devices.update_one({"_id": device_id, stored: ts}, gone)

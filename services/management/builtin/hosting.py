@@ -3,16 +3,19 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from libs.common.bus import Bus, RpcClient
+from libs.common.bus import Bus, RpcClient, RpcServer
+from libs.common.contracts.networks import HookCall
 from libs.common.http.outgoing import outgoing_session
 from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Leader
 from libs.common.store.mongo import Database
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.milesight.integration import Milesight
 from services.management.builtin.networks.server import NetworkServer
 from services.management.builtin.networks.store import NetworkStore
 from services.management.builtin.networks.tts.integration import TheThingsStack
+from services.management.builtin.networks.webhook.integration import Webhook
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.commands import CommandCarrier
 from services.management.builtin.openapi_client.integration import OpenApiClient
@@ -21,7 +24,7 @@ from services.management.builtin.openapi_client.store import OpenApiStore
 from services.management.builtin.simulator.integration import Simulator
 from services.management.builtin.simulator.messages import told_of_changes
 
-NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack)
+NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
 LIFE = 4.0
 """Seconds after which another replica takes over from one that is gone."""
 REQUEST_SECONDS = 8.0
@@ -77,5 +80,11 @@ class Hosting:
         things = IntegrationThings(self._client, kind.manifest.id)
         store = NetworkStore(self._database, self._seal, kind.manifest.id)
         server = kind(things, store, self._allowed)
+        hooks = RpcServer(self._bus, f"integration.{kind.manifest.id}", discovered=False)
+        hooks.offer("hook", HookCall, server.hook)
         async with IntegrationHost(self._bus, server):
-            await server.run()
+            await hooks.start()
+            try:
+                await server.run()
+            finally:
+                await hooks.stop()

@@ -24,6 +24,8 @@ class ShownIntegration(Shown, kw_only=True):
     description: str
     add_device_service_key: str | None = None
     delete_device_service_key: str | None = None
+    carries_frames: bool
+    """Whether its devices send bytes, which the codecs of their products read."""
     device_count: int
     entity_count: int
     device_count_camel: int = msgspec.field(name="deviceCount")

@@ -108,6 +108,7 @@ def _shown(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
         "description": manifest.description,
         "add_device_service_key": _service_key(manifest, manifest.add_device_service),
         "delete_device_service_key": _service_key(manifest, manifest.delete_device_service),
+        "carries_frames": manifest.carries_frames,
         "device_count": devices,
         "entity_count": entities,
         "device_count_camel": devices,

@@ -15,8 +15,8 @@ export async function count(wanted: FindDevices): Promise<number> {
   return (await search({ ...wanted, page_size: 1 })).total;
 }
 
-/** Devices by words, to choose from. */
-export async function devicesLike(text: string): Promise<Option[]> {
-  const found = await search({ name: text || null, page_size: OFFERED, page_number: 1 });
+/** Devices by words, to choose from: all, or those of a product. */
+export async function devicesLike(text: string, model?: string): Promise<Option[]> {
+  const found = await search({ name: text || null, model: model ? [model] : null, page_size: OFFERED, page_number: 1 });
   return found.content.map((one) => ({ value: one.id, label: one.name, note: one.identifier }));
 }

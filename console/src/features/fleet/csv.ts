@@ -1,7 +1,7 @@
 /** Comma-separated values (RFC 4180), as the platform writes and reads them. */
 
 /** The rows of a text, each with its cells. */
-export function readCsv(text: string): string[][] {
+export function readCsv(text: string, separator = ","): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
   let cell = "";
@@ -13,7 +13,7 @@ export function readCsv(text: string): string[][] {
       else if (text[at + 1] === '"') cell += text[++at];
       else quoted = false;
     } else if (sign === '"') quoted = true;
-    else if (sign === ",") {
+    else if (sign === separator) {
       row.push(cell);
       cell = "";
     } else if (sign === "\n") {

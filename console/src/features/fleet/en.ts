@@ -53,7 +53,7 @@ export const en = {
   "imports.file.hint": "XLSX or CSV, up to 10,000 rows and 5 MiB",
   "imports.only-good": "Add the rows without faults all the same",
   "imports.one": "Import",
-  "imports.line": "Began {when}, devices of {integration}.",
+  "imports.line": "Began {when}.",
   "imports.refused": "Nothing was added: {count} rows have faults. Mend the sheet and send it again.",
   "imports.progress": "{done} of {total} rows",
   "imports.cancel": "Cancel the import",

@@ -55,7 +55,7 @@ export const zh: Record<keyof typeof en, string> = {
   "imports.file.hint": "XLSX 或 CSV，最多 10,000 行、5 MiB",
   "imports.only-good": "仍然添加没有错误的行",
   "imports.one": "导入",
-  "imports.line": "{when} 开始，集成 {integration} 的设备。",
+  "imports.line": "{when} 开始。",
   "imports.refused": "未添加任何设备：{count} 行有错误。请修改后重新导入。",
   "imports.progress": "{done} / {total} 行",
   "imports.cancel": "取消导入",

@@ -3,6 +3,7 @@ export const en = {
   "integrations.text": "Where devices come from: those of the platform itself, and processes that bring others.",
   "integrations.devices": "{count} devices",
   "integrations.entities": "{count} entities",
+  "integrations.add-sensors": "Add sensors",
   "integrations.addable": "Adds devices",
   "integrations.none": "No integration is granted to you",
   "integrations.none.text": "Ask a super-admin for a grant.",

@@ -5,6 +5,7 @@ export const zh: Record<keyof typeof en, string> = {
   "integrations.text": "设备的来源：平台内置的，以及接入其他系统的进程。",
   "integrations.devices": "{count} 台设备",
   "integrations.entities": "{count} 个实体",
+  "integrations.add-sensors": "添加传感器",
   "integrations.addable": "可添加设备",
   "integrations.none": "没有授权给您的集成",
   "integrations.none.text": "请联系超级管理员授权。",

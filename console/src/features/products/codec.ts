@@ -53,6 +53,13 @@ export function bodyOf({ scripts, chains, examples }: Draft): PutCodec | null {
   }
 }
 
+/** Whether two readings say the same, in whatever order. */
+export function isSame(one: unknown, other: unknown): boolean {
+  if (!one || !other || typeof one !== "object" || typeof other !== "object") return one === other;
+  const [a, b] = [one, other] as Record<string, unknown>[];
+  return Object.keys(a!).length === Object.keys(b!).length && Object.keys(a!).every((key) => isSame(a![key], b![key]));
+}
+
 /** Bytes as people write them: `01 0xD7:00`; null when they are no pairs of hex digits. */
 export function bytesOf(text: string): string | null {
   const digits = text.replace(/0x|[\s:,-]/gi, "");

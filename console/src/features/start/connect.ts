@@ -23,12 +23,18 @@ export interface Added {
   tsl: TslDocument;
 }
 
-/** Add a device that connects itself, with a key; the key is seen only here. */
-export async function addDirect(name: string, sn: string, model: string): Promise<Added> {
-  const param_entities = { "direct.integration.add_device.sn": sn, "direct.integration.add_device.model": model };
-  await ask(createDevice({ body: { name, integration: "direct", param_entities } }));
+/** Add a device that an integration knows by `sn`, with the inputs of its service by their keys. */
+export async function addDevice(integration: string, name: string, param_entities: Record<string, unknown>, sn: string): Promise<ShownDevice> {
+  await ask(createDevice({ body: { name, integration, param_entities } }));
   const device = (await search({ identifier: sn, page_size: 10, page_number: 1 })).content.find((one) => one.identifier.toUpperCase() === sn.toUpperCase());
   if (!device) throw new Error(sn);
+  return device;
+}
+
+/** Add a device that connects itself, with a key; the key is seen only here. */
+export async function addDirect(name: string, sn: string, model: string): Promise<Added> {
+  const inputs = { "direct.integration.add_device.sn": sn, "direct.integration.add_device.model": model };
+  const device = await addDevice("direct", name, inputs, sn);
   const path = { device_id: Number(device.id) };
   const [credentials, tsl] = await Promise.all([ask(issueDeviceCredentials({ path })), ask(getDeviceTsl({ path }))]);
   return { device, credentials, tsl };

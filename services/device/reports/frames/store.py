@@ -14,7 +14,7 @@ from pymongo import UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document, Session
+from libs.common.store.mongo import Database, Document, Session, among
 from services.device.reports.frames.model import (
     CountedFrame,
     KeptFrame,
@@ -23,7 +23,7 @@ from services.device.reports.frames.model import (
     identity,
     names_between,
 )
-from services.device.reports.history.partitions import KEY, LAST, history_key
+from services.device.reports.history.partitions import LAST, history_key
 
 FRAMES = "frames"
 FORGOTTEN = 2
@@ -112,21 +112,19 @@ class FrameStore:
 
     async def heard(self, thing_id: int, times: Iterable[int]) -> set[int]:
         """Those of `times` (ms) that frames of a device have."""
-        ranges = [
-            {"_id": {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}}
-            for ts in times
-        ]
-        if not ranges:
-            return set()
-        found = self._frames.find({"$or": ranges}, {"_id": 1})
-        return {KEY.unpack(row["_id"])[1] async for row in found}
+        found = set[int]()
+        for ts in times:
+            at = {"$gte": history_key(thing_id, ts, 0), "$lte": history_key(thing_id, ts, LAST)}
+            if await self._frames.find_one({"_id": at}, {"_id": 1}):
+                found.add(ts)
+        return found
 
     async def reread(
         self, stamp: str, same: list[bytes], changes: list[UpdateOne], session: Session
     ) -> None:
-        """Note that frames were read with `stamp`: some as before, others otherwise."""
+        """Note that frames of a device were read with `stamp`: some as before, others otherwise."""
         if same:
-            query = {"_id": {"$in": same}, "c": {"$ne": stamp}}
+            query = {"_id": among(same), "c": {"$ne": stamp}}
             await self._frames.update_many(query, {"$set": {"c": stamp}}, session=session)
         if changes:
             await self._frames.bulk_write(changes, ordered=False, session=session)

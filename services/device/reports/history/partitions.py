@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.mongo import Collection, Database, Document, create_missing
+from libs.common.store.mongo import Collection, Database, Document, among, create_missing
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -57,13 +57,13 @@ class Partitions:
             self._made.add(partition)
 
     async def at(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
-        """The properties that history has at keys; what it has not is left out."""
+        """The properties that history has at keys of a device; what it has not is left out."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
-            rows = self.collection(week).find({"_id": {"$in": some}})
+            rows = self.collection(week).find({"_id": among(some)})
             found |= {bytes(row["_id"]): row["p"] async for row in rows}
         return found
 

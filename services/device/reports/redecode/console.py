@@ -37,9 +37,9 @@ async def redecode_frames_of_product(
 )
 async def get_redecode_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
-) -> Redecode:
-    """The last one of the product, with the first differences."""
-    return await redecodes.get(principal, model)
+) -> Redecode | None:
+    """The last one of the product, with the first differences; null when there was none."""
+    return await redecodes.last(principal, model)
 
 
 @delete("/{model:str}/codec/redecode", guards=_MANAGERS, summary="Stop reading frames of a product")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymongo import DeleteOne, ReplaceOne, UpdateOne
+from pymongo import UpdateOne
 
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.clock import now_ms
-from libs.common.store.mongo import Document, Mongo, Session
+from libs.common.store.mongo import Document, Mongo, Session, among
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
@@ -42,7 +42,7 @@ class _Writes:
 
     frames: list[UpdateOne] = field(default_factory=list)
     same: list[bytes] = field(default_factory=list)
-    """Frames that are read as before."""
+    """Frames that remember the same, and have the same faults."""
     rows: dict[bytes, Document] = field(default_factory=dict)
     """What history is to have otherwise."""
     stale: set[bytes] = field(default_factory=set)
@@ -66,16 +66,17 @@ class Rereader:
 
         Raises `LookupError` when the codec is gone.
         """
-        found, stamp = Reread(), stamp_of(known.version, thing)
-        last = history_key(thing.id, job.end, LAST)
-        after = job.rest_of(thing.id) or history_key(thing.id, job.start, 0)
-        while rows := await self.frames.unlike(stamp, after, last, CHUNK):
-            after = bytes(rows[-1]["_id"])
-            writes = await self._read(job, known, thing, rows, found)
-            if not job.dry:
-                await self._write(thing, stamp, writes)
+        stamp, last = stamp_of(known.version, thing), history_key(thing.id, job.end, LAST)
+        found = Reread(rest=job.rest_of(thing.id))
+        while not found.through:
+            rows = await self.frames.unlike(stamp, found.rest, last, CHUNK)
+            if rows:
+                writes = await self._read(job, known, thing, rows, found)
+                if not job.dry:
+                    await self._write(thing, stamp, writes)
+                found.rest = bytes(rows[-1]["_id"])
+            found.through = len(rows) < CHUNK
             if time.monotonic() > until:
-                found.rest = after
                 break
         return found
 
@@ -93,13 +94,14 @@ class Rereader:
             wanted = _wanted(key, one)
             kept |= wanted.keys()
             changed = {k: v for k, v in wanted.items() if before.get(k) != v}
-            stale = {old for each in row.get("h", ()) if (old := bytes(each)) not in wanted}
+            past, told = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
+            stale = told - past
             if key in before and key not in wanted:
                 stale.add(key)
-            if not (changed or stale or row.get("w", "") != one.said):
+            if row.get("w", "") != one.said or told != past:
+                writes.frames.append(_frame_change(key, stamp, one, past))
+            else:
                 writes.same.append(key)
-                continue
-            writes.frames.append(_frame_change(key, stamp, one, wanted))
             if not (changed or stale):
                 continue
             writes.rows |= changed
@@ -137,17 +139,20 @@ class Rereader:
         stale = writes.stale
         if stale:
             stale -= await self.frames.remembered(thing.id, stamp, stale)
-        history: dict[str, list[Any]] = defaultdict(list)
+        gone: dict[str, list[bytes]] = defaultdict(list)
+        new: dict[str, list[Document]] = defaultdict(list)
+        for key in (*stale, *writes.rows):
+            gone[_week(key)].append(key)
         for key, properties in writes.rows.items():
-            row = {"_id": key, "p": properties}
-            history[_week(key)].append(ReplaceOne({"_id": key}, row, upsert=True))
-        for key in stale:
-            history[_week(key)].append(DeleteOne({"_id": key}))
+            new[_week(key)].append({"_id": key, "p": properties})
         await self.partitions.ensure(partition_of(KEY.unpack(key)[1]) for key in writes.rows)
 
         async def work(session: Session) -> list[Document]:
-            for name, some in history.items():
-                await self.mongo.database[name].bulk_write(some, ordered=False, session=session)
+            for name, keys in gone.items():
+                history = self.mongo.database[name]
+                await history.delete_many({"_id": among(keys)}, session=session)
+                if name in new:
+                    await history.insert_many(new[name], session=session)
             await self.frames.reread(stamp, writes.same, writes.frames, session)
             return await self.outbox.add(writes.told, session)
 
@@ -165,11 +170,8 @@ def _week(key: bytes) -> str:
     return collection_name(partition_of(KEY.unpack(key)[1]))
 
 
-def _frame_change(
-    key: bytes, stamp: str, judged: Judged, wanted: dict[bytes, Document]
-) -> UpdateOne:
-    past = [each for each in wanted if each != key]
-    fields: Document = {"c": stamp, "w": judged.said, "h": past}
+def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> UpdateOne:
+    fields: Document = {"c": stamp, "w": judged.said, "h": sorted(past)}
     gone = {name: "" for name in ("w", "h") if not fields[name]}
     change: Document = {"$set": {name: one for name, one in fields.items() if one}}
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))

@@ -55,12 +55,16 @@ class RedecodeService:
 
     async def get(self, principal: Principal, model: str) -> Redecode:
         """How far the last one is; raise `NotFound` when there is none, or no such product."""
-        if await self._products.find(principal.tenant, model) is None:
-            raise product_not_found(model)
-        found = await self._store.find(principal.tenant, model)
+        found = await self.last(principal, model)
         if found is None:
             raise NotFound(f"frames of {model} were never read again", field="model")
         return found
+
+    async def last(self, principal: Principal, model: str) -> Redecode | None:
+        """The same, None when there is none; raise `NotFound` when there is no such product."""
+        if await self._products.find(principal.tenant, model) is None:
+            raise product_not_found(model)
+        return await self._store.find(principal.tenant, model)
 
     async def stop(self, principal: Principal, model: str) -> Redecode:
         """End it; devices that are through stay as they are."""

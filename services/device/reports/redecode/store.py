@@ -11,7 +11,8 @@ import msgspec
 from libs.common.clock import from_ms, now_ms
 from libs.common.store.mongo import Database, Document, DuplicateKey
 from services.device.products.codec.store import identity_of
-from services.device.reports.redecode.schemas import Difference, Redecode
+from services.device.reports.history.partitions import history_key
+from services.device.reports.redecode.schemas import SHOWN, Difference, Redecode
 
 REDECODES = "redecodes"
 KEPT = 30
@@ -28,10 +29,10 @@ class Job(Redecode, kw_only=True):
     end: int
     after: int = 0
     """The last device that is through."""
-    under: int = 0
-    """The device whose frames are being read."""
-    rest: bytes | None = None
-    """The key after which it goes on with that one; None is the first."""
+    under: list[int] = msgspec.field(default_factory=list)
+    """Devices whose frames are being read."""
+    rest: dict[str, bytes] = msgspec.field(default_factory=dict)
+    """The keys after which it goes on with some of those, by device."""
     second: bool = False
     """Whether all are gone through once more, for what came meanwhile."""
 
@@ -45,9 +46,9 @@ class Job(Redecode, kw_only=True):
         """Of which product."""
         return self.identity["model"]
 
-    def rest_of(self, device: int) -> bytes | None:
-        """The key after which it goes on with a device; None is the first."""
-        return self.rest if device == self.under else None
+    def rest_of(self, device: int) -> bytes:
+        """The key after which it goes on with a device."""
+        return self.rest.get(str(device)) or history_key(device, self.start, 0)
 
 
 @dataclass
@@ -59,8 +60,9 @@ class Reread:
     shown: list[Difference] = field(default_factory=list)
     times: set[int] = field(default_factory=set)
     """When the changed ones were received, ms."""
-    rest: bytes | None = None
-    """The key after which it is to go on; None when it is through."""
+    rest: bytes = b""
+    """The key after which it is to go on."""
+    through: bool = False
 
 
 class RedecodeStore:
@@ -103,21 +105,27 @@ class RedecodeStore:
         ended = await self._jobs.update_one({**query, "state": "RUNNING"}, change)
         return bool(ended.modified_count)
 
-    async def enter(self, job: Job, device: int) -> bool:
-        """Note that a device is begun or gone on with; False when it has been stopped."""
-        return await self._note(job, {"$set": {"under": device, "rest": job.rest_of(device)}})
+    async def enter(self, job: Job, devices: list[int]) -> bool:
+        """Note that devices are begun or gone on with; False when it has been stopped."""
+        return await self._note(job, {"$set": {"under": devices}})
 
-    async def went(self, job: Job, device: int, found: Reread) -> bool:
-        """Note how far it is with a device; False when it has been stopped."""
-        through = found.rest is None
+    async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
+        """Note how far it is with devices; False when it has been stopped."""
+        through = all(one.through for one in found)
+        rest = (
+            {} if through else {str(at): one.rest for at, one in zip(devices, found, strict=True)}
+        )
+        shown = [difference for one in found for difference in one.shown]
         change = {
-            "$set": {"after": device, "rest": None} if through else {"rest": found.rest},
+            "$set": {"rest": rest} | ({"after": devices[-1]} if through else {}),
             "$inc": {
-                "read": found.read,
-                "changed": found.changed,
-                "done": int(through and not job.second),
+                "read": sum(one.read for one in found),
+                "changed": sum(one.changed for one in found),
+                "done": len(devices) if through and not job.second else 0,
             },
-            "$push": {"differences": {"$each": msgspec.to_builtins(found.shown)}},
+            "$push": {
+                "differences": {"$each": msgspec.to_builtins(shown)[:SHOWN], "$slice": SHOWN}
+            },
         }
         return await self._note(job, change)
 
@@ -127,5 +135,5 @@ class RedecodeStore:
 
     async def again(self, job: Job) -> None:
         """Go through all devices once more."""
-        change = {"$set": {"second": True, "after": 0}}
+        change = {"$set": {"second": True, "after": 0, "under": []}}
         await self._jobs.update_one({"_id": job.identity, "started": job.started}, change)

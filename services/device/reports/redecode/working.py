@@ -18,6 +18,7 @@ from services.device.reports.history.partitions import (
     KEY,
     LAST,
     Partitions,
+    collection_name,
     history_key,
     partition_of,
 )
@@ -36,8 +37,10 @@ SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
 DEVICES = 200
 """Devices that are looked up together."""
+AT_ONCE = 4
+"""Devices whose frames are read at the same time."""
 TURN = 5.0
-"""Seconds of a turn, beside the device that is being read: then another product has one."""
+"""Seconds of a turn, beside the frames that are being read: then another product has one."""
 CHANGED = "the codec was changed meanwhile"
 
 
@@ -84,24 +87,26 @@ class RedecodeWorker:
             return
         until = time.monotonic() + TURN
         ids = await self._next(job)
-        for device_id in ids:
-            if not await self._device(job, known, device_id, until):
-                return
-            if time.monotonic() > until:
+        for first in range(0, len(ids), AT_ONCE):
+            if not await self._devices(job, known, ids[first : first + AT_ONCE], until):
                 return
         if not ids:
             await self._through(job)
 
-    async def _device(self, job: Job, known: KnownCodec, device_id: int, until: float) -> bool:
-        """Read frames of a device; False when there is no time left for others."""
-        if not await self.store.enter(job, device_id):
+    async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
+        """Read frames of some devices; False when there is no time left for others."""
+        if not await self.store.enter(job, ids):
             return False
+        found = await asyncio.gather(*(self._device(job, known, one, until) for one in ids))
+        job.differences += [difference for one in found for difference in one.shown]
+        went = await self.store.went(job, ids, found)
+        return went and time.monotonic() <= until
+
+    async def _device(self, job: Job, known: KnownCodec, device_id: int, until: float) -> Reread:
         device = await self.devices.find(job.tenant, device_id)
-        found = Reread()
-        if device is not None and device.model == job.model:
-            found = await self._reread(job, known, device, until)
-        job.differences += found.shown
-        return await self.store.went(job, device_id, found) and found.rest is None
+        if device is None or device.model != job.model:
+            return Reread(through=True)
+        return await self._reread(job, known, device, until)
 
     async def _next(self, job: Job) -> list[int]:
         if job.devices is not None:
@@ -120,7 +125,7 @@ class RedecodeWorker:
         if job.dry:
             return found
         times = found.times
-        if job.under == thing.id:  # gone on with, maybe after what was read before was lost
+        if thing.id in job.under:  # gone on with, maybe after what was read before was lost
             entries = (await self.latest.entries([thing.id])).get(thing.id, {})
             known_times = {entry["t"] for entry in entries.values()}
             times |= await self.rereader.frames.heard(thing.id, known_times)
@@ -137,7 +142,9 @@ class RedecodeWorker:
             "$gte": history_key(thing.id, first, 0),
             "$lte": history_key(thing.id, LAST, LAST),
         }
-        for week in range(partition_of(first), partition_of(now) + 2):
-            rows = self.partitions.collection(week).find({"_id": bounds}, sort=[("_id", 1)])
-            async for row in rows:
+        oldest = collection_name(partition_of(first))
+        for week in await self.partitions.collections():
+            if week.name < oldest:
+                continue
+            async for row in week.find({"_id": bounds}, sort=[("_id", 1)]):
                 yield thing.id, KEY.unpack(row["_id"])[1], row["p"]

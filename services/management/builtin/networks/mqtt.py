@@ -81,7 +81,9 @@ class Connection(Client):
             queue_type=_Waiting,
         )
         self._client.manual_ack_set(on=True)
-        _bound(self._client, made)
+        self.failure: OSError | None = None
+        """What ended the socket, of which paho says nothing."""
+        self._bound(self._client, made)
 
     async def listen(self, topics: Sequence[str]) -> None:
         """Subscribe; raise `MqttError` for a topic that the broker refuses."""
@@ -105,6 +107,24 @@ class Connection(Client):
         for message in messages:
             self._client.ack(message.mid, message.qos)
 
+    def _bound(self, paho: Any, made: socket) -> None:
+        """Have paho use a socket of ours, and read no message that is too large."""
+        receive = paho._sock_recv  # noqa: SLF001 - it offers no other way
+
+        def bounded(size: int) -> Any:
+            if size > LARGEST_MESSAGE:
+                raise ConnectionError(f"a message of {size} bytes is not taken")
+            try:
+                return receive(size)
+            except (ssl.SSLWantReadError, BlockingIOError):
+                raise
+            except OSError as error:
+                self.failure = error
+                raise
+
+        paho._create_socket = lambda: made  # noqa: SLF001
+        paho._sock_recv = bounded  # noqa: SLF001
+
     def drop(self) -> None:
         """Let go of the socket, whatever state it is in."""
         self._client._sock_close()  # noqa: SLF001 - aiomqtt leaves it open when connecting fails
@@ -112,19 +132,6 @@ class Connection(Client):
 
 def _number(code: int | ReasonCode) -> int:
     return code.value if isinstance(code, ReasonCode) else code
-
-
-def _bound(paho: Any, made: socket) -> None:
-    """Have paho use a socket of ours, and read no message that is too large."""
-    receive = paho._sock_recv  # noqa: SLF001 - it offers no other way
-
-    def bounded(size: int) -> Any:
-        if size > LARGEST_MESSAGE:
-            raise ConnectionError(f"a message of {size} bytes is not taken")
-        return receive(size)
-
-    paho._create_socket = lambda: made  # noqa: SLF001
-    paho._sock_recv = bounded  # noqa: SLF001
 
 
 @asynccontextmanager
@@ -141,6 +148,10 @@ async def connected(
     try:
         async with connection:
             yield connection
+    except MqttError as error:
+        if connection.failure is not None:
+            raise connection.failure from error
+        raise
     finally:
         connection.drop()
         made.close()

@@ -13,12 +13,14 @@ from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.frames import MOST_FRAMES, CarryDownlinks
 from libs.common.contracts.integrations import (
+    Acknowledged,
     AddDevice,
     DeviceRef,
     NewDevice,
     PropertiesUpdated,
 )
-from libs.common.errors import InvalidInput, ThingwayError, Unavailable
+from libs.common.contracts.networks import HookCall
+from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooManyRequests, Unavailable
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import ended
 from libs.common.store.mongo import StoreError
@@ -27,7 +29,7 @@ from services.management.builtin.networks.heard import Carried, Heard, Queued, R
 from services.management.builtin.networks.mqtt import Connection, connected
 from services.management.builtin.networks.settings import Broker
 from services.management.builtin.networks.state import SHOW_PAUSE, State
-from services.management.builtin.networks.store import NetworkStore
+from services.management.builtin.networks.store import HOOK, NetworkStore
 from services.management.builtin.networks.telling import Teller
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ LOOK_EVERY = 30.0
 """Seconds between two looks at the settings; a change is heard of at once."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two tries to connect."""
+MOST_HOOKS = 32
+"""Calls of a tenant's webhook that are in hand."""
 STEADY = 60.0
 """Seconds of a connection after which the next try comes soon again."""
 
@@ -54,13 +58,13 @@ class Line:
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
+        self._hooks = 0
         self._showing = asyncio.ensure_future(self._show())
 
     async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
         """Connect to a broker, unless it is the one that is connected to."""
         async with self._changing:
-            same = (broker, fault) == (self.broker, self._fault)
-            if same and (broker is None or values == self.values):
+            if (broker, fault, values) == (self.broker, self._fault, self.values):
                 return
             await self._disconnect()
             self.broker, self._fault, self.values = broker, fault, values
@@ -76,6 +80,18 @@ class Line:
             await self._connection.publish(message.topic, message.payload, qos=qos)
         except MqttError as error:
             raise Unavailable(f"the network server took no downlink: {error}") from error
+
+    async def take(self, heard: Heard | None) -> None:
+        """Tell what a webhook has brought; raises what says that it was not taken."""
+        if self._hooks >= MOST_HOOKS:
+            raise TooManyRequests("this webhook is called too often at a time", retry_after=1.0)
+        self._hooks += 1
+        try:
+            await self.teller.tell([] if heard is None else [heard])
+        finally:
+            self._hooks -= 1
+        if self.broker is None:
+            self.state.up()
 
     async def stop(self) -> None:
         """Disconnect, and show nothing any more."""
@@ -151,7 +167,9 @@ def said(error: Exception) -> str:
         return f"the broker refuses the login: {error}"
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens at the broker's address"
-    return str(error) or type(error).__name__
+    text = error.strerror if isinstance(error, OSError) else ""
+    text = error.text if isinstance(error, ThingwayError) else text
+    return text or str(error) or type(error).__name__
 
 
 class NetworkServer(Integration):
@@ -187,6 +205,24 @@ class NetworkServer(Integration):
     def queue(self, carried: Carried, broker: Broker, values: dict[str, Any]) -> Queued:
         """A downlink as the server takes it."""
 
+    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> Heard | None:
+        """What came to the webhook, as `read`; raise `InvalidInput` naming what is wrong."""
+        raise NotFound("has no webhook")
+
+    async def hook(self, call: HookCall) -> Acknowledged:
+        """Take what came to a tenant's webhook; what is wrong with it is shown, too."""
+        line = self._lines.get(call.tenant)
+        if line is None:
+            await self._look(call.tenant)
+            line = self._line(call.tenant)
+        try:
+            heard = self.read_hook(call.tenant, call.body, line.values)
+        except InvalidInput as error:
+            line.state.failed(f"webhook: {error.text}")
+            raise
+        await line.take(heard)
+        return Acknowledged()
+
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         """A device by its DevEUI, as the server knows it."""
         given = wanted.params
@@ -210,6 +246,8 @@ class NetworkServer(Integration):
         for name in settings.SECRETS:
             if given.get(name):
                 await self.store.keep_secret(tenant, name, given[name], settings.bound_to(values))
+        if given.get(HOOK):
+            await self.store.keep_hook(tenant, given[HOOK])
         await self._use(tenant, values)
 
     async def downlink(self, wanted: CarryDownlinks) -> None:

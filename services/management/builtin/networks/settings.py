@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from cryptography.x509 import load_pem_x509_certificates
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import LONGEST_URL, may_be_called
 from libs.common.tls import ENCRYPTED, MQTT_PORTS
-from services.management.builtin.networks.store import NetworkStore
+from services.management.builtin.networks.store import HOOK, NetworkStore
 from services.management.builtin.tsl import Part, own_property
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
@@ -24,6 +25,10 @@ PASSWORD, PRIVATE_KEY = "password", "private_key"
 SECRETS = (PASSWORD, PRIVATE_KEY)
 LONGEST_PEM = 16_384
 LONGEST_TEXT = 255
+LONGEST_TOKEN = 128
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}")
+_FEWEST_CHARACTERS = 10
+"""Different ones of a token that may be random."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,15 @@ def broker_properties() -> list[Part]:
     ]
 
 
+def hook_property() -> Part:
+    """The token of a webhook, for a manifest."""
+    text = (
+        "Random: 32 to 128 letters, digits, - and _; the address is /integration/hooks/ and it; "
+        "never shown; a new one ends the old"
+    )
+    return _text(HOOK, "Webhook token", "W", text, LONGEST_TOKEN)
+
+
 def _text(name: str, title: str, access: str, text: str, most: int) -> Part:
     return own_property(name, title, access, text, dataType="STRING", validator={"maxSize": most})
 
@@ -122,6 +136,10 @@ def check(given: dict[str, Any], allowed: tuple[str, ...]) -> None:
     """Judge settings as they are given; raise `InvalidInput` naming the property."""
     if text := given.get(BROKER):
         checked_broker(text, allowed)
+    if text := given.get(HOOK):
+        random = _TOKEN.fullmatch(text) and len(set(text)) >= _FEWEST_CHARACTERS
+        if not random:
+            raise InvalidInput("must be 32 to 128 random letters, digits, - and _", field=HOOK)
     if text := given.get(CA):
         _trusting(text)
     if text := given.get(CERTIFICATE):

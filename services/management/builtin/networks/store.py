@@ -1,13 +1,15 @@
 """What network servers of tenants need to be kept, in MongoDB.
 
-- `network_servers`: `{_id: {tenant, integration}, client, secrets: {name: {sealed, for}}}`:
-  `client` names us to a broker; a secret is sent to nobody but whom it was given for.
+- `network_servers`: `{_id: {tenant, integration}, client, secrets: {name: {sealed, for}}, hook}`:
+  `client` names us to a broker; a secret is sent to nobody but whom it was given for; `hook` is a
+  SHA-256 of what the address of the tenant's webhook ends with, unique over all.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
-- `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, at}`:
-  what was given to servers, for what they say of it; for 30 days.
+- `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, ended,
+  at}`: what was given to servers, for what they say of it; for 30 days.
 """
 
+import hashlib
 import logging
 import secrets
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from pymongo import UpdateOne
+from pymongo.errors import DuplicateKeyError
 
+from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.recent import Recent
 from libs.common.store.mongo import Database
@@ -24,8 +28,22 @@ from services.management.builtin.networks.heard import Route
 
 log = logging.getLogger(__name__)
 
+HOOK = "webhook_token"
+"""The setting with which the address of a webhook ends."""
 KNOWN_ROUTES = 100_000
 """Routes that a process remembers, so that it does not write what is written."""
+
+
+async def hook_of(database: Database, token: str) -> tuple[str, str] | None:
+    """Tenant and integration of the webhook whose address ends with `token`."""
+    query = {"hook": digest_of(token)}
+    found = await database["network_servers"].find_one(query, {"_id": 1})
+    return None if found is None else (found["_id"]["tenant"], found["_id"]["integration"])
+
+
+def digest_of(token: str) -> bytes:
+    """What is kept of a token: it is long and random, so a plain digest does not give it away."""
+    return hashlib.sha256(token.encode()).digest()
 
 
 class NetworkStore:
@@ -68,6 +86,13 @@ class NetworkStore:
         except SealBroken:
             log.warning("%s of %s was kept with another key: give it again", name, tenant)
             return None
+
+    async def keep_hook(self, tenant: str, token: str) -> None:
+        """Let a webhook come to another address; raise `Conflict` for that of another one."""
+        try:
+            await self._servers.update_one(self._key(tenant), {"$set": {"hook": digest_of(token)}})
+        except DuplicateKeyError as error:
+            raise Conflict("is that of another webhook: make a new one", field=HOOK) from error
 
     async def learn(self, tenant: str, routes: Mapping[str, Route]) -> None:
         """Remember where downlinks of devices go."""
@@ -119,6 +144,18 @@ class NetworkStore:
     async def downlink(self, tenant: str, reference: str) -> str | None:
         """Which of our downlinks a reference names; None for those of others."""
         found = await self._downlinks.find_one(self._own(tenant, reference), {"downlink": 1})
+        return None if found is None else str(found["downlink"])
+
+    async def end_oldest(self, tenant: str, identifier: str) -> str | None:
+        """Which of our downlinks of a device was queued first, of those that have not ended.
+
+        For servers that do not name them. It has ended then, and None is left when all have.
+        """
+        owner = {"tenant": tenant, "integration": self._integration, "identifier": identifier}
+        waiting = {"queued": True, "ended": {"$exists": False}}
+        found = await self._downlinks.find_one_and_update(
+            owner | waiting, {"$set": {"ended": True}}, sort=[("at", 1)]
+        )
         return None if found is None else str(found["downlink"])
 
     def _own(self, tenant: str, reference: str) -> dict[str, str]:

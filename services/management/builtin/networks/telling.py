@@ -91,7 +91,10 @@ class Teller:
 
     async def _downlink(self, told: TellDownlink) -> None:
         """What became of one of ours; the server's other downlinks are nothing to us."""
-        name = await self._store.downlink(self._tenant, told.downlink)
+        if told.downlink:
+            name = await self._store.downlink(self._tenant, told.downlink)
+        else:
+            name = await self._store.end_oldest(self._tenant, told.identifier)
         if name is not None:
             told.downlink = name
             await self._things.downlink(told)

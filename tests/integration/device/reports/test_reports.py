@@ -75,6 +75,24 @@ async def test_a_redelivered_batch_changes_nothing(world: World):
     assert await world.database["device_events"].count_documents({}) == 1
 
 
+async def test_a_redelivered_batch_is_looked_up_and_not_searched_for(world: World):
+    """What it costs does not grow with what history has."""
+    sn = await world.add(7)
+    many = [(sn, {"properties": {"temperature": number}}) for number in range(500)]
+    await world.say_all(many)
+    await world.deal(len(many))
+    await world.say_all(many[:3])
+    messages = await world.fetch(3)
+    await world.database.command("profile", 2)
+    for _ in range(2):
+        await world.first.ingest.handle(messages)
+    await world.database.command("profile", 0)
+    looked = await world.database["system.profile"].find().to_list(None)
+    await world.database.drop_collection("system.profile")
+    assert any(one["op"] == "command" and "aggregate" in one["command"] for one in looked)
+    assert max(one.get("docsExamined", 0) for one in looked) < 20
+
+
 async def test_two_processes_with_the_same_messages_count_them_once(world: World):
     """Replicas that hold the same and overlapping batches at once agree in the end."""
     sns = [await world.add(number) for number in range(1, 41)]

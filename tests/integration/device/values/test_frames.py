@@ -55,9 +55,18 @@ async def test_frames_are_told_and_listed(world: World, lamps: Lamps):
 
 
 async def test_a_link_makes_a_device_online(world: World, lamps: Lamps):
-    """A join, or an answer about its state, is a sign of life."""
+    """A join, or an answer about its state, is a sign of life; the last of each is seen."""
     await world.admin().done("POST", "/device", lamp("F-2"))
-    await things(world).link(TellLink(tenant="default", identifier="F-2", kind="JOINED"))
+    for told in (
+        {"kind": "JOINED", "ts": 2000},
+        {"kind": "STATUS", "ts": 4000, "battery": 80.0, "margin": 7.0},
+        {"kind": "STATUS", "ts": 3000, "external_power": True},
+    ):
+        await things(world).link(TellLink(tenant="default", identifier="F-2", **told))
+    device = (await world.device("F-2"))["_id"]
+    shown = await world.admin().done("GET", f"/device/{device}")
+    assert shown["joined"] == 2000
+    assert shown["link"] == {"at": 4000, "battery": 80.0, "margin": 7.0}
 
     async def online() -> bool:
         return bool((await world.device("F-2"))["connectStatus"] == "ONLINE")

@@ -47,9 +47,12 @@ jetstream {{ store_dir: "{folder}" }}
 mqtt {{
   listen: "127.0.0.1:{mqtt}"
   ack_wait: "1s"
-  authorization {{ username: "{user}", password: "{password}" }}
   {tls}
 }}
+authorization {{ users: [
+  {{ user: "{user}", password: "{password}" }},
+  {{ user: "narrow", password: "{password}", permissions: {{ subscribe: ["$MQTT.>"] }} }},
+] }}
 """
 
 
@@ -81,11 +84,15 @@ class ServerBroker:
 
 
 @contextmanager
-def running_broker(folder: Path) -> Iterator[ServerBroker]:
-    """A broker with a login and a certificate of its own authority."""
+def running_broker(folder: Path, *, verify: bool = False) -> Iterator[ServerBroker]:
+    """A broker with logins and a certificate of its own authority; with `verify` it asks for one.
+
+    The user `narrow` may hear nothing.
+    """
     port, mqtt = ports.choose_free(), ports.choose_free()
     files = Files(folder / "certificates")
-    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}'
+    asks = f', ca_file: "{files.ca}", verify: true' if verify else ""
+    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}"{asks} }}'
     config = folder / "nats.conf"
     config.write_text(
         CONFIG.format(port=port, mqtt=mqtt, folder=folder, user=USER, password=PASSWORD, tls=tls)

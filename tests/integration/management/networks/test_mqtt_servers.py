@@ -5,11 +5,14 @@ import asyncio
 import msgspec
 from pymongo.errors import AutoReconnect
 
+from deploy.platform.certificates import Authority, new_authority
 from libs.common.contracts.frames import Downlink
+from services.management.builtin.networks import mqtt
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
+from services.management.builtin.networks.milesight.integration import Milesight
 from services.management.builtin.networks.store import NetworkStore
 from services.management.builtin.networks.tts.integration import TheThingsStack
-from tests.integration.management.networks.conftest import PASSWORD, USER
+from tests.integration.management.networks.conftest import PASSWORD, USER, running_broker
 from tests.unit.management.builtin.networks import samples
 from tests.unit.management.builtin.networks.samples import APPLICATION, EUI
 
@@ -59,6 +62,57 @@ async def test_the_things_stack_is_heard_and_carries(broker, hosted):
         await server.publish(f"{up}/down/sent", samples.tts(downlink_sent={"correlation_ids": ids}))
         await played.until(lambda: played.downlinks)
         assert played.downlinks[0].downlink == "3"
+
+
+async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
+    """At the topics that are typed into it; what it tells of downlinks is told in their order."""
+    async with asyncio.timeout(60), hosted(Milesight) as played, broker.client() as server:
+        device = await played.add({"dev_eui": "24e124136b502217", "model": "M"})
+        topics = {"uplink_topic": "gw/up", "downlink_topic": "gw/$deveui/down"}
+        await played.update(broker.settings | topics | {"ack_topic": "gw/ack"})
+        await played.shows(connected=True)
+        await server.publish("gw/up", samples.MILESIGHT_UP, qos=1)
+        await played.until(lambda: played.frames)
+        await server.subscribe("gw/24e124136b502217/down", qos=1)
+        await played.carry(device, *(Downlink(id=one, port=85, data=b"\x01") for one in "ab"))
+        body = msgspec.json.decode((await anext(server.messages)).payload)
+        assert body == {"confirmed": False, "fPort": 85, "data": "AQ=="}
+        for acknowledged in (True, False, True):
+            body = {"devEUI": "24e124136b502217", "acknowledged": acknowledged}
+            await server.publish("gw/ack", msgspec.json.encode(body), qos=1)
+        await server.publish("gw/up", samples.MILESIGHT_UP, qos=1)
+        await played.until(lambda: len(played.frames) > 1)
+        told = [(one.downlink, one.state) for one in played.downlinks]
+        assert told == [("a", "ACKNOWLEDGED"), ("b", "UNACKNOWLEDGED")]
+        await played.update({"uplink_topic": ""})
+        await played.until(lambda: _error(played) == "uplink_topic: is not set")
+
+
+async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch):
+    """Without one, or with one of another authority, the reason is shown."""
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 1.0)
+    with running_broker(tmp_path / "broker", verify=True) as broker:
+        good, other = broker.files.authority, Authority(new_authority("others"))
+        async with asyncio.timeout(60), hosted(ChirpStack) as played:
+            await played.update(broker.settings)
+            await played.until(lambda: _error(played))
+            assert not played.own["default"]["connected"]
+            shown = _error(played)
+            assert "CERTIFICATE_REQUIRED" in shown
+            for authority, connected in ((other, False), (good, True)):
+                issued = authority.device("application", 1)
+                shown = {"certificate": issued.certificate, "private_key": issued.key}
+                await played.update(shown)
+                await played.until(lambda one=connected: played.own["default"]["connected"] is one)
+            await played.shows(connected=True, last_error="")
+
+
+async def test_a_topic_that_may_not_be_heard_is_shown(broker, hosted):
+    """The login is good, and the broker tells nothing."""
+    async with asyncio.timeout(60), hosted(ChirpStack) as played:
+        await played.update(broker.settings | {"username": "narrow"})
+        await played.until(lambda: "refuses to tell application/+/device" in _error(played))
+        assert not played.own["default"]["connected"]
 
 
 async def test_what_was_not_stored_comes_again(broker, hosted):

@@ -1,6 +1,7 @@
 """What `chirpstack` announces."""
 
 from libs.common.contracts.integrations import Manifest
+from libs.common.http.outgoing import LONGEST_URL
 from services.management.builtin.networks.parts import (
     ADD,
     DELETE,
@@ -8,9 +9,11 @@ from services.management.builtin.networks.parts import (
     network_tsl,
 )
 from services.management.builtin.networks.settings import broker_properties
-from services.management.builtin.tsl import own_property
+from services.management.builtin.tsl import own_property, text_input
 
 APPLICATION = "application"
+API, API_TOKEN = "api", "api_token"
+PROFILE, JOIN_EUI, APP_KEY = "device_profile", "join_eui", "app_key"
 
 MANIFEST = Manifest(
     id="chirpstack",
@@ -19,6 +22,23 @@ MANIFEST = Manifest(
     icon="/public/chirpstack.svg",
     tsl=network_tsl(
         application_input("ID of its application in ChirpStack; it is learned with an uplink"),
+        text_input(
+            ADD,
+            PROFILE,
+            "Device profile",
+            "ID in ChirpStack: the device is registered there with it; empty when it is there",
+            validator={"maxSize": 64},
+        ),
+        text_input(
+            ADD, JOIN_EUI, "JoinEUI", "To be registered: 16 digits", validator={"maxSize": 32}
+        ),
+        text_input(
+            ADD,
+            APP_KEY,
+            "AppKey",
+            "To be registered, for a device that joins: 32 hexadecimal digits; it is not kept here",
+            validator={"maxSize": 64},
+        ),
         settings=[
             *broker_properties(),
             own_property(
@@ -28,6 +48,22 @@ MANIFEST = Manifest(
                 "ID of the one application to hear; empty for all that the broker shows",
                 dataType="STRING",
                 validator={"maxSize": 64},
+            ),
+            own_property(
+                API,
+                "API",
+                "RW",
+                "Of ChirpStack, to register devices: https://host:443 or http://host:8080",
+                dataType="STRING",
+                validator={"maxSize": LONGEST_URL},
+            ),
+            own_property(
+                API_TOKEN,
+                "API key",
+                "W",
+                "Of ChirpStack, never shown; it is given anew with another API",
+                dataType="STRING",
+                validator={"maxSize": 4096},
             ),
         ],
     ),

@@ -2,7 +2,7 @@
 
 from libs.common.contracts.integrations import Manifest
 from services.management.builtin.networks.parts import ADD, DELETE, network_tsl
-from services.management.builtin.networks.settings import broker_properties
+from services.management.builtin.networks.settings import broker_properties, hook_property
 from services.management.builtin.tsl import text_input
 
 DEVICE = "device"
@@ -20,7 +20,7 @@ MANIFEST = Manifest(
             "As the application calls it; it is learned with an uplink",
             validator={"maxSize": 64},
         ),
-        settings=broker_properties(),
+        settings=[*broker_properties(), hook_property()],
     ),
     add_device_service=ADD,
     identifier_input="dev_eui",

@@ -1,12 +1,19 @@
 """Messages of network servers, as their documentation and their servers show them."""
 
+from base64 import b64encode
+from datetime import UTC, datetime
+
 import msgspec
 from chirpstack_api.gw import gw_pb2
 from chirpstack_api.integration import integration_pb2 as pb
 
+from deploy.local.lorawan.servers import ChirpStack
+
 EUI = "0102030405060708"
 APPLICATION = "17c82e96-be03-4f38-aef3-f83d48582d97"
 ITEM = "cc5ef9e2-8f1a-4f5e-9c2a-0f7b0d7c5a3e"
+
+SF11 = {"bandwidth": 125000, "spreadingFactor": 11}
 
 CHIRPSTACK_UP = b"""{
   "deduplicationId": "3ac7e3c4-4401-4b8d-9386-a5c902f9202d",
@@ -99,9 +106,26 @@ def chirpstack_up() -> bytes:
 
 def chirpstack(**fields: object) -> bytes:
     """Another event of the same device, in JSON."""
-    info = {"devEui": EUI, "applicationId": APPLICATION}
-    time = "2022-07-18T09:34:15.775Z"
-    return msgspec.json.encode({"time": time, "deviceInfo": info, **fields})
+    at = datetime(2022, 7, 18, 9, 34, 15, 775_000, tzinfo=UTC)
+    return ChirpStack(APPLICATION).event(EUI, "up", at, **fields).payload
+
+
+def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a14c") -> bytes:
+    """An uplink as ChirpStack says it, received now."""
+    fields = {
+        "devAddr": "00189440",
+        "fCnt": counter,
+        "fPort": 85,
+        "data": b64encode(data).decode(),
+        "rxInfo": [{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
+        "txInfo": {"frequency": 867100000, "modulation": {"lora": SF11}},
+    }
+    return ChirpStack(APPLICATION).event(eui, "up", datetime.now(UTC), **fields).payload
+
+
+def device_of(eui: str) -> dict[str, str]:
+    """Of which device ChirpStack says something."""
+    return {"applicationId": APPLICATION, "devEui": eui.lower()}
 
 
 def tts(**fields: object) -> bytes:

@@ -1,0 +1,35 @@
+/** What a device sent as bytes, and how well it was heard. */
+import type { DeviceDetail, FrameRecord, Reception } from "../../api/generated";
+import type { Series } from "../../lib/Chart.svelte";
+import { shownValue } from "../../lib/values";
+import { memberId, shown } from "./values";
+
+/** By which a frame is told from others. */
+export const keyOf = ({ ts, session, counter }: FrameRecord): string => `${ts} ${session} ${counter}`;
+
+/** How the gateway heard it that heard it best. */
+export function best({ gateways = [] }: FrameRecord): Reception | undefined {
+  return gateways.toSorted((one, other) => (other.rssi ?? -Infinity) - (one.rssi ?? -Infinity))[0];
+}
+
+/** RSSI and SNR over time, of frames that come newest first. */
+export function linkSeries(frames: FrameRecord[]): Series[] {
+  const heard = frames.map((frame) => ({ ts: frame.ts, ...best(frame) })).reverse();
+  const series = ([["RSSI", "dBm", "rssi"], ["SNR", "dB", "snr"]] as const).map(([label, unit, name]) => {
+    const known = heard.filter((one) => typeof one[name] === "number");
+    return { label, unit, times: known.map((one) => one.ts), values: known.map((one) => one[name] as number) };
+  });
+  return series.filter(({ times }) => times.length);
+}
+
+/** Values of a frame with the names and units of their properties; those of a STRUCT each by itself. */
+export function namedValues(device: DeviceDetail, values: Record<string, unknown>): [string, string][] {
+  const known = new Map(device.entities.map((one) => [memberId(device, one), one]));
+  const named = (of: object, begin: string): [string, string][] =>
+    Object.entries(of).flatMap(([key, value]: [string, unknown]) => {
+      if (value && typeof value === "object" && !Array.isArray(value)) return named(value, `${begin}${key}.`);
+      const entity = known.get(begin + key);
+      return [[entity?.name ?? begin + key, entity ? shown(entity, value) : shownValue(value)]];
+    });
+  return named(values, "");
+}

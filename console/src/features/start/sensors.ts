@@ -1,0 +1,102 @@
+/** Lists of LoRaWAN sensors, as people paste them, and the sheet that adds them. No I/O. */
+import { readCsv, writeCsv } from "../fleet/csv.ts";
+import { isLabel, readLabel, type LabelFault } from "./tr005.ts";
+
+/** Of the service by which a network server adds devices. */
+export interface Input {
+  key: string;
+  name: string;
+}
+export interface Sensor {
+  devEui: string;
+  name: string;
+  /** Other inputs, by their keys. */
+  more: Record<string, string>;
+}
+/** Why a line cannot be added: words of the catalogue. */
+export interface LineFault {
+  line: number;
+  fault: LabelFault["fault"] | "sensors.eui" | "sensors.twice";
+  values: Record<string, string>;
+}
+export interface Sensors {
+  sensors: Sensor[];
+  faults: LineFault[];
+  /** Titles of columns that are not read. */
+  passed: string[];
+}
+
+/** The last part of an input's key. */
+export const idOf = ({ key }: Input): string => key.slice(key.lastIndexOf(".") + 1);
+const plain = (title: string): string => title.toLowerCase().replace(/[^a-z0-9]/g, "");
+const isTitle = (title: string): boolean => plain(title) === "deveui";
+
+/** An EUI as people write it, `24-e1:24 …`, as 16 hex digits in capitals; null when it is none. */
+export function euiOf(text: string): string | null {
+  const digits = text.replace(/[\s:-]/g, "").toUpperCase();
+  return /^[0-9A-F]{16}$/.test(digits) ? digits : null;
+}
+
+/** What a label says of the inputs of a network server. */
+export function inputsOfLabel(joinEui: string, inputs: Input[]): Record<string, string> {
+  return Object.fromEntries(inputs.filter((one) => idOf(one) === "join_eui").map(({ key }) => [key, joinEui]));
+}
+
+/**
+ * The sensors of a text: lines with a DevEUI and perhaps a name, a table whose first line names a column DevEUI,
+ * or what a scanner read of QR codes. Columns are divided by commas, semicolons or tabs.
+ */
+export function sensorsOf(text: string, inputs: Input[]): Sensors {
+  const rows = readCsv(text, separatorOf(text)).map((cells, at) => ({ line: at + 1, cells: cells.map((one) => one.trim()) }));
+  const filled = rows.filter(({ cells }) => cells.some(Boolean));
+  const titled = filled[0]?.cells.some(isTitle);
+  const titles = titled ? filled.shift()!.cells : ["DevEUI", "Name"];
+  const columns = titles.map((title) => columnOf(title, inputs));
+  const found: Sensors = { sensors: [], faults: [], passed: titled ? titles.filter((title, at) => title && !columns[at]) : [] };
+  const lines = new Map<string, number>();
+  for (const { line, cells } of filled) {
+    const sensor = isLabel(cells[0] ?? "") ? labelled(cells[0]!, inputs) : listed(cells, columns);
+    if ("fault" in sensor) found.faults.push({ line, ...sensor });
+    else if (lines.has(sensor.devEui)) found.faults.push({ line, fault: "sensors.twice", values: { text: sensor.devEui, line: String(lines.get(sensor.devEui)) } });
+    else found.sensors.push(sensor);
+    if (!("fault" in sensor)) lines.set(sensor.devEui, lines.get(sensor.devEui) ?? line);
+  }
+  return found;
+}
+
+function separatorOf(text: string): string {
+  const [first = ""] = text.trimStart().split("\n");
+  return ["\t", ";"].find((sign) => first.includes(sign)) ?? ",";
+}
+
+/** What a column holds: the DevEUI, the name, or the input of this key. */
+function columnOf(title: string, inputs: Input[]): string | undefined {
+  const wanted = plain(title).replace(/^appeui$/, "joineui");
+  if (wanted === "deveui" || wanted === "name") return wanted;
+  return inputs.find((one) => [plain(one.name), plain(idOf(one)), plain(one.key)].includes(wanted))?.key;
+}
+
+function labelled(text: string, inputs: Input[]): Sensor | Omit<LineFault, "line"> {
+  const label = readLabel(text);
+  if ("fault" in label) return label;
+  return { devEui: label.devEui, name: label.serial, more: inputsOfLabel(label.joinEui, inputs) };
+}
+
+function listed(cells: string[], columns: (string | undefined)[]): Sensor | Omit<LineFault, "line"> {
+  const sensor: Sensor = { devEui: "", name: "", more: {} };
+  for (const [at, cell] of cells.entries()) {
+    const column = columns[at];
+    if (column === "deveui") sensor.devEui = cell;
+    else if (column === "name") sensor.name = cell;
+    else if (column && cell) sensor.more[column] = cell;
+  }
+  const devEui = euiOf(sensor.devEui);
+  return devEui ? { ...sensor, devEui } : { fault: "sensors.eui", values: { text: sensor.devEui } };
+}
+
+/** The sheet that an import takes: columns by the keys of inputs. A sensor without a name has that of its DevEUI. */
+export function sheetOf(sensors: Sensor[], service: string, model: string): string {
+  const more = [...new Set(sensors.flatMap((one) => Object.keys(one.more)))];
+  const head = ["name", `${service}.dev_eui`, `${service}.model`, ...more];
+  return writeCsv([head, ...sensors.map((one) => [one.name || one.devEui, one.devEui, model, ...more.map((key) => one.more[key] ?? "")])]);
+}

@@ -1,0 +1,61 @@
+"""`/integration/hooks/{token}`: webhooks of network servers, open to whoever knows the token."""
+
+from typing import Any
+
+from litestar.di import NamedDependency
+from litestar.params import FromPath
+
+from libs.common.bus import RpcClient
+from libs.common.contracts.integrations import Acknowledged
+from libs.common.contracts.networks import LARGEST_HOOK, HookCall
+from libs.common.errors import NotFound, TooLarge
+from libs.common.http import HttpRequest
+from libs.common.http.console import post
+from libs.common.store.mongo import Database
+from services.management.builtin.networks.store import hook_of
+
+PATHS = frozenset({"/integration/hooks/"})
+"""What is answered without a caller."""
+
+
+class Hooks:
+    """Hands what comes to the replica that its integration works in."""
+
+    def __init__(self, database: Database, rpc: RpcClient) -> None:
+        self._database = database
+        self._rpc = rpc
+
+    async def take(self, token: str, body: bytes) -> None:
+        """Answer when a body is stored.
+
+        Raises `NotFound`, `InvalidInput` naming what is wrong in it, and what says that it was not
+        taken and should come again.
+        """
+        found = await hook_of(self._database, token)
+        if found is None:
+            raise NotFound("no webhook has this address", field="token")
+        tenant, integration = found
+        call = HookCall(tenant=tenant, body=body)
+        await self._rpc.call(f"rpc.integration.{integration}.hook", call, Acknowledged)
+
+
+@post(
+    "/integration/hooks/{token:str}",
+    summary="Tell what a network server has heard",
+    body=Any,
+    example={"devEui": "24e124136b502217", "port": 85, "counter": 17, "data": "AXVkA2fXAA=="},
+    request_max_body_size=LARGEST_HOOK,
+    tags=["Integrations"],
+)
+async def take_hook(
+    request: HttpRequest, network_hooks: NamedDependency[Hooks], token: FromPath[str]
+) -> None:
+    """Take an uplink, a join or what became of a downlink; it is stored when this is answered.
+
+    The body is JSON of 64 KiB at most, as the integration with this token reads it: a message of
+    The Things Stack, or one that the mapping of `webhook` fits. The token is all that is asked for.
+    """
+    body = await request.body()
+    if len(body) > LARGEST_HOOK:
+        raise TooLarge(f"the body has more than {LARGEST_HOOK} bytes", field="body")
+    await network_hooks.take(token, body)

@@ -1,0 +1,1 @@
+"""`milesight`: devices of the network server in Milesight gateways, over MQTT."""

@@ -1,0 +1,1 @@
+"""`webhook`: devices of any network server that posts JSON, told by pointers into it."""

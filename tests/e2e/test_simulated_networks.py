@@ -1,0 +1,264 @@
+"""Public device templates behind simulated network servers, on the whole platform."""
+
+import asyncio
+import itertools
+import os
+import zipfile
+from argparse import Namespace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from deploy.local.lorawan import onboarding
+from deploy.local.lorawan.command import Network, connected, server_of
+from deploy.local.lorawan.onboarding import Place
+from deploy.local.lorawan.payloads import Reader, Uplink
+from deploy.local.lorawan.sensors import Sensor
+from deploy.local.products import Target
+from deploy.local.templates import import_template, read
+from libs.common.clock import now_ms
+from libs.common.jobs import running
+from libs.common.tsl import TslDocument, plausible_properties
+from services.device.codecs.model import CodecFailed
+from services.device.codecs.scripts import Encoded, encoded
+from services.device.codecs.templates import Template
+from services.device.codecs.worker import Call
+from services.device.codecs.workers import CodecWorkers
+from tests.e2e.callers import Console
+from tests.e2e.platform import Platform
+from tests.e2e.waiting import until
+from tests.integration.management.networks.conftest import PASSWORD, ServerBroker, running_broker
+
+pytestmark = pytest.mark.xdist_group("platform")
+
+KINDS = ("chirpstack", "tts")
+FEW = ("am308", "ws523", "wt102")
+TEMPLATES = Path(__file__).with_name("templates.zip")
+"""Thirty of https://github.com/Milesight-IoT/beaver-iot-blueprint, with their license (MIT)."""
+OTHERS = os.environ.get("TEMPLATES", "")
+"""A folder of other templates."""
+MUTE = {"uc1114", "uc1122", "uc1152", "uc11_n1", "uc11_t1", "vs121", "vs132", "ws136", "ws156"} | {
+    "ws501_v4",
+    "ws502_v4",
+    "ws503_v4",
+}
+"""Templates without a writable property that their encoders make bytes of."""
+DRAWS = 20
+"""Values of each property that are tried: encoders have bounds that templates do not tell."""
+UPLINKS = 4
+"""Of each sensor."""
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Path:
+    """The folder with the templates."""
+    if OTHERS:
+        return Path(OTHERS)
+    with zipfile.ZipFile(TEMPLATES) as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / "milesight-iot"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sensors_of_templates_are_heard_and_told(
+    platform: Platform, console: Console, templates: Path, tmp_path: Path, kind: str
+) -> None:
+    """History has what the decoder gives, and the server what the encoder makes of a value."""
+    await try_templates(platform, console, kind, [templates / one for one in FEW], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sensors_of_all_templates_are_heard_and_told(
+    platform: Platform, console: Console, templates: Path, tmp_path: Path, kind: str
+) -> None:
+    """The same for every template."""
+    await try_templates(platform, console, kind, all_of(templates), tmp_path)
+
+
+def all_of(templates: Path) -> list[Path]:
+    """The folders of templates below one."""
+    return sorted(one.parent for one in templates.glob("*/device-template.yaml"))
+
+
+class Tried(NamedTuple):
+    """A template as a product, with a sensor and its id on the platform."""
+
+    template: Template
+    reader: Reader
+    sensor: Sensor
+    device: str
+
+
+async def try_templates(
+    platform: Platform, console: Console, kind: str, places: Sequence[Path], folder: Path
+) -> None:
+    """Have a sensor of each template report and be written to."""
+    with running_broker(folder) as broker:
+        async with CodecWorkers() as workers, asyncio.timeout(60 + 5 * len(places)):
+            tried = await products(platform, console, workers, kind, places)
+            async with network_of(platform, kind, broker, tried) as (network, client):
+                faults: list[str] = []
+                await report(console, network, client, tried, faults)
+                await write(console, workers, kind, network, client, tried, faults)
+                assert not faults
+
+
+async def products(
+    platform: Platform,
+    console: Console,
+    workers: CodecWorkers,
+    kind: str,
+    places: Sequence[Path],
+) -> list[Tried]:
+    """Import templates, and add a sensor of each."""
+    tried = []
+    async with Target.of_directory(platform.directory).connect() as api:
+        for place in places:
+            model = f"{place.name.upper()}-{kind.upper()}"
+            login = {"url": None, "client_id": None, "client_secret": None}
+            given = Namespace(template=place, model=model, data=platform.directory, **login)
+            await import_template(given)
+            _, template = read(place)
+            uplinks = await onboarding.uplinks_of(api, workers, model, seed=1)
+            (sensor,) = onboarding.sensors_of(kind, {model: uplinks}, 1, seed=1)
+            sensor.turn = -1
+            reader = Reader(workers, template.codec, template.document)
+            tried.append(Tried(template, reader, sensor, ""))
+    async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+        await onboarding.register(api, kind, [one.sensor for one in tried])
+    wanted = {"page_size": 200, "page_number": 1}
+    found = (await console.data("POST", "/device/search", wanted))["content"]
+    ids = {one["identifier"]: one["id"] for one in found}
+    return [one._replace(device=ids[one.sensor.eui]) for one in tried]
+
+
+@asynccontextmanager
+async def network_of(
+    platform: Platform, kind: str, broker: ServerBroker, tried: Sequence[Tried]
+) -> AsyncIterator[tuple[Network, Any]]:
+    """A network of the sensors to whose broker the integration is connected, until the end."""
+    settings = broker.settings
+    place = Place(settings["broker"], settings["username"], settings["ca"], "")
+    async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+        await onboarding.connect(api, kind, place, PASSWORD)
+        await onboarding.heard(api, kind)
+        network = Network(server_of(kind, place), [one.sensor for one in tried], 1.0, 0.0)
+        try:
+            async with connected(place, PASSWORD) as client:
+                await client.subscribe(network.downlinks, qos=1)
+                async with running(network.take(client)):
+                    yield network, client
+        finally:
+            await onboarding.connect(api, kind, Place("", "", "", ""), "")
+
+
+async def say(network: Network, client: Any, sensor: Sensor, at: datetime) -> None:
+    """Have a sensor send an uplink."""
+    for message in network.uplink(sensor, at):
+        await client.publish(message.topic, message.payload, qos=1)
+
+
+async def report(
+    console: Console,
+    network: Network,
+    client: Any,
+    tried: Sequence[Tried],
+    faults: list[str],
+) -> None:
+    """Each sensor reports; what is stored of it is what its decoder gives."""
+    begin = datetime.now(UTC) - timedelta(minutes=5)
+    for turn, one in itertools.product(range(UPLINKS), tried):
+        await say(network, client, one.sensor, begin + timedelta(seconds=turn))
+    for one in tried:
+
+        async def stored(device: str = one.device) -> Any:
+            path = f"/device/{device}/frames/search"
+            found = await console.data("POST", path, {"page_size": 20})
+            return found["content"] if len(found["content"]) >= UPLINKS else None
+
+        frames = await until(stored)
+        for frame, uplink in zip(reversed(frames), one.sensor.uplinks, strict=False):
+            assert (frame["port"], frame["hex"]) == (uplink.port, uplink.content.hex())
+            (judged,) = await one.reader.read([uplink], frame["ts"])
+            if frame.get("values") != msgspec.json.decode(msgspec.json.encode(judged.properties)):
+                faults.append(f"{one.sensor.model} {frame} is not {judged}")
+
+
+async def write(
+    console: Console,
+    workers: CodecWorkers,
+    kind: str,
+    network: Network,
+    client: Any,
+    tried: Sequence[Tried],
+    faults: list[str],
+) -> None:
+    """A value of each product goes down as its encoder makes it, and is acknowledged."""
+    told: list[Tried] = []
+    for one in tried:
+        found = await first_writing(workers, one)
+        if (found is None) != (one.sensor.model.rpartition("-")[0].lower() in MUTE):
+            faults.append(f"{one.sensor.model}: {found} can be written")
+        if found is None:
+            continue
+        values, wanted = found
+        exchange = dict(leaves(f"{kind}.device.{one.sensor.eui}", values))
+        await console.data("POST", "/entity/property/update", {"exchange": exchange})
+
+        async def queued(sensor: Sensor = one.sensor) -> Any:
+            return list(sensor.queue)
+
+        (downlink,) = await until(queued)
+        if downlink.uplink != Uplink(wanted.port, wanted.content):
+            faults.append(f"{one.sensor.model}: {values} went as {downlink}, not {wanted}")
+        for _ in range(2):
+            await say(network, client, one.sensor, datetime.now(UTC))
+        told.append(one)
+    for one in told:
+
+        async def done(device: str = one.device) -> Any:
+            path = f"/device/{device}/commands/search"
+            (found,) = (await console.data("POST", path, {"page_size": 1}))["content"]
+            return found if found["status"] in {"SUCCESS", "FAILED", "TIMEOUT"} else None
+
+        ended = await until(done)
+        if ended["status"] != "SUCCESS":
+            faults.append(f"{one.sensor.model}: {ended}")
+
+
+async def first_writing(workers: CodecWorkers, one: Tried) -> tuple[dict[str, Any], Encoded] | None:
+    """The first writable property that its encoder makes bytes of; None for none."""
+    for values in plausible_writings(one.template.document, Random(1)):
+        port = one.sensor.uplinks[0].port
+        call = Call("encode", values, port, now_ms())
+        (outcome,) = await workers.run("test", one.template.codec, [call])
+        try:
+            wanted = encoded(one.template.codec.encoder, outcome.given(), port)
+        except CodecFailed:
+            continue
+        if wanted.content:
+            return values, wanted
+    return None
+
+
+def leaves(above: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values by the keys of their entities."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(f"{above}.{key}", value)
+        else:
+            yield f"{above}.{key}", value
+
+
+def plausible_writings(document: TslDocument, rng: Random) -> list[dict[str, Any]]:
+    """Values of each writable property, one at a time."""
+    writable = {one.id for one in document.properties if "W" in one.access_mode}
+    draws = [plausible_properties(document, rng) for _ in range(DRAWS)]
+    return [{key: value} for draw in draws for key, value in draw.items() if key in writable]

@@ -1,0 +1,83 @@
+"""Messages of the network server in Milesight gateways."""
+
+import msgspec
+import pytest
+
+from libs.common.contracts.frames import Downlink, Frame, Reception, TellDownlink, ToldFrame
+from libs.common.errors import InvalidInput
+from services.management.builtin.networks.heard import Carried, Route
+from services.management.builtin.networks.milesight.messages import queued, read
+from tests.unit.management.builtin.networks.samples import ITEM, MILESIGHT_UP
+
+EUI = "24E124136B502217"
+MS = 1672125687078
+
+
+def changed(**fields: object) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(MILESIGHT_UP) | fields)
+
+
+def test_an_uplink_is_a_frame() -> None:
+    """It says no session: the time at which the gateway heard it stands for one."""
+    assert read("t", MILESIGHT_UP).told == ToldFrame(
+        tenant="t",
+        identifier=EUI,
+        frame=Frame(
+            port=85,
+            data=bytes.fromhex("0367ea0004684f050000"),
+            counter=128,
+            session=str(MS),
+            ts=MS,
+            data_rate="SF7BW125",
+            frequency=868100000,
+            gateways=[Reception(gateway="24e124fffef54092", rssi=-51, snr=13.8)],
+        ),
+    )
+
+
+def test_what_comes_again_is_the_same_and_a_counter_that_begins_anew_is_not() -> None:
+    """A sensor that joins twice a day loses nothing."""
+    first, again = (read("t", MILESIGHT_UP).told.frame for _ in range(2))
+    later = read("t", changed(time="2022-12-27T09:21:27Z")).told.frame
+    assert (first.session, first.counter) == (again.session, again.counter)
+    assert (later.session, later.counter) != (first.session, first.counter)
+    assert read("t", changed(devAddr="07812782")).told.frame.session == "07812782"
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"acknowledged": True}, "ACKNOWLEDGED"),
+        ({"acknowledged": False}, "UNACKNOWLEDGED"),
+        ({"error": "downlink error,device offline"}, "REFUSED"),
+    ],
+)
+def test_what_became_of_a_downlink_names_none(fields: dict[str, object], state: str) -> None:
+    """The oldest that waits is meant."""
+    told = read("t", msgspec.json.encode({"devEUI": EUI.lower(), **fields})).told
+    assert told == TellDownlink(
+        tenant="t", identifier=EUI, downlink="", state=state, error=fields.get("error", "")
+    )
+
+
+def test_other_notes_are_passed_over() -> None:
+    """As that a device is online."""
+    assert read("t", msgspec.json.encode({"devEUI": EUI, "status": "online"})) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [(b"{", "read"), (changed(devEUI="1"), "DevEUI"), (changed(fCnt=-1), "counter")],
+)
+def test_nonsense_is_refused(body: bytes, field: str) -> None:
+    """With its place."""
+    with pytest.raises(InvalidInput, match=field):
+        read("t", body)
+
+
+def test_a_downlink_goes_to_the_topic_of_its_device() -> None:
+    """As the gateway takes it."""
+    downlink = Downlink(id="1-1", port=85, data=b"\xff", confirmed=True)
+    topic, payload = queued(Carried(EUI, Route(), downlink, ITEM), "gw/$deveui/down")
+    assert topic == "gw/24e124136b502217/down"
+    assert msgspec.json.decode(payload) == {"confirmed": True, "fPort": 85, "data": "/w=="}
