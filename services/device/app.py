@@ -408,6 +408,7 @@ def healer(shared: Shared) -> Healer:
         commands=shared.commands,
         sent=base.commands,
         frame_days=base.settings.frame_retention_days,
+        history_days=base.settings.retention_days,
     )
 
 

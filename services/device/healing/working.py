@@ -74,6 +74,7 @@ class Healer:
     commands: CommandService
     sent: CommandStore
     frame_days: int
+    history_days: int
     _through: dict[ProductKey, int] = field(default_factory=dict, init=False)
     """The last device of the turn before, of products whose turn has ended early."""
 
@@ -125,8 +126,10 @@ class Healer:
         """Keep the gaps between the frames that have come since the last look."""
         device = await self._device(product, heal)
         if device is None:
+            heal.latest = latest
             return
-        first = history_key(heal.id, max(device.owned_since, now_ms() - FIRST_MS), 0)
+        back = min(FIRST_MS, self.history_days * DAY_MS)  # what is older would be refused
+        first = history_key(heal.id, max(device.owned_since, now_ms() - back), 0)
         if heal.seen is not None:
             first = max(heal.seen, history_key(heal.id, device.owned_since, 0))
         frames = await self.frames.counters(first, history_key(heal.id, LAST, LAST), FRAMES)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -13,15 +14,18 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import Downlink, Frame, ToldFrame
 from libs.common.errors import Unavailable
 from libs.common.identity import Principal
+from libs.common.tsl import to_wire
 from services.device.app import healer, share
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.service import CommandService
 from services.device.healing import working
 from services.device.reports.gaps import store
 from services.device.reports.history.partitions import KEY, history_key, partition_of
+from tests.integration.device.values import lora
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
 from tests.integration.device.values.test_gaps import page
 from tests.integration.device.values.world import World
+from tests.templates import template
 
 INTERVAL = 600
 """Seconds between two readings."""
@@ -82,6 +86,41 @@ class Sensor:
                 assert (await self.server.tells.frames(frames)).refused == []
 
 
+class Ts302(Sensor):
+    """One of a public template, with two values of a channel."""
+
+    model, prefix, key = "ts302_v2", b"\xfd\x6c", "temperature_chn1"
+
+    def read(self, at: int) -> bytes:
+        super().read(at)
+        return b"\x03\x67" + struct.pack("<h", self.memory[at] * 10)
+
+    def answers(self, downlink: Downlink) -> Iterator[ToldFrame]:
+        assert downlink.data.startswith(self.prefix)
+        start, end = struct.unpack("<II", downlink.data[len(self.prefix) :])
+        rows = [row for row in self.memory.items() if start <= row[0] <= end]
+        for first in range(0, len(rows), ANSWERED // 2):
+            self.counter += 1
+            some = rows[first : first + ANSWERED // 2]
+            yield self.uplink(b"".join(self.remembered(*row) for row in some))
+
+    def remembered(self, at: int, value: int) -> bytes:
+        return b"\x20\xce" + struct.pack("<IBhh", at, 0x11, -999, value * 10)
+
+
+class Wt102(Ts302):
+    """One of another."""
+
+    model, prefix, key = "wt102", b"\xbb", "temperature"
+
+    def read(self, at: int) -> bytes:
+        super().read(at)
+        return b"\x01" + struct.pack("<h", self.memory[at] * 100)
+
+    def remembered(self, at: int, value: int) -> bytes:
+        return b"\xed\x01" + struct.pack("<I", at) + b"\x01" + struct.pack("<h", value * 100)
+
+
 async def lose(
     sensors: list[Sensor], lost: set[int], readings: int, frames_at_once: int = 400
 ) -> list[int]:
@@ -118,11 +157,36 @@ async def states(world: World, device: int) -> list[str]:
     return [one["state"] for one in await page(world, device)]
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
-async def test_six_hours_come_back(world: World, server: Server, count: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        (Ts302, 10),
+        pytest.param(Ts302, 100, marks=pytest.mark.slow),
+        pytest.param(Wt102, 100, marks=pytest.mark.slow),
+    ],
+)
+async def test_six_hours_come_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Ts302], count: int
+) -> None:
     """All readings, at their own times, none twice, within the budget, with uplinks going on."""
-    await world.admin().done("PUT", PATH, {"on": True, "hour": 2, "day": 3})
-    sensors = await add(server, *(f"H-{count}-{at}" for at in range(count)))
+    found, model = template(kind.model), kind.model.upper()
+    tsl = to_wire(found.document)
+    monkeypatch.setattr(lora, "MODEL", model)
+    monkeypatch.setattr(lora, "SENSOR", tsl)
+    await world.put_product(model, tsl)
+    codec = f"/product/{model}/codec"
+    await world.admin().done("PUT", codec, msgspec.to_builtins(found.codec))
+    await world.admin().done("PUT", f"{codec}/healing", {"on": True, "hour": 2, "day": 3})
+    server = Server(world)
+    async with world.hosting(server):
+        euis = [f"{model}-{count}-{at}" for at in range(count)]
+        await lose_six_hours(world, [kind(server, one, await server.add(one)) for one in euis])
+    await world.admin().done("PUT", f"{codec}/healing", {"on": False})
+
+
+async def lose_six_hours(world: World, sensors: list[Ts302]) -> None:
+    """And get all readings back."""
+    count, server = len(sensors), sensors[0].server
     lost = set(range(6, 42)) - {20}  # one in the middle gets through: two gaps
     times = await lose(sensors, lost, readings=48)
     began = now_ms()
@@ -146,13 +210,13 @@ async def test_six_hours_come_back(world: World, server: Server, count: int) -> 
     for sensor in sensors:
         rows = await history(world, sensor.device, times[0] * 1000, times[-1] * 1000 + 999)
         expected = [
-            (ts * 1000 + (0 if at in lost else 321), {"temperature": sensor.memory[ts]})
+            (ts * 1000 + (0 if at in lost else 321), {sensor.key: sensor.memory[ts]})
             for at, ts in enumerate(times)
         ]
         assert rows == expected
         assert len(server.queued[sensor.eui]) == 2
         (latest,) = (await world.base.latest.entries([sensor.device])).values()
-        assert latest["temperature"]["t"] >= began - 1000 > times[-2] * 1000
+        assert latest[sensor.key]["t"] >= began - 1000 > times[-2] * 1000
     shown = await page(world, sensors[0].device)
     assert [(one["state"], one["missing"], one["found"]) for one in shown] == [
         ("HEALED", 21, 21),

@@ -13,6 +13,7 @@ from services.device.products.codec.fetching import (
     candidates,
     judged,
 )
+from tests.templates import names, template
 
 NUMBERS = "const u32 = (n) => [n >>> 24, n >>> 16 & 255, n >>> 8 & 255, n & 255];"
 RIGHT = "...u32(fetch_history.start_time), ...u32(fetch_history.end_time)"
@@ -83,3 +84,24 @@ def test_what_is_wrong_is_told(bytes_: str, fault: str) -> None:
     assert found is not None
     assert fault in (found.fault or "")
     assert found.fault
+
+
+LEFT_OUT = {"am102", "am308", "am319_o3", "em300_mcs", "em300_zld", "em500_pt100"}
+RIGHT_ONES = {"am104", "em410_rdl", "ts201_v2", "ts302_v2", "wt102"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["am308", "ts302_v2", "wt102", "ws303"]
+    + [pytest.param(one, marks=pytest.mark.slow) for one in names()],
+)
+def test_encoders_of_public_templates_are_told_apart(name: str) -> None:
+    """Those that leave `end_time` out, those that are right, and those that have no request."""
+    found = template(name)
+    services = candidates(found.document)
+    outcomes = Loaded(found.codec).outcomes(calls_of(services), SECONDS)
+    request = judged(found.codec, services, outcomes)
+    assert (request is not None) == (name in LEFT_OUT | RIGHT_ONES)
+    if request is not None:
+        assert (request.fault is None) == (name in RIGHT_ONES)
+        assert "leaves out end_time" in (request.fault or "leaves out end_time")
