@@ -1,6 +1,5 @@
 """What network servers tell: frames of devices that send bytes, and how their links are."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +54,7 @@ class FrameRpc:
                 if thing is not None
             ]
         )
-        heard = {one.id: one for one in things if one and not self.presence.is_noted(one)}
-        await asyncio.gather(*map(self.presence.heard, heard.values()))
+        await self.presence.heard_all(one for one in things if one)
         return FramesTold(
             [
                 RefusedFrame(index=index, reason=_unknown(integration, one.identifier))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 from pymongo import WriteConcern
+from pymongo.read_concern import ReadConcern
 
 from libs.common.store.mongo import Collection, Document, Session
 from services.device.things.conditions import Condition
@@ -24,7 +25,9 @@ class DevicePresence:
     def __init__(self, devices: Collection, hot: Collection) -> None:
         """`hot` is the same collection over the client of frequent operations."""
         self._devices = devices
-        self._heard = hot.with_options(write_concern=WriteConcern(1))
+        self._heard = hot.with_options(
+            write_concern=WriteConcern(1), read_concern=ReadConcern("local")
+        )
         """No thread waits for a record that is locked; a note that is lost comes again."""
 
     async def standing(self, ids: Iterable[int]) -> dict[int, Standing]:
@@ -52,6 +55,30 @@ class DevicePresence:
             maxTimeMS=LOCKED_MS,
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
+
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> set[int]:
+        """Note the same of devices that are ONLINE, in one write; those that are noted.
+
+        `at` is a whole ms.
+        """
+        change = {
+            "q": {"_id": {"$in": ids}, "connectStatus": "ONLINE"},
+            "u": _heard_at(at, life),
+            "multi": True,
+        }
+        written = await self._heard.database.command(
+            {
+                "update": self._heard.name,
+                "updates": [change],
+                "ordered": False,
+                "maxTimeMS": LOCKED_MS,
+                "writeConcern": {"w": 1},
+            }
+        )
+        if written["n"] == len(ids):
+            return set(ids)
+        noted = {"_id": {"$in": ids}, "connectStatus": "ONLINE", "httpAt": {"$gte": at}}
+        return {row["_id"] async for row in self._heard.find(noted, {"_id": 1})}
 
     async def heard_again(
         self, device_id: int, at: datetime, life: timedelta, session: Session

@@ -50,6 +50,7 @@ export const en = {
   "sensors.line": "Line {line}:",
   "sensors.twice": "{text} stands in line {line} already",
   "sensors.more-faults": "{count} more lines have faults.",
+  "sensors.more": "To register it at the server, and more",
   "sensors.for-all": "For all that have nothing else in the list",
   "sensors.add": "Add sensors: {count}",
   "sensors.wait": "It reports with its next uplink: press its button, or wait. If nothing comes, look at what its network server says:",

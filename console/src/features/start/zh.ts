@@ -52,6 +52,7 @@ export const zh: Record<keyof typeof en, string> = {
   "sensors.line": "第 {line} 行：",
   "sensors.twice": "{text} 已在第 {line} 行出现",
   "sensors.more-faults": "另有 {count} 行有误。",
+  "sensors.more": "在服务器上注册及更多",
   "sensors.for-all": "列表中未填写时的通用值",
   "sensors.add": "添加 {count} 个传感器",
   "sensors.wait": "将随下一次上行上报：可按设备按键或等待。若无数据，请查看网络服务器的状态：",

@@ -117,6 +117,10 @@ class PresenceStore:
 
         await self._outbox.relay(await self._mongo.transaction(work))
 
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> set[int]:
+        """Note the same of devices that are ONLINE already; those that are noted."""
+        return await self._devices.heard_together(ids, at, life)
+
     async def _take_turn(self, session: Session) -> None:
         """Let two replicas that think they lead conflict: each would count the other's rows."""
         await self._turn.update_one(

@@ -244,6 +244,34 @@ async def test_hearing_a_device_often_writes_seldom(world: World, notes: Notes):
     assert notes.heard_of == [1]
 
 
+class ByThemselves(PresenceStore):
+    """Knows which devices were noted by themselves."""
+
+    ids: list[int]
+
+    async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
+        self.ids.append(device_id)
+        await super().heard(device_id, at, life)
+
+
+async def test_devices_that_speak_together_are_noted_together(world: World):
+    """Those that are not ONLINE yet become so by themselves; nobody is noted again at once."""
+    store = ByThemselves(world.mongo, world.outbox, world.first.devices)
+    store.ids = []
+    some = await things(world, 1, 2, 3)
+    presence = HttpPresence(store, 60, usual)
+    await presence.heard_all(some[:2])
+    assert sorted(store.ids) == [1, 2]
+    before = datetime.now(UTC).replace(microsecond=0)
+    again = HttpPresence(store, 60, usual)
+    for _ in range(2):
+        await again.heard_all(some)
+    assert sorted(store.ids) == [1, 2, 3]
+    async for record in world.database["devices"].find():
+        assert record["connectStatus"] == "ONLINE"
+        assert record["httpUntil"].replace(tzinfo=UTC) >= before + timedelta(seconds=60)
+
+
 async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
     world: World, store: PresenceStore
 ):
