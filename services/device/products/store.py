@@ -198,12 +198,23 @@ class ProductStore:
         """Give a product a codec; raise `NotFound` when the product is gone."""
 
         async def work(session: Session) -> None:
-            asked = codec.history
-            service = asked.service if asked and asked.fault is None else None
-            await self._codec(tenant, model, codec.version, service, session)
+            await self._codec(tenant, model, codec.version, _service(codec), session)
             await self.codecs.put(tenant, model, codec, session)
 
         await self._mongo.transaction(work)
+
+    async def put_judged(self, tenant: str, model: str, codec: ProductCodec) -> bool:
+        """Write how devices are asked; False when the product has another codec meanwhile."""
+
+        async def work(session: Session) -> bool:
+            query = {"_id": identity_of(tenant, model), "codecVersion": codec.version}
+            change = {"$set": {"historyService": _service(codec)}}
+            same = await self._products.update_one(query, change, session=session)
+            if same.matched_count:
+                await self.codecs.put(tenant, model, codec, session)
+            return bool(same.matched_count)
+
+        return await self._mongo.transaction(work)
 
     async def delete_codec(self, tenant: str, model: str) -> bool:
         """Take its codec from a product; False when there is none."""
@@ -299,6 +310,12 @@ class ProductStore:
         query = {"_id.tenant": tenant, "historyDays": {"$gt": 0}}
         found = self._products.find(query, {"historyDays": 1})
         return {row["_id"]["model"]: row["historyDays"] async for row in found}
+
+
+def _service(codec: ProductCodec) -> str | None:
+    """The service by which devices are asked for history, when it is right."""
+    asked = codec.history
+    return asked.service if asked and asked.fault is None else None
 
 
 def _product(document: dict[str, Any]) -> Product:

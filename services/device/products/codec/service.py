@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.clock import now_ms
-from libs.common.errors import InvalidInput, TooManyRequests
+from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl
@@ -125,7 +125,7 @@ class CodecService:
         """Let devices be asked, or not any more.
 
         The codec is judged anew, by the current TSL. Raises `InvalidInput` when it has no request
-        that is right.
+        that is right, `Conflict` when it is changed meanwhile.
         """
         tenant, stored = principal.tenant, await self.get(principal, model)
         if body.on:
@@ -135,7 +135,8 @@ class CodecService:
                 stored.history = await self._history_request(tenant, codec_of(stored), tsl)
             if stored.history is None or stored.history.fault:
                 raise without_history_request(stored.history)
-            await self._products.put_codec(tenant, model, stored)
+            if not await self._products.put_judged(tenant, model, stored):
+                raise Conflict("the codec was changed meanwhile", field="model")
         await self._products.put_healing(tenant, model, body)
         return await self.healing(principal, model)
 

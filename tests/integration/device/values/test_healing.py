@@ -19,6 +19,7 @@ from services.device.app import healer, share
 from services.device.codecs.workers import CodecWorkers
 from services.device.commands.service import CommandService
 from services.device.healing import working
+from services.device.products.codec.service import CodecService
 from services.device.reports.gaps import store
 from services.device.reports.history.partitions import KEY, history_key, partition_of
 from tests.integration.device.values import lora
@@ -404,3 +405,21 @@ async def test_gaps_of_an_earlier_owner_are_not_asked_for(
 
 async def _are(found: Callable[[], Awaitable[Any]], wanted: Any) -> bool:
     return bool(await found() == wanted)
+
+
+async def test_a_codec_that_comes_meanwhile_stays(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turning healing on judges the codec that was there, and leaves a newer one alone."""
+    codec = f"/product/{MODEL}/codec"
+    judge, newer = CodecService._history_request, "function Decode() { return {} }"
+
+    async def change(self: CodecService, *given: Any) -> Any:
+        monkeypatch.undo()
+        await world.admin().done("PUT", codec, {"script": newer})
+        return await judge(self, *given)
+
+    monkeypatch.setattr(CodecService, "_history_request", change)
+    assert (await world.admin().ask("PUT", PATH, {"on": True})).status_code == 409
+    assert (await world.admin().done("GET", codec))["scripts"] == {"script": newer}
+    assert not (await world.admin().done("GET", PATH))["on"]
