@@ -419,7 +419,8 @@ async def test_rows_of_a_process_that_died_are_done_once(world: World):
     known = await imported(admin, sheet(*rows))
     import_id = int(known["import_id"])
     for at in range(100, 150):
-        forgotten = {"outcome": None, "identifier": None, "cells": [one or None for one in rows[at]]}
+        cells = [one or None for one in rows[at]]
+        forgotten = {"outcome": None, "identifier": None, "cells": cells}
         lost = {"import": import_id, "row": at}
         await world.database["import_rows"].update_one(lost, {"$set": forgotten})
     await world.database["devices"].delete_one({"sn": "I14-149"})
