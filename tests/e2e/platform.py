@@ -60,6 +60,7 @@ class Platform:
         self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
         self.certificate_nats_port = ports.choose_free()
         self._process: subprocess.Popen[bytes] | None = None
+        self._held = False
 
     @property
     def ready(self) -> ready.Ready:
@@ -153,8 +154,19 @@ class Platform:
         code = "from deploy.local.cli import main; raise SystemExit(main())"
         return (sys.executable, "-c", code, "up")
 
+    def hold(self, *, needed: bool) -> None:
+        """Let its processes stand still while no test needs it, so that they take nothing."""
+        running = ready.read(self.directory)
+        if needed is not self._held or self._process is None or running is None:
+            return
+        self._held = not needed
+        pids = [*running.pids.values(), self._process.pid]
+        for pid in alive(pids if needed else reversed(pids)):
+            os.kill(pid, signal.SIGCONT if needed else signal.SIGSTOP)
+
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """End it as Ctrl-C does; return its exit code."""
+        self.hold(needed=True)
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -289,8 +301,19 @@ def shared(session: pytest.Session) -> Platform:
         config.add_cleanup(lambda: _clear(root, keep_logs=session.testsfailed > 0))
         found.start()
         config.add_cleanup(found.stop)
+        config.pluginmanager.register(_StandStill(found))
         config.stash[_RUNNING] = found
     return found
+
+
+class _StandStill:
+    """Lets a platform stand still while tests run that do not need it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+
+    def pytest_runtest_setup(self, item: pytest.Function) -> None:
+        self._platform.hold(needed="platform" in item.fixturenames)
 
 
 def _clear(root: Path, *, keep_logs: bool) -> None:

@@ -65,6 +65,7 @@ async def test_a_device_in_a_list_has_all_that_consoles_read(world: World, ids: 
         "model": "AM",
         "tags": [],
         "deletable": True,
+        "sends_frames": False,
     }
     assert found == {"page_size": 10, "page_number": 1, "total": 1}
 
