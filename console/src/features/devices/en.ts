@@ -93,6 +93,7 @@ export const en = {
   "refusals.report": "Report",
   "refusals.event": "Event",
   "refusals.reply": "Reply",
+  "refusals.frame": "Frame",
   "refusals.was": "it was",
   "refusals.said": "What was said",
   "refusals.truncated": "its beginning",

@@ -95,6 +95,7 @@ export const zh: Record<keyof typeof en, string> = {
   "refusals.report": "上报",
   "refusals.event": "事件",
   "refusals.reply": "回复",
+  "refusals.frame": "数据帧",
   "refusals.was": "实际值",
   "refusals.said": "原始内容",
   "refusals.truncated": "仅开头部分",
