@@ -36,7 +36,7 @@ export const en = {
   "sensors.away": "The server is not connected.",
   "sensors.settings": "Its settings",
   "sensors.model.hint": "Its codec reads what the sensor sends",
-  "sensors.no-model": "No product has a codec yet: import a device template, or write one.",
+  "sensors.no-model": "No product has a codec yet: write one at a product, or have the operator import a device template (thingway product import-template).",
   "sensors.how": "How many",
   "sensors.one": "One sensor",
   "sensors.many": "A list",

@@ -38,7 +38,7 @@ export const zh: Record<keyof typeof en, string> = {
   "sensors.away": "服务器未连接。",
   "sensors.settings": "前往设置",
   "sensors.model.hint": "其编解码器读取传感器发送的内容",
-  "sensors.no-model": "还没有带编解码器的产品：请导入设备模板或自行编写。",
+  "sensors.no-model": "还没有带编解码器的产品：请在产品中编写，或请运维人员导入设备模板（thingway product import-template）。",
   "sensors.how": "数量",
   "sensors.one": "单个传感器",
   "sensors.many": "列表",
