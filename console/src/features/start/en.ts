@@ -82,7 +82,7 @@ export const en = {
   "connect.key": "What it logs in with",
   "connect.key.text": "{name} is added. Its key is shown only now.",
   "connect.send": "Let it report",
-  "connect.send.text": "Paste one of these into a terminal, or put it on the device.",
+  "connect.send.text": "Run one of these, or put it on the device. A program of yours reads the devices that its application added: see Applications.",
   "connect.ways": "Ways to report",
   "connect.waiting": "Waiting for its first report",
   "connect.waiting.text": "It appears here as soon as it is stored.",

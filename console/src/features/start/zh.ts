@@ -84,7 +84,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connect.key": "登录凭据",
   "connect.key.text": "{name} 已添加。密钥只在此时显示。",
   "connect.send": "让设备上报",
-  "connect.send.text": "将以下任一命令粘贴到终端，或写入设备。",
+  "connect.send.text": "运行以下任一命令，或写入设备。您自己的程序读取由其应用添加的设备：请参阅“应用”。",
   "connect.ways": "上报方式",
   "connect.waiting": "等待首次上报",
   "connect.waiting.text": "保存后会立即显示在这里。",
