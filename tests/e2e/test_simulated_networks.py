@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 import os
+import re
 import zipfile
 from argparse import Namespace
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,9 +33,14 @@ from services.device.codecs.templates import Template
 from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from tests.e2e.callers import Console
-from tests.e2e.platform import Platform
+from tests.e2e.platform import THINGWAY, Platform
 from tests.e2e.waiting import until
-from tests.integration.management.networks.conftest import PASSWORD, ServerBroker, running_broker
+from tests.integration.management.networks.conftest import (
+    PASSWORD,
+    USER,
+    ServerBroker,
+    running_broker,
+)
 
 pytestmark = pytest.mark.xdist_group("platform")
 
@@ -51,6 +58,8 @@ MUTE = {"uc1114", "uc1122", "uc1152", "uc11_n1", "uc11_t1", "vs121", "vs132", "w
 """Templates without a writable property that their encoders make bytes of."""
 FOUND: dict[str, list[Uplink]] = {}
 """Uplinks by template, found once."""
+FITTING = 51
+"""Bytes that every data rate carries: more are rightly refused at some."""
 DRAWS = 20
 """Values of each property that are tried: encoders have bounds that templates do not tell."""
 UPLINKS = 4
@@ -73,6 +82,36 @@ async def test_sensors_of_templates_are_heard_and_told(
 ) -> None:
     """History has what the decoder gives, and the server what the encoder makes of a value."""
     await try_templates(platform, console, kind, [templates / one for one in FEW], tmp_path)
+
+
+async def test_the_command_is_a_network(
+    platform: Platform, console: Console, templates: Path, tmp_path: Path
+) -> None:
+    """It connects the integration, adds its sensors, and says in the end what there was."""
+    login = {"url": None, "client_id": None, "client_secret": None}
+    given = Namespace(template=templates / "ct101", model="SIM-1", data=platform.directory, **login)
+    await import_template(given)
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    with running_broker(tmp_path) as broker:
+        words = ["simulate", "lorawan", "--data", str(platform.directory), "--server", "tts"]
+        words += ["--model", "SIM-1", "--devices", "3", "--rate", "50", "--duration", "1"]
+        words += ["--connect", "--broker", broker.settings["broker"], "--username", USER]
+        words += ["--password-file", str(password), "--ca-file", str(broker.files.ca)]
+        done = await asyncio.create_subprocess_exec(THINGWAY, *words, stdout=PIPE)
+        said, _ = await asyncio.wait_for(done.communicate(), 60)
+        async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+            await onboarding.connect(api, "tts", Place("", "", "", ""), "")
+    assert done.returncode == 0, said
+    assert b"3 sensors, 3 of them new" in said
+    assert int(re.findall(rb"(\d+) uplinks told", said)[0]) > 0
+
+    async def taken() -> bool:
+        found = await console.data("GET", "/integration/tts")
+        own = {one["key"]: one.get("value") for one in found["integration_entities"]}
+        return bool(own["tts.integration.uplinks"]) and not own["tts.integration.not_taken"]
+
+    await until(taken)
 
 
 @pytest.mark.slow
@@ -238,7 +277,7 @@ async def write(
 
 
 async def first_writing(workers: CodecWorkers, one: Tried) -> tuple[dict[str, Any], Encoded] | None:
-    """The first writable property that its encoder makes bytes of; None for none."""
+    """The first writable property that its encoder makes few bytes of; None for none."""
     for values in plausible_writings(one.template.document, Random(1)):
         port = one.sensor.uplinks[0].port
         call = Call("encode", values, port, now_ms())
@@ -247,7 +286,7 @@ async def first_writing(workers: CodecWorkers, one: Tried) -> tuple[dict[str, An
             wanted = encoded(one.template.codec.encoder, outcome.given(), port)
         except CodecFailed:
             continue
-        if wanted.content:
+        if 0 < len(wanted.content) <= FITTING:
             return values, wanted
     return None
 

@@ -2,7 +2,8 @@
 
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` for its integration.
-`import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`.
+`import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; cells go with the
+success of a row.
 Both are kept for `DAYS`, of a tenant the newest `KEPT`.
 """
 
@@ -195,6 +196,8 @@ class ImportStore:
                 "identifier": row.identifier,
                 "faults": msgspec.to_builtins(row.faults),
             }
+            if row.outcome != "FAILED":
+                change["cells"] = []  # keys may be among them
             operations.append(UpdateOne({"import": import_id, "row": row.number}, {"$set": change}))
 
         async def work(session: Session) -> None:

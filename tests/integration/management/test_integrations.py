@@ -51,7 +51,9 @@ LAMPS = Manifest(
 )
 
 
-BUILT_IN = ["chirpstack", "direct", "openapi-client", "simulator", "tts"]
+BUILT_IN = sorted(
+    ("chirpstack", "direct", "milesight", "openapi-client", "simulator", "tts", "webhook")
+)
 
 
 class Lamps(Integration):
@@ -223,9 +225,11 @@ async def test_auth_is_told_names(management: Management):
     assert await names() == [
         "ChirpStack",
         "Direct connection",
+        "Milesight gateway",
         "Open API client",
         "Simulator",
         "The Things Stack",
+        "Webhook",
     ]
     assert await names(keyword="DIRECT") == ["Direct connection"]
     assert await names(keyword="lamp") == []

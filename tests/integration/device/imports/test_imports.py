@@ -167,6 +167,14 @@ async def test_rows_that_fail_on_the_way_leave_the_others(world: World, lamps: L
     }
 
 
+async def test_what_stood_in_a_row_goes_with_its_success(world: World):
+    """Keys of devices may be among it; a row that failed is there to be mended."""
+    content = sheet(["roof", "I6-a", "", ""], ["", "I6 b", "", ""])
+    known = await imported(world.admin(), content, only_good="true")
+    rows = world.database["import_rows"].find({"import": int(known["import_id"])})
+    assert {row["row"]: bool(row["cells"]) async for row in rows} == {0: False, 1: True}
+
+
 async def test_what_failed_is_a_sheet_that_can_be_mended_and_sent_again(world: World):
     """It has the rows with faults, and what is wrong in words."""
     admin = world.admin()
