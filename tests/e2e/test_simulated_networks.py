@@ -100,7 +100,8 @@ async def test_the_command_is_a_network(
         words += ["--password-file", str(password), "--ca-file", str(broker.files.ca)]
         done = await asyncio.create_subprocess_exec(THINGWAY, *words, stdout=PIPE)
         said, _ = await asyncio.wait_for(done.communicate(), 60)
-        async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+        given = Namespace(data=platform.directory, email="", email_password_file=None)
+        async with onboarding.management(given) as api:
             await onboarding.connect(api, "tts", Place("", "", "", ""), "")
     assert done.returncode == 0, said
     assert b"3 sensors, 3 of them new" in said
