@@ -418,9 +418,11 @@ async def test_rows_of_a_process_that_died_are_done_once(world: World):
     rows = [[f"d{at}", f"I14-{at}", "", ""] for at in range(150)]
     known = await imported(admin, sheet(*rows))
     import_id = int(known["import_id"])
-    lost = {"import": import_id, "row": {"$gte": 100}}
-    forgotten = {"outcome": None, "identifier": None}
-    await world.database["import_rows"].update_many(lost, {"$set": forgotten})
+    for at in range(100, 150):
+        cells = [one or None for one in rows[at]]
+        forgotten = {"outcome": None, "identifier": None, "cells": cells}
+        lost = {"import": import_id, "row": at}
+        await world.database["import_rows"].update_one(lost, {"$set": forgotten})
     await world.database["devices"].delete_one({"sn": "I14-149"})
     await world.database["serials"].delete_one({"_id": "I14-149"})
     back = {"$set": {"state": "RUNNING", "created": 100}}
