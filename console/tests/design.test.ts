@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { before, componentOf, connected, handlesOf, mayConnect, moved, newId, NotADesign, readDesign, withData, withNode, without, writeDesign } from "../src/features/flows/design.ts";
+import { before, componentOf, connected, freeBranch, handlesOf, mayConnect, moved, newId, NotADesign, readDesign, withData, withNode, without, writeDesign } from "../src/features/flows/design.ts";
 import { differences } from "../src/features/flows/diff.ts";
 import { begun, changed, redone, undone } from "../src/features/flows/history.ts";
 import { placed } from "../src/features/flows/layout.ts";
@@ -54,6 +54,14 @@ test("edges of a branch that is taken away go with it, others stay", () => {
   assert.deepEqual(handlesOf(design.nodes[1]!), ["w1", "o"]);
   const after = withData(design, "node_b", { parameters: { choice: { when: [], otherwise: { id: "o" } } } });
   assert.deepEqual(after.edges.map((edge) => edge.id), ["x1", "x3"]);
+});
+
+test("what is added behind a choice goes to the first branch that leads nowhere", () => {
+  const { nodes } = readDesign(THEIRS);
+  const led = (...branches: string[]) => ({ nodes, edges: branches.map((sourceHandle) => ({ source: "node_b", target: "node_c", sourceHandle })) });
+  assert.equal(freeBranch(led(), nodes[1]!), "w1");
+  assert.equal(freeBranch(led("w1"), nodes[1]!), "o");
+  assert.equal(freeBranch(led("w1", "o"), nodes[1]!), undefined);
 });
 
 test("edges make no circle, no loop and no double", () => {

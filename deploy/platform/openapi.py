@@ -21,7 +21,8 @@ class ApiRefused(Refused):
 
     def __init__(self, status: int, body: Any) -> None:
         fields = body if isinstance(body, dict) else {}
-        text = str(fields.get("errMsg") or fields.get("errCode") or f"HTTP {status}")
+        named = ("errMsg", "error_message", "errCode", "error_code")
+        text = next((str(fields[name]) for name in named if fields.get(name)), f"HTTP {status}")
         super().__init__(text, _faults(fields.get("data")))
         self.status = status
 

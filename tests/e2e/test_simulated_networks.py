@@ -76,6 +76,11 @@ def templates(tmp_path: Path) -> Path:
     return tmp_path / "milesight-iot"
 
 
+def first_user(platform: Platform) -> Namespace:
+    """Of the command's options, those by which it acts as the first user."""
+    return Namespace(data=platform.directory, email="", email_password_file=None)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_sensors_of_templates_are_heard_and_told(
     platform: Platform, console: Console, templates: Path, tmp_path: Path, kind: str
@@ -100,7 +105,7 @@ async def test_the_command_is_a_network(
         words += ["--password-file", str(password), "--ca-file", str(broker.files.ca)]
         done = await asyncio.create_subprocess_exec(THINGWAY, *words, stdout=PIPE)
         said, _ = await asyncio.wait_for(done.communicate(), 60)
-        async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+        async with onboarding.management(first_user(platform)) as api:
             await onboarding.connect(api, "tts", Place("", "", "", ""), "")
     assert done.returncode == 0, said
     assert b"3 sensors, 3 of them new" in said
@@ -174,7 +179,7 @@ async def products(
             sensor.turn = -1
             reader = Reader(workers, template.codec, template.document)
             tried.append(Tried(template, reader, sensor, ""))
-    async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+    async with onboarding.management(first_user(platform)) as api:
         await onboarding.register(api, kind, [one.sensor for one in tried])
     wanted = {"page_size": 200, "page_number": 1}
     found = (await console.data("POST", "/device/search", wanted))["content"]
@@ -189,7 +194,7 @@ async def network_of(
     """A network of the sensors to whose broker the integration is connected, until the end."""
     settings = broker.settings
     place = Place(settings["broker"], settings["username"], settings["ca"], "")
-    async with onboarding.management(Namespace(data=platform.directory, email="")) as api:
+    async with onboarding.management(first_user(platform)) as api:
         await onboarding.connect(api, kind, place, PASSWORD)
         await onboarding.heard(api, kind)
         network = Network(server_of(kind, place), [one.sensor for one in tried], 1.0, 0.0)

@@ -45,8 +45,8 @@ def management(given: Namespace) -> ManagementApi:
     if state.user is None:
         raise CommandError(f"the first start with data in {given.data} is not complete")
     login = (state.user.email, state.user.password)
-    if given.email:
-        login = (given.email, text_of(given.email_password_file))
+    if given.email or given.email_password_file:
+        login = (given.email or state.user.email, text_of(given.email_password_file))
     return ManagementApi(addresses.base_url, console.client(state), login, addresses.ca_file)
 
 

@@ -75,8 +75,16 @@ def checked_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidInput("must have no login, query or fragment", field=field)
     if not may_be_called(host, allowed):
-        raise InvalidInput(f"{host} is not a public address", field=field)
+        raise InvalidInput(not_public(host), field=field)
     return text.strip().rstrip("/")
+
+
+def not_public(host: object) -> str:
+    """Why a host may not be called, and who can change that."""
+    return (
+        f"{host} is not a public address, and the operator has not allowed it "
+        "(THINGWAY_OUTGOING_NETWORKS)"
+    )
 
 
 def may_be_called(host: str, allowed: tuple[str, ...]) -> bool:
@@ -102,7 +110,7 @@ class GuardedResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         usable = [one for one in found if may_call(one["host"], self._allowed)]
         if not usable:
-            raise AddressRefused(errno.EACCES, f"{host} is not a public address")
+            raise AddressRefused(errno.EACCES, not_public(host))
         return usable
 
     async def close(self) -> None:
@@ -118,7 +126,7 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
     """
     family, kind, protocol, _, address = target
     if not may_call(str(address[0]), allowed):
-        raise AddressRefused(errno.EACCES, f"{address[0]} is not a public address")
+        raise AddressRefused(errno.EACCES, not_public(address[0]))
     return socket.socket(family, kind, protocol)
 
 

@@ -110,12 +110,13 @@ class EntityWriter:
     async def _set(self, thing: Thing, values: dict[str, Any]) -> None:
         shown = _shown(thing, values)
         about = (thing.integration, thing.tenant, thing.id, values)
-        if len(shown) < len(values):  # first, so that a refusal leaves what was in force
+        # The integration first, so that a refusal leaves what was in force.
+        if len(shown) < len(values):
             await self.integrations.entrust(*about)
+        elif thing.integration != SYSTEM:
+            await self.integrations.updated(*about)
         if shown:
             await self.reporter.report(thing, shown)
-        if len(shown) == len(values) and thing.integration != SYSTEM:
-            await self.integrations.updated(*about)
 
     async def write_custom(self, updates: Sequence[Update]) -> None:
         """Set custom entities for flows, which do it hundreds of times a second.

@@ -172,7 +172,7 @@ class IntegrationClient:
     ) -> None:
         """Say that people changed properties; raises what the integration refuses with.
 
-        They are stored already: one that is away reads them when it is back.
+        They are stored after it: one that is away reads them when it is back.
         """
         try:
             await self.entrust(integration, tenant, thing_id, properties)

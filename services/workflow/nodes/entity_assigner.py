@@ -38,7 +38,7 @@ class EntityAssigner(Step[EntityAssignerParameters]):
 
     name = "entityAssigner"
     title = "Entity Assigner"
-    description = "Sets properties of entities"
+    description = "Sets properties of entities, as to switch a light"
     group = Group.ACTION
     parameters = EntityAssignerParameters
     testable = False

@@ -58,7 +58,7 @@ class EventListener(Entry[EventListenerParameters]):
 
     name = "eventListener"
     title = "Event Listener"
-    description = "Runs the flow when values of entities come"
+    description = "Runs the flow when values of entities come, as when a device reports"
     parameters = EventListenerParameters
 
     def entered(self, parameters: EventListenerParameters, given: Any) -> Any:

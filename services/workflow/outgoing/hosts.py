@@ -2,7 +2,7 @@
 
 import asyncio
 
-from libs.common.http.outgoing import AddressRefused, outgoing_addresses
+from libs.common.http.outgoing import AddressRefused, not_public, outgoing_addresses
 from services.workflow.errors import NodeFailed
 
 
@@ -17,8 +17,3 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
         raise NodeFailed(not_public(host)) from error
     except OSError as error:
         raise NodeFailed(f"{host} is not found: {error!s:.200}") from error
-
-
-def not_public(host: str | None) -> str:
-    """Why a host may not be called."""
-    return f"{host} is not a public address, and the operator has not allowed it"

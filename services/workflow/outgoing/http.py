@@ -11,10 +11,10 @@ from multidict import CIMultiDict
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from libs.common.http.outgoing import AddressRefused, outgoing_session
+from libs.common.http.outgoing import AddressRefused, not_public, outgoing_session
 from libs.common.telemetry.tracing import failed, step, trace_header
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host, not_public
+from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
 LARGEST_ANSWER = 1024**2

@@ -11,9 +11,9 @@ from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
-from libs.common.http.outgoing import AddressRefused, outgoing_socket
+from libs.common.http.outgoing import AddressRefused, not_public, outgoing_socket
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host, not_public
+from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
 OUR_NAME = "thingway"

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiomqtt import Client, MqttError
 
-from libs.common.http.outgoing import AddressRefused, outgoing_addresses
+from libs.common.http.outgoing import AddressRefused, not_public, outgoing_addresses
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host, not_public
+from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
 

@@ -1,6 +1,6 @@
 export const en = {
   "applications.title": "Applications",
-  "applications.text": "Programs that call the device API. Each has its own client id and secret.",
+  "applications.text": "Programs that call the device API. Each has its own client id and secret, and sees the devices that it added itself, not those that were added in the console.",
   "applications.search": "Search by name",
   "applications.add": "Add an application",
   "applications.client-id": "Client id",
@@ -23,5 +23,6 @@ export const en = {
   "applications.secret.title": "Secret of {name}",
   "applications.secret.text": "It is shown this once and kept nowhere in the clear. Copy it now.",
   "applications.try": "Try it",
+  "applications.python": "Devices and their values in Python",
   "applications.kept": "I have kept it",
 };

@@ -2,7 +2,7 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "applications.title": "应用",
-  "applications.text": "调用设备接口的程序，各有自己的客户端 ID 和密钥。",
+  "applications.text": "调用设备接口的程序，各有自己的客户端 ID 和密钥；应用只能看到自己添加的设备，看不到在控制台中添加的设备。",
   "applications.search": "按名称搜索",
   "applications.add": "添加应用",
   "applications.client-id": "客户端 ID",
@@ -25,5 +25,6 @@ export const zh: Record<keyof typeof en, string> = {
   "applications.secret.title": "{name} 的密钥",
   "applications.secret.text": "仅显示这一次，平台不保存明文。请立即复制。",
   "applications.try": "试一试",
+  "applications.python": "用 Python 读取设备数据",
   "applications.kept": "我已保存",
 };

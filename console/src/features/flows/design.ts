@@ -103,6 +103,11 @@ export function handlesOf(node: DesignNode): (string | null)[] {
   return [...when.map((branch) => branch.id), ...(otherwise ? [otherwise.id] : [])];
 }
 
+/** The first branch of a choice that leads nowhere. */
+export function freeBranch(design: Design, node: DesignNode): string | null | undefined {
+  return handlesOf(node).find((handle) => !design.edges.some((edge) => edge.source === node.id && edge.sourceHandle === handle));
+}
+
 export interface Comparison {
   key?: unknown;
   operator?: string;

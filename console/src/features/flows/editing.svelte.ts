@@ -18,6 +18,7 @@ import {
   connected,
   type Design,
   type DesignNode,
+  freeBranch,
   newId,
   type NodeData,
   type Place,
@@ -115,7 +116,7 @@ export class Editing {
     this.change(withData(this.design, id, data), `${id} ${field}`);
   }
 
-  /** Add a node: where it was dropped, else behind the one that is chosen, and connected to it. */
+  /** Add a node: where it was dropped, else behind the one that is chosen, and connected to it or to its first free branch. */
   add(kind: Kind, place?: Place): void {
     const last = place ? undefined : this.node;
     const free = place ?? this.#free(last);
@@ -123,8 +124,9 @@ export class Editing {
     const id = newId(this.design);
     const node = { id, componentName: kind.name, position: free, data: { nodeName: kind.title, parameters } };
     let design = withNode(this.design, node);
-    if (last && kind.group !== "entry" && componentOf(last) !== "choice") {
-      design = connected(design, { source: last.id, target: id });
+    if (last && kind.group !== "entry") {
+      const handle = componentOf(last) === "choice" ? freeBranch(design, last) : null;
+      if (handle !== undefined) design = connected(design, { source: last.id, target: id, sourceHandle: handle });
     }
     this.change(design);
     this.chosen = id;

@@ -75,6 +75,7 @@ export const en = {
   "flows.branch.and": "all hold",
   "flows.branch.or": "one holds",
   "flows.branch.left": "Left side",
+  "flows.branch.left.hint": "Choose a value by { }",
   "flows.branch.operator": "Comparison",
   "flows.branch.right": "Right side",
   "flows.branch.expression": "Expression",

@@ -77,6 +77,7 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.branch.and": "全部满足",
   "flows.branch.or": "任一满足",
   "flows.branch.left": "左侧",
+  "flows.branch.left.hint": "用 { } 选择一个值",
   "flows.branch.operator": "比较方式",
   "flows.branch.right": "右侧",
   "flows.branch.expression": "表达式",

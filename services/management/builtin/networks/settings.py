@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509 import load_pem_x509_certificates
 
 from libs.common.errors import InvalidInput
-from libs.common.http.outgoing import LONGEST_URL, may_be_called
+from libs.common.http.outgoing import LONGEST_URL, may_be_called, not_public
 from libs.common.tls import ENCRYPTED, MQTT_PORTS
 from services.management.builtin.networks.store import HOOK, NetworkStore
 from services.management.builtin.tsl import Part, own_property
@@ -128,7 +128,7 @@ def checked_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]
     if parts.username is not None:
         raise InvalidInput("must have no login: username and password are for it", field=BROKER)
     if not may_be_called(host, allowed):
-        raise InvalidInput(f"{host} is not a public address", field=BROKER)
+        raise InvalidInput(not_public(host), field=BROKER)
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 

@@ -62,6 +62,8 @@ class OpenApiClient(Integration):
         self._syncing = Beside()
         self._slots = asyncio.Semaphore(SYNCS_AT_ONCE)
         self._changed = asyncio.Event()
+        self._given: dict[str, dict[str, Any]] = {}
+        """What people have just changed, by tenant: it is stored when this has taken it."""
 
     async def add_device(self, wanted: AddDevice) -> NewDevice:
         """Find the device at the other platform.
@@ -106,6 +108,7 @@ class OpenApiClient(Integration):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Take the secret, and look at the schedule again."""
         await self._accounts.updated(change.tenant, change.properties)
+        self._given[change.tenant] = change.properties
         self._changed.set()
 
     async def command(self, wanted: DeviceCommand) -> None:
@@ -129,10 +132,11 @@ class OpenApiClient(Integration):
         waits = [LOOK_EVERY]
         for tenant, last in (await self._store.tenants()).items():
             try:
-                values = (await self._things.own_values(tenant)).properties
+                stored = (await self._things.own_values(tenant)).properties
             except ThingwayError as error:
                 log.warning("openapi-client: the schedule of %s is not known: %s", tenant, error)
                 continue
+            values = stored | self._given.pop(tenant, {})
             wait = due_in(values, last)
             if wait == 0 or values.get("sync_status") == RUNNING:  # or broken off with a replica
                 self._begin(tenant)

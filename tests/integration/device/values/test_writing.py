@@ -327,6 +327,18 @@ async def test_properties_of_an_integration_are_in_force_at_once(world: World, l
     assert [row["value"] for row in past] == [30]
 
 
+async def test_a_setting_that_an_integration_refuses_is_not_kept(world: World, lamps: Lamps):
+    """Neither shown as the value of now, nor in history."""
+    period = (await own(world))["lamps.integration.period"]
+    lamps.fails = InvalidInput("is not what it takes", field="period")
+    exchange = {"lamps.integration.period": 45}
+    await world.admin().refused(400, "POST", UPDATE, {"exchange": exchange})
+    past = await world.admin().done("POST", "/entity/history/search", {"entity_id": str(period.id)})
+    assert 45 not in [row["value"] for row in past]
+    status = await world.admin().done("GET", f"/entity/{period.id}/status")
+    assert status["value"] != 45
+
+
 async def test_a_service_of_an_integration_is_called(world: World, lamps: Lamps):
     """And answers; the services that add and delete devices cannot be called like this."""
     await own(world)

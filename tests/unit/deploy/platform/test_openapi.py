@@ -1,0 +1,18 @@
+"""What is refused on behalf of a command says why."""
+
+import pytest
+
+from deploy.platform.openapi import ApiRefused
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"errCode": "device_not_found", "errMsg": "there is no device 7"}, "there is no device 7"),
+        ({"error_code": "x", "error_message": "the password is wrong"}, "the password is wrong"),
+        ({"error_code": "authentication_failed"}, "authentication_failed"),
+        ("<html>", "HTTP 401"),
+    ],
+)
+def test_a_refusal_of_either_api_says_its_cause(body: object, text: str) -> None:
+    assert str(ApiRefused(401, body)) == text
