@@ -103,6 +103,7 @@ from services.device.reports.frames.console import ROUTER as FRAME_PAGES
 from services.device.reports.frames.open_api import list_device_frames
 from services.device.reports.frames.service import FrameService
 from services.device.reports.frames.store import FrameStore
+from services.device.reports.frames.windows import Windows
 from services.device.reports.gaps.console import ROUTER as GAP_PAGES
 from services.device.reports.gaps.open_api import list_device_gaps
 from services.device.reports.gaps.service import GapService
@@ -272,6 +273,7 @@ def console(shared: Shared) -> dict[str, Any]:
         devices=base.devices,
         groups=groups,
     )
+    windows = Windows(base.things, granted)
     return {
         "user_devices": users,
         "device_adder": adder,
@@ -279,8 +281,8 @@ def console(shared: Shared) -> dict[str, Any]:
         "device_commands": DeviceCommands(shared.commands, base.commands, granted, base.things),
         "refusals": Refusals(base.bus, granted),
         "connections": Connections(base.bus, granted),
-        "frames": FrameService(FrameStore(database), base.partitions, base.things, granted),
-        "gaps": GapService(FrameStore(database), GapStore(database), base.things, granted),
+        "frames": FrameService(FrameStore(database), base.partitions, windows),
+        "gaps": GapService(FrameStore(database), GapStore(database), windows),
         "ledger_reader": LedgerReader(base.bus, streams, Ledger(base.mongo)),
         "sheets": sheets,
         "imports": imports,

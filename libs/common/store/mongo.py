@@ -110,9 +110,9 @@ def among(keys: Sequence[bytes]) -> Document:
 
 
 async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[bytes]:
-    """Those of `keys` that a clustered collection has; each is looked up, see `among`."""
-    found: list[Document] = [
-        {"$documents": [{"key": key} for key in keys] or [{"key": None}]},
+    """Those of some `keys` that a clustered collection has; each is looked up, see `among`."""
+    there: list[Document] = [
+        {"$documents": [{"key": key} for key in keys]},
         {
             "$lookup": {
                 "from": name,
@@ -122,10 +122,9 @@ async def keys_in(database: Database, name: str, keys: Iterable[bytes]) -> list[
                 "as": "found",
             }
         },
-        {"$unwind": "$found"},
-        {"$replaceRoot": {"newRoot": "$found"}},
+        {"$match": {"found": {"$ne": []}}},
     ]
-    return [bytes(one["_id"]) async for one in await database.aggregate(found)]
+    return [bytes(one["key"]) async for one in await database.aggregate(there)]
 
 
 async def drop_present(collection: Collection, index: str) -> None:

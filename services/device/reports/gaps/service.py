@@ -1,36 +1,27 @@
 """The gaps of a device, the newest first."""
 
-from libs.common.clock import now_ms
-from libs.common.errors import InvalidInput
+from dataclasses import dataclass
+
 from libs.common.identity import Principal
 from services.device.reports.frames.store import FrameStore
+from services.device.reports.frames.windows import Window, Windows
 from services.device.reports.gaps.finding import Gap, find_gaps
 from services.device.reports.gaps.schemas import FindGaps, FoundGaps, GapPage, GapRecord
 from services.device.reports.gaps.store import GapStore, KeptGap
 from services.device.reports.history.partitions import LAST, history_key
-from services.device.reports.history.service import decode_key, encode_key
-from services.device.things import ThingDirectory
-from services.device.things.granted import GrantedDevices
-from services.device.things.model import Device
+from services.device.reports.history.service import encode_key
 
 SCANNED = 2000
 """Frames that are looked at for a page: with a key for the next one it may be short, or empty."""
 
 
+@dataclass(frozen=True)
 class GapService:
     """Answers who may see the device."""
 
-    def __init__(
-        self,
-        frames: FrameStore,
-        gaps: GapStore,
-        things: ThingDirectory,
-        granted: GrantedDevices,
-    ) -> None:
-        self._frames = frames
-        self._gaps = gaps
-        self._things = things
-        self._granted = granted
+    frames: FrameStore
+    gaps: GapStore
+    windows: Windows
 
     async def page(
         self,
@@ -41,46 +32,28 @@ class GapService:
         size: int,
         key: str | None,
     ) -> GapPage:
-        """A page for an application; times are ms.
-
-        Raises `InvalidInput` for bounds or a cursor that cannot be, `NotFound` for a device that
-        the caller may not see.
-        """
-        device = await self._things.device(principal, device_id)
-        records, following = await self._page(device, start, end, size, key, "endTime", "pageKey")
+        """A page for an application; raises as `Windows`."""
+        window = await self.windows.of_application(principal, device_id, start, end, key)
+        records, following = await self._page(window, size)
         return GapPage(list=records, page_size=size, next_page_key=following)
 
     async def find(self, principal: Principal, device_id: int, wanted: FindGaps) -> FoundGaps:
-        """A page for a user; raises the same, and `Forbidden` for one who sees nothing at all."""
-        device = await self._granted.find(principal, device_id)
-        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.page_size, wanted.next_key)
-        found = await self._page(device, *bounds, "end_timestamp", "next_key")
-        return FoundGaps(content=found[0], next_key=found[1])
+        """A page for a user; raises as `Windows`."""
+        bounds = (wanted.start_timestamp, wanted.end_timestamp, wanted.next_key)
+        window = await self.windows.of_user(principal, device_id, *bounds)
+        records, following = await self._page(window, wanted.page_size)
+        return FoundGaps(content=records, next_key=following)
 
-    async def _page(
-        self,
-        device: Device,
-        start: int | None,
-        end: int | None,
-        size: int,
-        key: str | None,
-        end_field: str,
-        key_field: str,
-    ) -> tuple[list[GapRecord], str | None]:
-        if start is not None and end is not None and start > end:
-            raise InvalidInput("must not be before the start", field=end_field)
-        owned = history_key(device.id, device.owned_since, 0)
-        first = history_key(device.id, max(start or 0, device.owned_since), 0)
-        last = history_key(device.id, now_ms() if end is None else end, LAST)
-        if key is None:  # a gap may reach beyond the end
-            after = await self._frames.counters(last, history_key(device.id, LAST, LAST), 1)
+    async def _page(self, window: Window, size: int) -> tuple[list[GapRecord], str | None]:
+        device, first, last, continued = window
+        if not continued:  # a gap may reach beyond the end
+            after = await self.frames.counters(last, history_key(device.id, LAST, LAST), 1)
             last = after[0].key if after else last
-        else:
-            last = min(last, decode_key(key, device.id, key_field))
-        frames = await self._frames.counters(first, last, SCANNED, newest=True)
+        frames = await self.frames.counters(first, last, SCANNED, newest=True)
         following = frames[-1].key if len(frames) == SCANNED else None
         if following is None:
-            frames += await self._frames.counters(owned, _before(first), 1, newest=True)
+            owned = history_key(device.id, device.owned_since, 0)
+            frames += await self.frames.counters(owned, _before(first), 1, newest=True)
         gaps = find_gaps(reversed(frames))
         shown = gaps[::-1][:size]
         if len(gaps) > size:
@@ -90,7 +63,7 @@ class GapService:
     async def _records(self, device_id: int, gaps: list[Gap]) -> list[GapRecord]:
         if not gaps:
             return []
-        kept = await self._gaps.overlapping(device_id, gaps[-1].start, gaps[0].end)
+        kept = await self.gaps.overlapping(device_id, gaps[-1].start, gaps[0].end)
         return [_record(gap, kept) for gap in gaps]
 
 
