@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+SECONDS_UNTIL = 100_000_000_000
+"""A time below it is in seconds: ms of so little are of 1973."""
 
 
 def now_ms() -> int:
@@ -20,3 +22,8 @@ def to_ms(moment: datetime) -> int:
 def from_ms(ms: float) -> datetime:
     """The moment, UTC, of a time in ms."""
     return _EPOCH + timedelta(0, 0, 0, ms)
+
+
+def ms_of(told: float) -> float:
+    """A time in ms that is told in seconds or in ms, as its size says."""
+    return told * 1000 if told < SECONDS_UNTIL else told

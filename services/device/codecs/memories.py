@@ -3,12 +3,11 @@
 from math import isfinite
 from typing import Any, NamedTuple
 
+from libs.common.clock import ms_of
 from libs.common.tsl import Fault, Tsl
 
 MEMORY = "history"
 """A key that is so, or ends in `_history`, has what a device has remembered."""
-SECONDS_UNTIL = 100_000_000_000
-"""A timestamp below it is in seconds: ms of so little are of 1973."""
 MOST = 255
 """Readings of a frame: it has no more bytes."""
 
@@ -35,7 +34,7 @@ def take_memories(
     faults: list[Fault] = []
     for row in rows:
         at = row["timestamp"]
-        ts = int(at * 1000 if at < SECONDS_UNTIL else at)
+        ts = int(ms_of(at))
         if not oldest <= ts <= newest:
             faults.append(Fault(MEMORY, f"{ts} is no time within the retention"))
             continue

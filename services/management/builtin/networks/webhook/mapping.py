@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
-from libs.common.clock import to_ms
+from libs.common.clock import from_ms, ms_of, to_ms
 from libs.common.contracts.frames import Reception, ToldFrame
 from libs.common.errors import InvalidInput, MalformedRequest
 from services.management.builtin.networks.heard import Heard, dev_eui, frame, name
@@ -20,8 +20,6 @@ RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY = "rssi", "snr", "gateway", "data_rate"
 NEEDED = (DEVICE, DATA, PORT)
 POINTERS = (*NEEDED, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY)
 HEX = "hex"
-SECONDS_UNTIL = 100_000_000_000
-"""A number below it is in seconds: ms of so little are of 1973."""
 LONGEST = 256
 """Characters of a pointer."""
 _DIGITS = re.compile(r"[0-9]{1,10}")
@@ -153,9 +151,8 @@ class _Picked:
             if isinstance(found, str):
                 made = msgspec.convert(found, datetime)
                 return made if made.tzinfo else made.replace(tzinfo=UTC)
-            number = self.number(TIME) or 0.0
-            return datetime.fromtimestamp(number if number < SECONDS_UNTIL else number / 1000, UTC)
-        except (msgspec.ValidationError, ValueError, OverflowError, OSError) as error:
+            return from_ms(ms_of(self.number(TIME) or 0.0))
+        except (msgspec.ValidationError, ValueError, OverflowError) as error:
             raise self._fault(TIME, "is no time: ISO 8601, seconds or milliseconds") from error
 
     def identity(self) -> dict[str, Any]:
