@@ -58,6 +58,6 @@ def _are_memories(rows: Any) -> bool:
         isinstance(row, dict)
         and isinstance(row.get("timestamp"), int | float)
         and not isinstance(row["timestamp"], bool)
-        and isfinite(row["timestamp"])
+        and isfinite(ms_of(row["timestamp"]))
         for row in rows
     )

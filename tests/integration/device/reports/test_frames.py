@@ -99,6 +99,18 @@ async def test_a_frame_that_cannot_be_read_is_in_dead_and_kept(world: World):
     assert await world.totals() == Totals(stored=1, rejected=4)
 
 
+async def test_a_memory_of_no_time_is_no_fault_of_ours(world: World):
+    """It is refused as any other nonsense, and counted once."""
+    sn = await world.add(7)
+    await put_codec(
+        world, "function decodeUplink() { return {data: {history: [{timestamp: -1e308}]}} }"
+    )
+    await hear(world, sn, 1, b"\x01")
+    await world.deal(1)
+    assert len(await world.reasons()) == 1
+    assert await world.totals() == Totals(stored=0, rejected=1)
+
+
 async def test_a_frame_without_values_is_taken(world: World):
     """It is kept and counted as stored; nobody is told."""
     sn = await world.add(7)
