@@ -28,7 +28,7 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.messages import reported
-from services.device.reports.redecode.schemas import SHOWN, Difference
+from services.device.reports.redecode.schemas import MOST_TOLD, SHOWN, Difference
 from services.device.reports.redecode.store import Job, Reread
 from services.device.things import Thing
 
@@ -76,7 +76,7 @@ class Rereader:
                     await self._write(thing, stamp, writes)
                 found.rest = bytes(rows[-1]["_id"])
             found.through = len(rows) < CHUNK
-            if time.monotonic() > until:
+            if time.monotonic() > until or found.told >= MOST_TOLD:
                 break
         return found
 
@@ -114,6 +114,7 @@ class Rereader:
                 writes.told.append(_told(thing, key, known.version, one.properties, now))
         writes.stale -= kept
         found.read += len(rows)
+        found.told += len(writes.told)
         return writes
 
     async def _judged(

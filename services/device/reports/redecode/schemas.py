@@ -8,6 +8,8 @@ from services.device.reports.frames.schemas import Moment
 
 State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
 MOST_DEVICES = 1000
+MOST_TOLD = 10_000
+"""Reports that one says again before it ends: the stream of events is everybody's."""
 SHOWN = 20
 """Differences that are shown."""
 
@@ -53,6 +55,8 @@ class Redecode(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Frames."""
     changed: int = 0
     """Frames that are read otherwise than before."""
+    told: int = 0
+    """Reports that were said again."""
     differences: list[Difference] = []
     """The first of them."""
     started: int

@@ -57,6 +57,7 @@ class Reread:
 
     read: int = 0
     changed: int = 0
+    told: int = 0
     shown: list[Difference] = field(default_factory=list)
     times: set[int] = field(default_factory=set)
     """When the changed ones were received, ms."""
@@ -121,6 +122,7 @@ class RedecodeStore:
             "$inc": {
                 "read": sum(one.read for one in found),
                 "changed": sum(one.changed for one in found),
+                "told": sum(one.told for one in found),
                 "done": len(devices) if through and not job.second else 0,
             },
             "$push": {

@@ -23,6 +23,7 @@ from services.device.reports.history.partitions import (
     partition_of,
 )
 from services.device.reports.redecode.rereading import Rereader
+from services.device.reports.redecode.schemas import MOST_TOLD
 from services.device.reports.redecode.store import Job, RedecodeStore, Reread
 from services.device.things import Thing, ThingDirectory
 from services.device.things.latest import LatestValues, Reported
@@ -42,6 +43,7 @@ AT_ONCE = 4
 TURN = 5.0
 """Seconds of a turn, beside the frames that are being read: then another product has one."""
 CHANGED = "the codec was changed meanwhile"
+TOLD = f"{MOST_TOLD} reports were said again, and no more are: take fewer devices, or less time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,11 @@ class RedecodeWorker:
             return False
         found = await asyncio.gather(*(self._device(job, known, one, until) for one in ids))
         job.differences += [difference for one in found for difference in one.shown]
+        job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
+        if job.told >= MOST_TOLD:
+            await self.store.end(job, "FAILED", fault=TOLD)
+            return False
         return went and time.monotonic() <= until
 
     async def _device(self, job: Job, known: KnownCodec, device_id: int, until: float) -> Reread:

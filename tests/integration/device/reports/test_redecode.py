@@ -239,6 +239,28 @@ async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(worl
     assert (await through(world)).state == "STOPPED"
 
 
+async def test_it_ends_when_it_has_said_much(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Events are a stream that all tenants share; what is through stays."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    for number in range(6):
+        await hear(world, "SN1", number, bytes([1, 3 * number + 1]), ts=ts + number)
+    await world.deal(6)
+    before = len(await world.said())
+    for module in (rereading, working):
+        monkeypatch.setattr(module, "MOST_TOLD", 3)
+    monkeypatch.setattr(rereading, "CHUNK", 2)
+    await begin(world, await put_codec(world), total=1, tell=True)
+    ended = await through(world)
+    assert (ended.state, ended.told, ended.read) == ("FAILED", 4, 4)
+    assert ended.fault
+    assert ended.fault.endswith(
+        "were said again, and no more are: take fewer devices, or less time"
+    )
+    assert len(await world.said()) - before == 4
+
+
 def many(first: int, numbers: range, ts: int) -> list[Outgoing]:
     """Frames of ten devices from `first` on, one a second."""
     return [
