@@ -31,10 +31,6 @@ WORTH_A_BATCH = 500
 of server and client together either way, 64 of them 2.0 as a batch and 0.9 singly (2.15.1)."""
 
 
-_LONGEST = dict.fromkeys(("Nats-Msg-Id", "Nats-Batch-Id", "Nats-Batch-Sequence"), "-" * 64)
-"""No shorter than the headers that a batch adds to a message."""
-
-
 async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     """Publish messages of one stream; return when all of them are stored.
 
@@ -45,9 +41,9 @@ async def publish_all(bus: Bus, messages: Sequence[Outgoing]) -> None:
     if len(messages) < ALONE:
         await bus.publish(messages)
         return
-    for message in messages:
-        bus.measure(message.subject, message.payload, message.headers | _LONGEST)
-    await asyncio.gather(*(_publish_chunk(bus, chunk) for chunk in chunks(messages, MOST)))
+    most = bus.client.max_payload
+    batches = [_Batch(chunk, most) for chunk in chunks(messages, MOST)]
+    await asyncio.gather(*(one.publish(bus) for one in batches))
 
 
 async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
@@ -55,34 +51,39 @@ async def publish_each(bus: Bus, messages: Sequence[Outgoing]) -> None:
     await (bus.publish(messages) if len(messages) < WORTH_A_BATCH else publish_all(bus, messages))
 
 
-async def _publish_chunk(bus: Bus, chunk: Sequence[Outgoing]) -> None:
-    if len(chunk) < ALONE or not await _publish_batch(bus, chunk):
-        await bus.publish(chunk)
+class _Batch:
+    """Messages of one atomic batch."""
 
+    def __init__(self, messages: Sequence[Outgoing], most: int) -> None:
+        """Raise `TooLarge` for a message with more than `most` bytes."""
+        self._messages = messages
+        self._id = {"Nats-Batch-Id": uuid4().hex}
+        self._frames = [
+            publish_frame(one.subject, one.payload, self._headers(number, one), most=most)
+            for number, one in enumerate(messages, 1)
+        ]
 
-async def _publish_batch(bus: Bus, messages: Sequence[Outgoing]) -> bool:
-    """Publish one atomic batch; False when it holds a duplicate."""
-    batch = uuid4().hex
+    def _headers(self, number: int, message: Outgoing) -> dict[str, str]:
+        return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number)}
 
-    def headers(number: int, message: Outgoing) -> dict[str, str]:
-        mine = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-        return message.all_headers() | mine
+    async def publish(self, bus: Bus) -> None:
+        """Publish them, one by one when the stream has one of them."""
+        if len(self._messages) < ALONE or not await self._commit(bus):
+            await bus.publish(self._messages)
 
-    *firsts, last = messages
-    frames = [
-        publish_frame(message.subject, message.payload, headers(number, message))
-        for number, message in enumerate(firsts, 1)
-    ]
-    commit = headers(len(messages), last) | {"Nats-Batch-Commit": "1"}
-    try:
-        await write_frames(bus.client, frames)
-        answer = await bus.client.request(
-            last.subject, last.payload, PUBLISH_TIMEOUT, headers=commit
-        )
-    except (NatsError, TimeoutError) as error:
-        raise Unavailable(f"the bus does not take messages: {error!r}") from error
-    try:
-        check_ack(answer.data)
-    except DuplicateInBatch:
-        return False
-    return True
+    async def _commit(self, bus: Bus) -> bool:
+        """Publish all; False when the batch holds a duplicate."""
+        last = self._messages[-1]
+        headers = self._headers(len(self._messages), last) | {"Nats-Batch-Commit": "1"}
+        try:
+            await write_frames(bus.client, self._frames[:-1])
+            answer = await bus.client.request(
+                last.subject, last.payload, PUBLISH_TIMEOUT, headers=headers
+            )
+        except (NatsError, TimeoutError) as error:
+            raise Unavailable(f"the bus does not take messages: {error!r}") from error
+        try:
+            check_ack(answer.data)
+        except DuplicateInBatch:
+            return False
+        return True

@@ -106,7 +106,8 @@ class Publisher:
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Return when every message is acknowledged, at most `IN_FLIGHT` of them.
 
-        Raises what `check_ack` says of the first that is refused, `NatsError` and `TimeoutError`.
+        Raises what `check_ack` says of the first that is refused, `NatsError` and `TimeoutError`;
+        and `TooLarge`, having published nothing, for a message that the server does not take.
         """
         if self._client.is_closed or self._client.is_draining:
             raise ConnectionClosedError
@@ -116,9 +117,10 @@ class Publisher:
             await self._listen()
         flight = _Flight(len(messages))
         names = [str(next(self._numbers)) for _ in messages]
+        frames = [self._frame(*one) for one in zip(messages, names, strict=True)]
         self._flights.update(dict.fromkeys(names, flight))
         try:
-            await write_frames(self._client, map(self._frame, messages, names))
+            await write_frames(self._client, frames)
             async with asyncio.timeout(PUBLISH_TIMEOUT):
                 await flight.landed
         finally:
@@ -133,7 +135,8 @@ class Publisher:
 
     def _frame(self, message: Outgoing, name: str) -> bytes:
         reply = f"{self._inbox}.{name}"
-        return publish_frame(message.subject, message.payload, message.all_headers(), reply)
+        headers, most = message.all_headers(), self._client.max_payload
+        return publish_frame(message.subject, message.payload, headers, reply, most)
 
     async def _take(self, message: Msg) -> None:
         flight = self._flights.get(message.subject.rpartition(".")[2])

@@ -6,9 +6,12 @@ is the client protocol's (`PUB`, `HPUB`): docs.nats.io/reference/reference-proto
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+
+from libs.common.errors import TooLarge
 
 PREAMBLE = b"NATS/1.0\r\n"
 
@@ -19,26 +22,24 @@ def ack_frame(message: Msg) -> bytes:
 
 
 def publish_frame(
-    subject: str, payload: bytes, headers: Mapping[str, str], reply: str = ""
+    subject: str,
+    payload: bytes,
+    headers: Mapping[str, str],
+    reply: str = "",
+    most: float = inf,
 ) -> bytes:
-    """The frame that publishes one message."""
-    if not headers:
-        return b"PUB %s %s %d\r\n%s\r\n" % (
-            subject.encode(),
-            reply.encode(),
-            len(payload),
-            payload,
-        )
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    head = PREAMBLE + lines.encode() + b"\r\n"
-    return b"HPUB %s %s %d %d\r\n%s%s\r\n" % (
-        subject.encode(),
-        reply.encode(),
-        len(head),
-        len(head) + len(payload),
-        head,
-        payload,
-    )
+    """The frame that publishes one message; raises `TooLarge` for more than `most` bytes."""
+    head = b""
+    if headers:
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        head = PREAMBLE + lines.encode() + b"\r\n"
+    size = len(head) + len(payload)
+    if size > most:
+        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+    start = b"%s %s" % (subject.encode(), reply.encode())
+    if headers:
+        return b"HPUB %s %d %d\r\n%s%s\r\n" % (start, len(head), size, head, payload)
+    return b"PUB %s %d\r\n%s\r\n" % (start, size, payload)
 
 
 def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
