@@ -27,6 +27,7 @@ from libs.common.telemetry import Telemetry
 from libs.common.tls import mqtt_doors
 from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
+from services.auth.applications.devices import DevicesOverRpc
 from services.auth.applications.messages import offer_applications
 from services.auth.applications.routes import ROUTER as APPLICATION_ROUTES
 from services.auth.applications.service import ApplicationService
@@ -151,6 +152,7 @@ def build_app(
         changes,
         accounts.tenants,
         IdAllocator(database, "applications", ID_BLOCK).take,
+        DevicesOverRpc(client),
     )
     entries = Entries(
         redis,

@@ -50,6 +50,7 @@ from services.device.devices.console import ROUTER as CONSOLE_ROUTES
 from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
+from services.device.devices.giving import DeviceGiver
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
@@ -435,6 +436,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         shared.leaving,
         orphans,
     )
+    DeviceGiver(base.devices, orphans, shared.leaving).offer(rpc)
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products).life_of)
     polls = CommandPolls(base.bus, base.things, base.commands, heard)

@@ -45,11 +45,19 @@ class Leaving:
         more after, for one that was issued meanwhile. Raises what the first end and `step` raise.
         """
         await self._keys.revoke(device.sn, device.id, device.tenant)
-        await step()
+        await self.go_back(device, step, reason)
         try:
             await self._keys.revoke(device.sn, device.id, device.tenant)
         except ThingwayError as error:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
+
+    async def leave_application(self, device: Device, step: Step, reason: Reason) -> None:
+        """`leave`; but what goes back to the users, who gave it, keeps its key."""
+        await (self.go_back if device.given else self.leave)(device, step, reason)
+
+    async def go_back(self, device: Device, step: Step, reason: Reason) -> None:
+        """Do the `step` by which the device goes back to the users, and end its tasks."""
+        await step()
         try:
             await self._end_tasks(device, reason.code, reason.text)
         except StoreError as error:

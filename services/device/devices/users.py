@@ -346,6 +346,8 @@ def _fields(
         "location": device.location,
         "group_id": None if group is None else str(device.group),
         "group_name": group,
+        "application_id": str(device.application_id) if device.application else None,
+        "application_name": device.application.application_name if device.application else None,
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,

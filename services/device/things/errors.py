@@ -1,6 +1,7 @@
 """Why an operation on a device is refused."""
 
 from libs.common.errors import Conflict, InvalidInput, NotFound
+from services.device.things.model import Device
 
 
 def device_exists(serial: str, field: str) -> Conflict:
@@ -23,6 +24,15 @@ def rps_record_exists(serial: str, field: str) -> Conflict:
         f"{field}: {serial} has an RPS record; delete it first",
         field=field,
         code="rps_record_exists",
+    )
+
+
+def has_integration(device: Device) -> Conflict:
+    """409: users manage the device, through its integration."""
+    return Conflict(
+        f"the device comes through the integration {device.integration}: users manage it",
+        field="deviceId",
+        code="device_of_integration",
     )
 
 
