@@ -47,10 +47,10 @@ from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.giving import DeviceGiver
 from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
-from services.device.devices.giving import DeviceGiver
 from services.device.devices.orphans import ApplicationsOverRpc, Orphans
 from services.device.devices.rpc import DeviceNames
 from services.device.devices.service import DeviceService
