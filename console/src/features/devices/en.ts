@@ -129,4 +129,7 @@ export const en = {
   "commands.call": "Call",
   "commands.sent": "Sent: it is confirmed when the device answers",
   "commands.queued": "The device gets it when it connects",
+  "devices.application": "Of one application",
+  "device.owner": "Application",
+  "device.no-owner": "None has it",
 };

@@ -131,4 +131,7 @@ export const zh: Record<keyof typeof en, string> = {
   "commands.call": "调用",
   "commands.sent": "已发送，设备应答后确认",
   "commands.queued": "设备上线后将收到",
+  "devices.application": "属于某个应用",
+  "device.owner": "应用",
+  "device.no-owner": "不属于任何应用",
 };
