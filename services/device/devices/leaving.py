@@ -45,11 +45,12 @@ class Leaving:
         more after, for one that was issued meanwhile. Raises what the first end and `step` raise.
         """
         await self._keys.revoke(device.sn, device.id, device.tenant)
-        await self.go_back(device, step, reason)
+        await step()
         try:
             await self._keys.revoke(device.sn, device.id, device.tenant)
         except ThingwayError as error:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
+        await self._end(device, reason)
 
     async def leave_application(self, device: Device, step: Step, reason: Reason) -> None:
         """`leave`; but what goes back to the users, who gave it, keeps its key."""
@@ -58,6 +59,9 @@ class Leaving:
     async def go_back(self, device: Device, step: Step, reason: Reason) -> None:
         """Do the `step` by which the device goes back to the users, and end its tasks."""
         await step()
+        await self._end(device, reason)
+
+    async def _end(self, device: Device, reason: Reason) -> None:
         try:
             await self._end_tasks(device, reason.code, reason.text)
         except StoreError as error:

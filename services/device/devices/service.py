@@ -244,7 +244,7 @@ def _found(device: Device | None, device_id: int) -> Device:
 
 def _check_direct(device: Device) -> None:
     if device.integration != DIRECT:
-        raise has_integration(device)
+        raise has_integration(device.integration)
 
 
 def _taken(holder: Holder, serial: str) -> Conflict:

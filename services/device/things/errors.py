@@ -1,7 +1,6 @@
 """Why an operation on a device is refused."""
 
 from libs.common.errors import Conflict, InvalidInput, NotFound
-from services.device.things.model import Device
 
 
 def device_exists(serial: str, field: str) -> Conflict:
@@ -27,10 +26,10 @@ def rps_record_exists(serial: str, field: str) -> Conflict:
     )
 
 
-def has_integration(device: Device) -> Conflict:
+def has_integration(integration: str) -> Conflict:
     """409: users manage the device, through its integration."""
     return Conflict(
-        f"the device comes through the integration {device.integration}: users manage it",
+        f"the device comes through the integration {integration}: users manage it",
         field="deviceId",
         code="device_of_integration",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from libs.common.bus import OutboxEntry
-from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooLarge
+from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.model import Command
@@ -141,6 +141,17 @@ async def test_only_an_update_of_a_struct_takes_turns(world: World):
     assert world.in_turn == []
     await service.update_properties(ME, 7, {"interval": 4, "limits": {"low": 3}})
     assert world.in_turn == [7]
+
+
+async def test_an_integration_that_carries_nothing_takes_no_commands_of_applications(world: World):
+    """409 instead of waiting for nobody; users, who see the integration, may ask all the same."""
+    world.mine = thing(integration="hooks")
+    with pytest.raises(Conflict) as refusal:
+        await world.service().update_properties(ME, 7, {"interval": 4})
+    assert (refusal.value.code, world.commands) == ("device_of_integration", [])
+    draft = await world.service().check_properties(world.mine, {"interval": 4})
+    await world.service().issue(Principal(Kind.USER, "default", "1"), [draft])
+    assert len(world.commands) == 1
 
 
 async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):
