@@ -100,6 +100,8 @@ _SERVICES: Mapping[str, Grant] = {
         calls=(
             "rpc.device.find_connections",
             "rpc.device.close_connections",
+            "rpc.device.give_device",
+            "rpc.device.take_device",
             "rpc.auth.get_limits",
             "rpc.device.describe_devices",
             "rpc.device.describe_groups",

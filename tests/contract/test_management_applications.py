@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.contract.client import Api, new_sn
-from tests.contract.console import Console, new_name
+from tests.contract.console import Console, console_accepted, new_name
 from tests.e2e.listening import listening
 from tests.e2e.platform import Platform
 
@@ -120,25 +120,20 @@ async def test_a_device_of_the_console_is_given_to_an_application_and_taken_back
     """The application reads what it reported before; the key goes on, and the log has both."""
     sn, key = new_sn("GIVE"), "param_entities"
     body = {"name": sn, "integration": "direct", key: {"direct.integration.add_device.sn": sn}}
-    await admin.does("POST", "/device", body)
+    console_accepted(await admin.ask("POST", "/device", body), data=False)
     (device,) = (await admin.done("POST", "/device/search", {"identifier": sn}))["content"]
     secret = (await admin.done("POST", f"/device/{device['id']}/credentials"))["key"]
     made = await admin.done("POST", "/application", {"name": new_name()})
     api = await log_in(platform, made)
 
     async def report(value: float) -> None:
-        answer = await api.http.post(
-            f"/ingest/v1/{sn}/report?wait=stored",
-            json={"properties": {"temperature": value}},
-            auth=(sn, secret),
-        )
-        assert answer.status_code == 200, answer.text
+        await api.report(sn, secret, {"properties": {"temperature": value}})
 
     await report(20.5)
     await api.fails(404, "GET", f"/devices/{device['id']}", code="device_not_found")
     path = f"/application/{made['application_id']}/devices/{device['id']}"
     for _ in range(2):
-        await admin.does("PUT", path)
+        console_accepted(await admin.ask("PUT", path), data=False)
     page = await api.done("POST", "/devices/search", {"pageSize": 10, "pageNumber": 1})
     assert [one["sn"] for one in page["content"]] == [sn]
     await report(21.5)
@@ -147,7 +142,7 @@ async def test_a_device_of_the_console_is_given_to_an_application_and_taken_back
     wanted = {"application_id": made["application_id"]}
     (shown,) = (await admin.done("POST", "/device/search", wanted))["content"]
     assert (shown["id"], shown["application_name"]) == (device["id"], made["name"])
-    await admin.does("DELETE", path)
+    console_accepted(await admin.ask("DELETE", path), data=False)
     await api.fails(404, "GET", f"/devices/{device['id']}", code="device_not_found")
     await report(22.5)
     wanted = {"object_type": "application", "object_id": made["application_id"]}
