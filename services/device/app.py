@@ -97,6 +97,7 @@ from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
+from services.device.reports.edge.keeping import RefusalKeeper
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.facts import Facts
@@ -122,6 +123,7 @@ from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.reports.quota import Refusals as KeptRefusals
 from services.device.reports.redecode.console import ROUTER as REDECODE_PAGES
 from services.device.reports.redecode.open_api import ROUTER as REDECODE_ROUTES
 from services.device.reports.redecode.rereading import Rereader
@@ -445,6 +447,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         things=base.things,
         presence=heard,
         meter=MessageMeter(base.limits),
+        keeper=RefusalKeeper(base.bus, KeptRefusals(base.limits)),
         retention_days=settings.retention_days,
     )
     pages = HistoryStore(base.devices, Partitions(mongo.direct), base.retention)
