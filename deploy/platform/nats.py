@@ -146,6 +146,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.auth.issue_device_credentials",
             "rpc.auth.issue_first_device_credentials",
             "rpc.auth.revoke_device_credentials",
+            "rpc.auth.last_refused_login",
             "rpc.auth.get_grants",
             "rpc.auth.forget_resources",
             "rpc.management.get_integrations",
