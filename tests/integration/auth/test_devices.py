@@ -313,7 +313,7 @@ async def noted(auth, over: str) -> LastRefusedLogin:
 
 
 async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
-    """When, over what, and nothing of the key; of this very device, and of none that is not there."""
+    """When, over what, and nothing of the key; of this very device, and of none that is unknown."""
     await issue(auth)
     none = await auth.call("last_refused_login", DEVICE, LastRefusedLogin)
     assert none == LastRefusedLogin()

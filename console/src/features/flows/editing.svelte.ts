@@ -189,7 +189,7 @@ export class Editing {
   async switch(enabled: boolean): Promise<void> {
     const path = { flow_id: Number(this.facts.id) };
     await ask(enabled ? enableFlow({ path }) : disableFlow({ path }));
-    this.facts = { ...this.facts, enabled };
+    this.facts = { ...this.facts, enabled, stopped: enabled ? undefined : this.facts.stopped };
   }
 
   async look(version: number): Promise<void> {
