@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from paho.mqtt import MQTTException, publish
 from paho.mqtt import client as mqtt
-from paho.mqtt import publish
 
 from tests.contract.client import MODEL, PRODUCT, Api
 from tests.contract.conftest import Thing
@@ -100,7 +100,7 @@ async def test_a_log_in_with_a_wrong_key_is_seen(
     over_http = await until(ask, lambda found: found.get("over") == "HTTP")
     host, port = platform.mqtt_door()
     wrong: Any = {"username": thing.sn, "password": "x"}
-    with pytest.raises(mqtt.MQTTException):
+    with pytest.raises(MQTTException):
         await asyncio.to_thread(publish.single, "t", "", 1, False, host, port, thing.sn, auth=wrong)
     over_mqtt = await until(ask, lambda found: found.get("over") == "MQTT")
     assert over_mqtt["at"] >= over_http["at"]

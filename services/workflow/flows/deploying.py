@@ -1,5 +1,6 @@
 """Lets flows run and stop: checks a design, and tells the triggers."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from services.workflow.flows.normal import FIELD
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.graph.structure import entries_of
-from services.workflow.nodes.base import Entry, Registry
+from services.workflow.nodes.base import Entry, Registry, Step
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.records import Deployed
 from services.workflow.sandbox.runner import Sandbox
@@ -63,6 +64,18 @@ class Deploying:
             Reason(node_id, "parameters", f"there is no entity {key} that you see")
             for node_id, found in named.items()
             for key in sorted(found & unseen)
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
+    async def check_constants(self, tenant: str, plan: Plan) -> None:
+        """Raise `DesignInvalid` naming the constants that nodes' entities do not take."""
+        steps = [node for node in plan.nodes.values() if isinstance(node.type, Step)]
+        judged = await asyncio.gather(*(one.type.judge(tenant, one.parameters) for one in steps))
+        reasons = [
+            Reason(node.id, f"parameters.{fault.field}", fault.reason)
+            for node, faults in zip(steps, judged, strict=True)
+            for fault in faults
         ]
         if reasons:
             raise DesignInvalid(reasons)
@@ -128,6 +141,7 @@ class Deploying:
             else:
                 plan = await self._compiled(flow.tenant, text)
                 await self.check_entities(user, plan)
+                await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:
             raise refused(error) from error
         return Deployed(

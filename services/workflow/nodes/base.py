@@ -235,6 +235,10 @@ class Step(Node[P]):
         """The handles that edges may begin at; a step that does not fork has none."""
         return ()
 
+    async def judge(self, tenant: str, parameters: P) -> Iterable[Fault]:
+        """What whoever is given the constants says is wrong with them, before any run."""
+        return ()
+
     def quick(self, parameters: P) -> bool:
         """Whether it waits for nobody but stores of ours, which take many at a time as one.
 
