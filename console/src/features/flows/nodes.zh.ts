@@ -72,7 +72,14 @@ export const nodes: Record<string, Words> = {
   email: {
     title: "邮件",
     description: "发送邮件",
-    parameters: { emailConfig: ["服务器", "接收邮件的服务器"], recipients: ["收件人", "地址"], subject: ["主题"], content: ["内容", "HTML"] },
+    parameters: {
+      emailConfig: ["服务器", "接收邮件的服务器"],
+      recipients: ["收件人", "地址"],
+      subject: ["主题"],
+      content: ["内容", "HTML"],
+      fromName: ["发件人名称"],
+      fromAddress: ["发件人", "默认为服务器的用户名"],
+    },
   },
   httpRequest: {
     title: "HTTP 请求",
@@ -99,6 +106,10 @@ export const nodes: Record<string, Words> = {
   webhook: {
     title: "Webhook",
     description: "向其他系统推送数据",
-    parameters: { webhookUrl: ["URL", "推送地址"], inputArguments: ["内容", "以 JSON 推送的内容；为空时推送收到的内容"] },
+    parameters: {
+      webhookUrl: ["URL", "推送地址"],
+      inputArguments: ["内容", "以 JSON 推送的内容；为空时推送收到的内容"],
+      secretKey: ["密钥", "对推送内容签名：请求头 TIMESTAMP、NONCE 和 SIGNATURE"],
+    },
   },
 };
