@@ -49,6 +49,7 @@ class UplinkMetrics:
         self._streams = streams
         self._ledger = ledger
         self._last = Reading()
+        self._readings = 0
         self._read_at = self._stored_at = self._moved_at = time.monotonic()
         meter = metrics.get_meter("thingway")
         for name, text in (
@@ -63,6 +64,11 @@ class UplinkMetrics:
             "thingway_uplink_waiting",
             [self._observer("waiting")],
             description="Messages of devices that wait to be stored (consumer lag)",
+        )
+        meter.create_observable_counter(
+            "thingway_uplink_readings",
+            [lambda _: [Observation(self._readings)]],
+            description="Times that this process has read the counts above",
         )
 
     def _observer(self, name: str) -> Callable[[CallbackOptions], list[Observation]]:
@@ -82,6 +88,7 @@ class UplinkMetrics:
 
     def _take(self, reading: Reading) -> None:
         now = self._read_at = time.monotonic()
+        self._readings += 1
         if (reading.stored, reading.rejected) != (self._last.stored, self._last.rejected):
             self._stored_at = self._moved_at = now
         if not reading.waiting:
