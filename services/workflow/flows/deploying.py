@@ -15,7 +15,7 @@ from services.workflow.flows.normal import FIELD
 from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design
 from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.graph.structure import entries_of
-from services.workflow.nodes.base import Entry, Registry, Step
+from services.workflow.nodes.base import Entry, Registry
 from services.workflow.nodes.trigger import Trigger
 from services.workflow.runs.records import Deployed
 from services.workflow.sandbox.runner import Sandbox
@@ -70,11 +70,11 @@ class Deploying:
 
     async def check_constants(self, tenant: str, plan: Plan) -> None:
         """Raise `DesignInvalid` naming the constants that nodes' entities do not take."""
-        steps = [node for node in plan.nodes.values() if isinstance(node.type, Step)]
-        judged = await asyncio.gather(*(one.type.judge(tenant, one.parameters) for one in steps))
+        nodes = list(plan.nodes.values())
+        judged = await asyncio.gather(*(one.type.judge(tenant, one.parameters) for one in nodes))
         reasons = [
             Reason(node.id, f"parameters.{fault.field}", fault.reason)
-            for node, faults in zip(steps, judged, strict=True)
+            for node, faults in zip(nodes, judged, strict=True)
             for fault in faults
         ]
         if reasons:
