@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { initial, readKind } from "../src/features/flows/catalogue.ts";
+import { initial, readKind, worded } from "../src/features/flows/catalogue.ts";
 
 const DATA = JSON.stringify({
   component: { name: "mqttPublish", title: "MQTT", description: "Publishes", type: "external", testable: true },
@@ -47,4 +47,13 @@ test("parameters stand in their order, with the shapes of what is nested", () =>
     ],
   );
   assert.deepEqual(initial(broker!.shape), { host: "" });
+});
+
+test("a node type is told in another language as far as it has the words", () => {
+  const kind = readKind(DATA);
+  const words = { title: "发布", description: "发布消息", parameters: { topic: ["主题"] as [string], other: ["?"] as [string] } };
+  const told = worded(kind, words);
+  assert.deepEqual([told.title, told.description], ["发布", "发布消息"]);
+  assert.deepEqual(told.parameters.map((one) => [one.title, one.description]), [["Broker", "B"], ["主题", ""]]);
+  assert.equal(worded(kind, undefined), kind);
 });

@@ -100,6 +100,8 @@ _SERVICES: Mapping[str, Grant] = {
         calls=(
             "rpc.device.find_connections",
             "rpc.device.close_connections",
+            "rpc.device.give_device",
+            "rpc.device.take_device",
             "rpc.auth.get_limits",
             "rpc.device.describe_devices",
             "rpc.device.describe_groups",
@@ -144,6 +146,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.auth.issue_device_credentials",
             "rpc.auth.issue_first_device_credentials",
             "rpc.auth.revoke_device_credentials",
+            "rpc.auth.last_refused_login",
             "rpc.auth.get_grants",
             "rpc.auth.forget_resources",
             "rpc.management.get_integrations",

@@ -14,6 +14,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.access import AccessVersions
 from libs.common.identity.certificate_pass import PassVerifier
+from libs.common.identity.refused_logins import RefusedLogins
 from libs.common.jobs import running
 from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
@@ -27,6 +28,7 @@ from libs.common.telemetry import Telemetry
 from libs.common.tls import mqtt_doors
 from services.auth.accounts import Accounts
 from services.auth.applications.consumers import EventConsumers
+from services.auth.applications.devices import DevicesOverRpc
 from services.auth.applications.messages import offer_applications
 from services.auth.applications.routes import ROUTER as APPLICATION_ROUTES
 from services.auth.applications.service import ApplicationService
@@ -133,7 +135,7 @@ def build_app(
     changes = Changes(mongo, audit, outbox, revocations, revoker, accounts.tenants, versions)
 
     buckets = TokenBuckets(redis, "auth")
-    refused = RefusedSessions(changes, buckets)
+    refused, refused_devices = RefusedSessions(changes, buckets), RefusedLogins(redis)
     hashes, throttle = PasswordHashes(), Throttle(buckets)
     next_role = IdAllocator(database, "roles", ID_BLOCK).take
     next_menu = IdAllocator(database, "menus", len(MENUS)).take
@@ -151,6 +153,7 @@ def build_app(
         changes,
         accounts.tenants,
         IdAllocator(database, "applications", ID_BLOCK).take,
+        DevicesOverRpc(client),
     )
     entries = Entries(
         redis,
@@ -160,7 +163,7 @@ def build_app(
         settings.nats_user,
         settings.nats_password,
     )
-    devices = DeviceService(keys, copies, revoker, entries.release)
+    devices = DeviceService(keys, copies, revoker, entries.release, refused_devices)
     doorkeeper = Doorkeeper(
         devices,
         applications,
@@ -197,7 +200,7 @@ def build_app(
         await tenants.ensure_default()
         leaders = (Leader(database, name, job).run() for name, job in jobs.items())
         deletions = consumer_of_deletions(bus, grants)
-        async with running(*leaders, refused.run(), deletions.run()):
+        async with running(*leaders, refused.run(), refused_devices.run(), deletions.run()):
             await rpc.start()
             await callout.start()
             yield

@@ -47,6 +47,7 @@ from services.device.devices.adding import DeviceAdder
 from services.device.devices.batches import ROUTER as BATCH_ROUTES
 from services.device.devices.bringing import DeviceBringer
 from services.device.devices.console import ROUTER as CONSOLE_ROUTES
+from services.device.devices.giving import DeviceGiver
 from services.device.devices.keys import CredentialsOverRpc
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
@@ -96,6 +97,7 @@ from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
+from services.device.reports.edge.keeping import RefusalKeeper
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.facts import Facts
@@ -121,6 +123,7 @@ from services.device.reports.presence.rpc import offer_connections
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
 from services.device.reports.presence.watch import PresenceWatch
+from services.device.reports.quota import Refusals as KeptRefusals
 from services.device.reports.redecode.console import ROUTER as REDECODE_PAGES
 from services.device.reports.redecode.open_api import ROUTER as REDECODE_ROUTES
 from services.device.reports.redecode.rereading import Rereader
@@ -435,6 +438,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         shared.leaving,
         orphans,
     )
+    DeviceGiver(base.devices, orphans, shared.leaving).offer(rpc)
     presence = PresenceStore(mongo, base.outbox, base.devices)
     heard = HttpPresence(presence, settings.http_offline_after, Silence(base.products).life_of)
     polls = CommandPolls(base.bus, base.things, base.commands, heard)
@@ -443,6 +447,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         things=base.things,
         presence=heard,
         meter=MessageMeter(base.limits),
+        keeper=RefusalKeeper(base.bus, KeptRefusals(base.limits)),
         retention_days=settings.retention_days,
     )
     pages = HistoryStore(base.devices, Partitions(mongo.direct), base.retention)

@@ -13,7 +13,9 @@ from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.certificate_pass import PassSigner
 from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.identity.refused_logins import RefusedLogins
 from libs.common.identity.tokens import TokenReader
+from libs.common.jobs import running
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import report_use
 from libs.common.store.redis import Redis, check_redis, connect_redis
@@ -79,6 +81,8 @@ async def create_gateway(
         for name, base in addresses.items()
     }
 
+    refused = RefusedLogins(redis)
+
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -88,6 +92,7 @@ async def create_gateway(
                 stack.callback(upstream.close)
             stack.push_async_callback(rpc.close)
             rpc.start()
+            await stack.enter_async_context(running(refused.run()))
             if tls is not None:
                 for port, door in doors:
                     await stack.enter_async_context(door.opened(settings.host, port, tls))
@@ -98,7 +103,7 @@ async def create_gateway(
     }
     gatekeeper = Gatekeeper(
         TokenReader(redis),
-        DeviceKeyReader(redis, rpc),
+        DeviceKeyReader(redis, rpc, partial(refused.note, over="HTTP")),
         AccessReader(rpc),
         _limits(redis, settings),
     )

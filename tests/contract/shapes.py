@@ -95,6 +95,8 @@ class Device(Exact, kw_only=True):
     location: dict[str, Any] | UnsetType = UNSET
     group_id: IdText | UnsetType = UNSET
     group_name: Text = UNSET
+    application_id: IdText | UnsetType = UNSET
+    application_name: Text = UNSET
     important_entities: list[DeviceMember] | UnsetType = UNSET
     common_entities: list[DeviceMember] | UnsetType = UNSET
     created_at: Ms

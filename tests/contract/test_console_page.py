@@ -86,10 +86,16 @@ async def journey(which: str, platform: Platform, console: Console, **more: Any)
 async def test_a_device_is_added_reports_is_refused_and_is_set(
     platform: Platform, admin: Console, api: Api
 ) -> None:
-    """With the command that the page gives; it explains a refusal, and tells a confirmation."""
+    """With the command that the page gives; it explains a refusal, and tells a confirmation.
+
+    The program that it offers reads what the device reported, once an application was given it.
+    """
     host, port = platform.mqtt_door()
     more = {"name": new_name(), "product": MODEL, "python": sys.executable}
     found = await journey("device", platform, admin, **more, host=host, port=port)
+    read = found.pop("read")
+    assert read.startswith(f"{more['name']} [")
+    assert "'temperature': " in read
     assert found == {
         "why": "properties.temperature must be at most 70 it was 999",
         "fault": "must be at least 1",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.client import Api
-from tests.contract.console import Console, new_name
+from tests.contract.client import Api, new_sn
+from tests.contract.console import Console, console_accepted, new_name
 from tests.e2e.listening import listening
 from tests.e2e.platform import Platform
 
@@ -112,3 +112,42 @@ async def test_changes_are_told_on_the_bus(platform: Platform, admin: Console) -
             "event.default.auth.role.created", lambda body: body["object"]["id"] == role
         )
     assert (event["actor"]["name"], event["tenant"]) == (email, "default")
+
+
+async def test_a_device_of_the_console_is_given_to_an_application_and_taken_back(
+    platform: Platform, admin: Console
+) -> None:
+    """The application reads what it reported before; the key goes on, and the log has both."""
+    sn, key = new_sn("GIVE"), "param_entities"
+    body = {"name": sn, "integration": "direct", key: {"direct.integration.add_device.sn": sn}}
+    console_accepted(await admin.ask("POST", "/device", body), data=False)
+    (device,) = (await admin.done("POST", "/device/search", {"identifier": sn}))["content"]
+    secret = (await admin.done("POST", f"/device/{device['id']}/credentials"))["key"]
+    made = await admin.done("POST", "/application", {"name": new_name()})
+    api = await log_in(platform, made)
+
+    async def report(value: float) -> None:
+        await api.report(sn, secret, {"properties": {"temperature": value}})
+
+    await report(20.5)
+    await api.fails(404, "GET", f"/devices/{device['id']}", code="device_not_found")
+    path = f"/application/{made['application_id']}/devices/{device['id']}"
+    for _ in range(2):
+        console_accepted(await admin.ask("PUT", path), data=False)
+    page = await api.done("POST", "/devices/search", {"pageSize": 10, "pageNumber": 1})
+    assert [one["sn"] for one in page["content"]] == [sn]
+    await report(21.5)
+    history = await api.done("GET", f"/devices/{device['id']}/properties/history?pageSize=3")
+    assert [one["properties"]["temperature"] for one in history["list"]] == [21.5, 20.5]
+    wanted = {"application_id": made["application_id"]}
+    (shown,) = (await admin.done("POST", "/device/search", wanted))["content"]
+    assert (shown["id"], shown["application_name"]) == (device["id"], made["name"])
+    console_accepted(await admin.ask("DELETE", path), data=False)
+    await api.fails(404, "GET", f"/devices/{device['id']}", code="device_not_found")
+    await report(22.5)
+    wanted = {"object_type": "application", "object_id": made["application_id"]}
+    entries = (await admin.done("POST", "/audit/search", wanted))["content"]
+    actions = [entry["action"] for entry in entries]
+    assert actions == ["device_taken", "device_given", "device_given", "created"]
+    assert entries[0]["after"] == {"device_id": device["id"], "sn": sn, "name": sn}
+    await api.close()

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from paho.mqtt import MQTTException, publish
 from paho.mqtt import client as mqtt
-from paho.mqtt import publish
 
 from tests.contract.client import MODEL, PRODUCT, Api
 from tests.contract.conftest import Thing
@@ -67,6 +67,43 @@ async def test_refusals_of_a_device(refused: Ask) -> None:
         {"path": "properties.temperature", "reason": "must be at most 70", "value": 999}
     ]
     assert json.loads(whole["payload"]) == {"properties": {"temperature": 999}}
+
+
+async def test_a_report_over_http_that_is_refused_is_listed(
+    admin: Console, api: Api, thing: Thing
+) -> None:
+    """The device was told, and so are people: the value and its bound, and what was no JSON."""
+    path, login = f"/ingest/v1/{thing.sn}/report", (thing.sn, thing.key)
+    for content in (b'{"properties": {"temperature": 999}}', b"{no json"):
+        answer = await api.http.post(path, content=content, auth=login)
+        assert answer.status_code == 400
+    found = await admin.done("POST", f"/device/{thing.id}/refusals/search", {})
+    garbled, whole = found["content"]
+    assert (garbled["payload"], garbled["channel"], garbled["whole"]) == (
+        "{no json", "report", True,
+    )  # fmt: skip
+    assert [fault["value"] for fault in whole["faults"]] == [999]
+
+
+async def test_a_log_in_with_a_wrong_key_is_seen(
+    platform: Platform, admin: Console, api: Api, thing: Thing
+) -> None:
+    """When, and over what: the device itself is told no more than a stranger."""
+    path = f"/device/{thing.id}/refused-login"
+
+    async def ask() -> dict[str, Any]:
+        return dict(await admin.done("GET", path))
+
+    assert await ask() == {}
+    answer = await api.http.post(f"/ingest/v1/{thing.sn}/report", json={}, auth=(thing.sn, "x"))
+    assert answer.status_code == 401
+    over_http = await until(ask, lambda found: found.get("over") == "HTTP")
+    host, port = platform.mqtt_door()
+    wrong: Any = {"username": thing.sn, "password": "x"}
+    with pytest.raises(MQTTException):
+        await asyncio.to_thread(publish.single, "t", "", 1, False, host, port, thing.sn, auth=wrong)
+    over_mqtt = await until(ask, lambda found: found.get("over") == "MQTT")
+    assert over_mqtt["at"] >= over_http["at"]
 
 
 async def test_refusals_come_in_pages_and_by_reason(refused: Ask) -> None:

@@ -282,6 +282,7 @@ CALLS = {
     "auth": (
         "rpc.device.describe_devices",
         "rpc.device.describe_groups",
+        "rpc.device.give_device",
         "rpc.management.describe_dashboards",
     ),
     "device": ("rpc.auth.get_grants", "rpc.auth.forget_resources"),

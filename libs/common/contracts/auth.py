@@ -1,5 +1,7 @@
 """What `auth` answers: `rpc.auth.{operation}`."""
 
+from typing import Literal
+
 import msgspec
 
 from libs.common.contracts.integrations import IntegrationId
@@ -55,11 +57,23 @@ class ApplicationRef(msgspec.Struct, rename="camel"):
 
 class DeviceRef(msgspec.Struct, rename="camel"):
     """`issue_device_credentials` (a new key; the old one dies), `revoke_device_credentials`,
-    `issue_first_device_credentials` (a key unless there is one)."""
+    `issue_first_device_credentials` (a key unless there is one), `last_refused_login`."""
 
     sn: str
     device_id: int
     tenant: str
+
+
+Way = Literal["MQTT", "NATS", "HTTP"]
+"""What a device speaks."""
+
+
+class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
+    """Answer of `last_refused_login`; empty when none was refused of late."""
+
+    at: int | None = None
+    """ms, up to 5 s late."""
+    over: Way | None = None
 
 
 class DeviceCredentials(msgspec.Struct):

@@ -8,6 +8,7 @@ and `check_device_certificate`.
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -59,13 +60,22 @@ def device_principal(sn: str, tenant: str) -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
 
 
+Refused = Callable[[DeviceKeyCopy], None]
+"""Is told of a device as which somebody came with a wrong key or certificate; never waits."""
+
+
+def _forget(_: DeviceKeyCopy) -> None:
+    """Tell nobody."""
+
+
 class DeviceKeyReader:
     """Proves devices by key or certificate: one rpc when Redis knows nothing.
 
     Those of one event-loop turn share a round trip to Redis.
     """
 
-    def __init__(self, redis: Redis, rpc: RpcClient) -> None:
+    def __init__(self, redis: Redis, rpc: RpcClient, refused: Refused = _forget) -> None:
+        self._refused = refused
         self._copies = Coalescing(redis.mget)
         self._rpc = rpc
         self._decoder = msgspec.json.Decoder(DeviceKeyCopy)
@@ -78,7 +88,7 @@ class DeviceKeyReader:
         copy = await self._copy(sn)
         if copy is None:
             return await self._ask(CHECK, DeviceLogin(sn, key))
-        return device_principal(copy.sn, copy.tenant) if copy.opens(key) else None
+        return self._let_in(copy, right=copy.opens(key))
 
     async def identity_of(self, certificate: PeerCertificate) -> Principal | None:
         """The principal of the device that came with `certificate`, which TLS has proved.
@@ -88,7 +98,13 @@ class DeviceKeyReader:
         copy = await self._copy(certificate.subject)
         if copy is None:
             return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
-        return device_principal(copy.sn, copy.tenant) if copy.knows(certificate) else None
+        return self._let_in(copy, right=copy.knows(certificate))
+
+    def _let_in(self, copy: DeviceKeyCopy, *, right: bool) -> Principal | None:
+        if right:
+            return device_principal(copy.sn, copy.tenant)
+        self._refused(copy)
+        return None
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
         raw = await self._copies.answer(device_copy_key(sn))

@@ -87,6 +87,25 @@ async def set_allowed_addresses(
     return AllowedAddresses(allowed_addresses=list(changed.allowed_addresses))
 
 
+@put("/{application_id:str}/devices/{device_id:str}")
+async def give_device(
+    request: HttpRequest, applications: Applications, application_id: PathId, device_id: PathId
+) -> None:
+    """Let the application have a device of the console, with its values, history and key.
+
+    409 while another application or an RPS record has it.
+    """
+    await applications.give(caller_of(request), application_id, device_id)
+
+
+@delete("/{application_id:str}/devices/{device_id:str}")
+async def take_device(
+    request: HttpRequest, applications: Applications, application_id: PathId, device_id: PathId
+) -> None:
+    """Take a device back from the application: it is the users' again, and its key goes on."""
+    await applications.take(caller_of(request), application_id, device_id)
+
+
 def _secret(made: ApplicationSecret) -> ShownSecret:
     return ShownSecret(
         application_id=str(made.application_id),

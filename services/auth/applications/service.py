@@ -9,11 +9,13 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from libs.common.contracts.auth import ApplicationSecret
+from libs.common.contracts.ownership import OwnedDevice
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import name_of
 from libs.common.identity import Caller, Kind
 from libs.common.identity.networks import normalised
 from services.auth.accounts.tenants import TenantStore
+from services.auth.applications.devices import DevicesOverRpc
 from services.auth.applications.schemas import (
     ApplicationSearch,
     ApplicationUpdate,
@@ -37,6 +39,7 @@ class ApplicationService:
     changes: Changes
     tenants: TenantStore
     next_id: Callable[[], Awaitable[int]]
+    devices: DevicesOverRpc
 
     async def create(self, caller: Caller, wanted: NewApplication) -> ApplicationSecret:
         """Add an application; the secret is shown once.
@@ -137,6 +140,36 @@ class ApplicationService:
             generation = raised(application).generation
             user = application.user if application.events else ""
             change.revoke(Kind.APPLICATION, str(application_id), generation, user)
+
+        await self.changes.run(caller, work)
+
+    async def give(self, caller: Caller, application_id: int, device_id: int) -> None:
+        """Let the application have a device; raise `NotFound` and `Conflict`. Repeatable.
+
+        Each repetition is told again, so that none is lost when something breaks in between.
+        """
+        application = await self.get(caller, application_id)
+        device = await self.devices.give(application, device_id)
+        await self._tell_of(caller, application, "device_given", device_id, device)
+
+    async def take(self, caller: Caller, application_id: int, device_id: int) -> None:
+        """Let the users have a device of the application again; as `give`."""
+        application = await self.get(caller, application_id)
+        device = await self.devices.take(application, device_id, caller.principal.user_id)
+        await self._tell_of(caller, application, "device_taken", device_id, device)
+
+    async def _tell_of(
+        self,
+        caller: Caller,
+        application: StoredApplication,
+        action: str,
+        device_id: int,
+        device: OwnedDevice,
+    ) -> None:
+        told = {"device_id": str(device_id), "sn": device.sn, "name": device.name}
+
+        async def work(change: Change) -> None:
+            change.record(Deed(action=action, subject=application.subject, after=told))
 
         await self.changes.run(caller, work)
 

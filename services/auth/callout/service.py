@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from libs.common.contracts.auth import Connection
+from libs.common.contracts.auth import Connection, Way
 from libs.common.contracts.credentials import login_of
 from libs.common.contracts.integrations import LOGIN_PREFIX
 from libs.common.errors import TooManyRequests
@@ -151,14 +151,16 @@ class Doorkeeper:
 
     async def _device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self.passes.verify(key)
+        over: Way = "MQTT" if mqtt else "NATS"
         if certificate is None:
-            found, shown = await self.devices.log_in(sn, key), ""
+            found, shown = await self.devices.log_in(sn, key, over), ""
         else:
-            found, shown = await self.devices.log_in_with(certificate), certificate.serial
+            found, shown = await self.devices.log_in_with(certificate, over), certificate.serial
         if found is None:
             return None
         if found.sn != sn:
             log.info("callout: the SN %s is written %s", sn, found.sn)
+            self.devices.refused.note(found, over)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)

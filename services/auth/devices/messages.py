@@ -16,6 +16,7 @@ def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
     rpc.offer("issue_device_credentials", DeviceRef, service.issue)
     rpc.offer("issue_first_device_credentials", DeviceRef, service.issue_first)
     rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
+    rpc.offer("last_refused_login", DeviceRef, service.last_refused)
     rpc.offer("check_device", DeviceLogin, service.check)
     rpc.offer("check_device_certificate", DeviceCertificateRef, service.check_certificate)
     rpc.offer("add_device_certificate", DeviceCertificate, service.add_certificate)

@@ -16,10 +16,13 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
+    LastRefusedLogin,
     ListDeviceCertificates,
+    Way,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
+from libs.common.identity.refused_logins import RefusedLogins
 from libs.common.tls import PeerCertificate
 from services.auth.devices.store import DeviceStore, revocation_of
 from services.auth.metrics import count_login
@@ -43,6 +46,7 @@ class DeviceService:
     revoker: Revoker
     release: Callable[[str], Awaitable[None]]
     """Takes an SN from a device that uses it as its MQTT client id."""
+    refused: RefusedLogins
 
     async def issue(self, device: DeviceRef) -> DeviceCredentials:
         """Make a new key; the old one is dead when this returns. Shown only here."""
@@ -70,16 +74,16 @@ class DeviceService:
 
     async def check(self, login: DeviceLogin) -> DeviceIdentity:
         """Say whose SN and key these are; raise `Unauthenticated`."""
-        found = await self.log_in(login.sn, login.key)
+        found = await self.log_in(login.sn, login.key, "HTTP")
         count_login("device", ok=found is not None)
         if found is None:
             raise Unauthenticated(WRONG_LOGIN)
         return DeviceIdentity(found.sn, found.device_id, found.tenant)
 
-    async def log_in(self, sn: str, key: str) -> DeviceKeyCopy | None:
+    async def log_in(self, sn: str, key: str, over: Way) -> DeviceKeyCopy | None:
         """The credentials that `key` opens: from Redis, else from MongoDB."""
         copy = await self._copy(sn)
-        return copy if copy is not None and copy.opens(key) else None
+        return self._let_in(copy, over, right=copy is not None and copy.opens(key))
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
         """Let a certificate log its device in.
@@ -108,16 +112,28 @@ class DeviceService:
     async def check_certificate(self, certificate: DeviceCertificateRef) -> DeviceIdentity:
         """Say whose certificate this is, which TLS has proved; raise `Unauthenticated`."""
         shown = PeerCertificate(certificate.sn, certificate.serial)
-        found = await self.log_in_with(shown)
+        found = await self.log_in_with(shown, "HTTP")
         count_login("device", ok=found is not None)
         if found is None:
             raise Unauthenticated("the certificate logs no device in")
         return DeviceIdentity(found.sn, found.device_id, found.tenant)
 
-    async def log_in_with(self, certificate: PeerCertificate) -> DeviceKeyCopy | None:
+    async def log_in_with(self, certificate: PeerCertificate, over: Way) -> DeviceKeyCopy | None:
         """The credentials that a certificate belongs to, which TLS has proved."""
         copy = await self._copy(certificate.subject)
-        return copy if copy is not None and copy.knows(certificate) else None
+        return self._let_in(copy, over, right=copy is not None and copy.knows(certificate))
+
+    def _let_in(
+        self, copy: DeviceKeyCopy | None, over: Way, *, right: bool
+    ) -> DeviceKeyCopy | None:
+        if copy is not None and not right:
+            self.refused.note(copy, over)
+        return copy if right else None
+
+    async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:
+        """The last log-in as this device that was refused, of the last 7 days."""
+        found = await self.refused.last(device.sn, device.device_id, device.tenant)
+        return LastRefusedLogin() if found is None else LastRefusedLogin(found.at, found.over)
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
         return await self.copies.get(sn) or await self._restore(sn)

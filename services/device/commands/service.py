@@ -10,11 +10,12 @@ import msgspec
 
 from libs.common.bus.hops import current_hops
 from libs.common.clock import to_ms
-from libs.common.errors import InvalidInput, NotFound, TooLarge
+from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge
 from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
+from libs.common.things import DIRECT
 from libs.common.tsl import Fault, InvalidValues, UnknownService
 from libs.common.tsl.limits import unstorable
 from services.device.commands.carrying import CommandCarrier
@@ -193,6 +194,8 @@ class CommandService:
         """
         integrations = {draft.thing.integration for draft in drafts}
         carriers = {one: await self._carrier.carries(one) for one in integrations}
+        if principal.kind is CallerKind.APPLICATION:
+            _check_taken(carriers)
         coded = [one.thing for one in drafts if carriers[one.thing.integration] == "frames"]
         await self._carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
@@ -251,6 +254,14 @@ class CommandService:
             )
 
         return [await command_of(draft, carriers[draft.thing.integration]) for draft in drafts]
+
+
+def _check_taken(carriers: Mapping[str, Carries]) -> None:
+    """Raise `Conflict` for an integration whose devices, which users gave, take no commands."""
+    for integration, carries in carriers.items():
+        if integration != DIRECT and not carries:
+            text = f"the integration {integration} takes no commands for its devices"
+            raise Conflict(text, field="deviceId", code="device_of_integration")
 
 
 def _check_layout(kind: str, config: Config) -> None:

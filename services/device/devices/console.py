@@ -4,7 +4,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.contracts.auth import DeviceCredentials
+from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput
 from libs.common.http import HttpRequest, Requester, principal_of
@@ -116,6 +116,21 @@ async def issue_device_credentials(
 ) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
     return await user_devices.issue_credentials(principal, device_id)
+
+
+@get(
+    "/{device_id:str}/refused-login",
+    guards=[holders(Function.DEVICE_VIEW)],
+    summary="Get the last refused log-in of a device",
+)
+async def get_refused_login(
+    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+) -> LastRefusedLogin:
+    """When somebody came last as the device with a wrong key or certificate, and over what.
+
+    Nothing where that was not in the last 7 days.
+    """
+    return await user_devices.last_refused(principal, device_id)
 
 
 @get(

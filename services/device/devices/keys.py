@@ -3,7 +3,13 @@
 from collections.abc import Awaitable, Callable
 
 from libs.common.bus import RpcClient
-from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done, FirstDeviceKey
+from libs.common.contracts.auth import (
+    DeviceCredentials,
+    DeviceRef,
+    Done,
+    FirstDeviceKey,
+    LastRefusedLogin,
+)
 from libs.common.errors import ThingwayError
 from services.device.things.model import Device
 
@@ -26,6 +32,11 @@ class CredentialsOverRpc:
         device = DeviceRef(sn, device_id, tenant)
         subject = "rpc.auth.issue_first_device_credentials"
         return (await self._rpc.call(subject, device, FirstDeviceKey)).key
+
+    async def last_refused(self, sn: str, device_id: int, tenant: str) -> LastRefusedLogin:
+        """The last log-in as a device that was refused."""
+        device = DeviceRef(sn, device_id, tenant)
+        return await self._rpc.call("rpc.auth.last_refused_login", device, LastRefusedLogin)
 
     async def revoke(self, sn: str, device_id: int, tenant: str) -> None:
         """Let the key of this device open nothing any more."""

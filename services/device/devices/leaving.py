@@ -50,6 +50,18 @@ class Leaving:
             await self._keys.revoke(device.sn, device.id, device.tenant)
         except ThingwayError as error:
             log.warning("device %d: a second revocation failed: %s", device.id, error)
+        await self._end(device, reason)
+
+    async def leave_application(self, device: Device, step: Step, reason: Reason) -> None:
+        """`leave`; but what goes back to the users, who gave it, keeps its key."""
+        await (self.go_back if device.given else self.leave)(device, step, reason)
+
+    async def go_back(self, device: Device, step: Step, reason: Reason) -> None:
+        """Do the `step` by which the device goes back to the users, and end its tasks."""
+        await step()
+        await self._end(device, reason)
+
+    async def _end(self, device: Device, reason: Reason) -> None:
         try:
             await self._end_tasks(device, reason.code, reason.text)
         except StoreError as error:

@@ -56,7 +56,7 @@ class Orphans:
     leaving: Leaving
 
     async def freed(self, device: Device) -> bool:
-        """Make the device nobody's if its application is gone; whether it was."""
+        """Take the device from its application if that is gone; whether it was."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
             return False
@@ -64,8 +64,8 @@ class Orphans:
         return True
 
     async def _free(self, device: Device, owner: int) -> None:
-        detach = partial(self.devices.detach, device.tenant, device.id, owner)
-        await self.leaving.leave(device, detach, ORPHANED)
+        detach = partial(self.devices.detach, device, owner)
+        await self.leaving.leave_application(device, detach, ORPHANED)
 
     async def run(self, bus: Bus) -> None:
         """Look for ever; run by the lease holder."""

@@ -148,6 +148,7 @@ class FindDevices(console.PageRequest, kw_only=True):
     integration: Part | None = None
     identifier: Part | None = None
     group_id: console.OptionalId = None
+    application_id: console.OptionalId = None
     filter_not_grouped: bool | None = None
     id_list: DeviceIds | None = None
     status: Annotated[list[Status], msgspec.Meta(max_length=3)] | None = None
@@ -256,6 +257,9 @@ class ShownDevice(console.Shown, kw_only=True):
     location: Location | None = None
     group_id: str | None = None
     group_name: str | None = None
+    application_id: str | None = None
+    """The application that has it; absent where it is the users' or nobody's."""
+    application_name: str | None = None
     important_entities: list[DeviceMember] | None = None
     """What widgets show of it first; in pages of up to 100 devices."""
     common_entities: list[DeviceMember] | None = None

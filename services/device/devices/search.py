@@ -178,6 +178,8 @@ def _asked(search: FindDevices) -> Iterator[Condition]:
         yield {"integration": search.integration}
     if search.group_id:
         yield {"group": int(search.group_id)}
+    if search.application_id:
+        yield {"application.applicationId": int(search.application_id)}
     if search.filter_not_grouped:
         yield {"group": None}
     for field, values in (
@@ -198,6 +200,9 @@ def _leads(search: FindDevices) -> Iterator[Lead]:
         return  # which leads to fewer
     if search.group_id:
         yield Lead("group", [{"group": int(search.group_id)}])
+    if search.application_id:
+        owner = {"application.applicationId": int(search.application_id)}
+        yield Lead("application", [owner])
     if search.filter_not_grouped:
         yield Lead("group", [{"group": None}])
     if search.tags:

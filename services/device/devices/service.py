@@ -11,6 +11,7 @@ from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import Conflict, InvalidInput, ThingwayError
 from libs.common.identity import Principal
 from libs.common.store.ids import IdAllocator
+from libs.common.things import DIRECT
 from libs.common.tsl import TslDocument
 from services.device.devices.keys import CredentialsOverRpc, issue_key
 from services.device.devices.leaving import DELETED, REMOVED, Leaving
@@ -29,6 +30,7 @@ from services.device.products.service import ProductService
 from services.device.things.errors import (
     device_exists,
     device_not_found,
+    has_integration,
     rps_record_exists,
     unknown_version,
 )
@@ -182,22 +184,26 @@ class DeviceService:
         return ref_of(_found(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
-        """Take a device from its application: it keeps its id and history, its key ends."""
+        """Take a device from its application: it keeps its id and history.
+
+        Its key ends, unless users gave it: then it is theirs again.
+        """
         device = await self._find(principal, device_id)
 
         async def remove() -> None:
-            owner = principal.application_id
-            _found(await self.store.detach(principal.tenant, device_id, owner), device_id)
+            _found(await self.store.detach(device, principal.application_id), device_id)
 
-        await self.leaving.leave(device, remove, REMOVED)
+        await self.leaving.leave_application(device, remove, REMOVED)
 
     async def delete(self, principal: Principal, device_id: int) -> str:
         """Delete a device and its key; return its SN.
 
-        Also one that was removed from the application and is nobody's since.
+        Also one that was removed from the application and is nobody's since. Raises `Conflict`
+        for one that an integration has: it would bring the device again.
         """
         tenant, owner = principal.tenant, principal.application_id
         device = _found(await self.store.find_deletable(tenant, device_id, owner), device_id)
+        _check_direct(device)
 
         async def delete() -> None:
             _found(await self.store.delete(tenant, device_id, owner), device_id)
@@ -211,8 +217,12 @@ class DeviceService:
         return await self.products.tsl(device.tenant, device.model, device.tsl_version)
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
-        """Make a new key for a device; the old one dies."""
+        """Make a new key for a device; the old one dies.
+
+        Raises `Conflict` for one that an integration has: it does not log in itself.
+        """
         device = await self._find(principal, device_id)
+        _check_direct(device)
         look = partial(self._find, principal, device_id)
         return await issue_key(self.credentials, device, look)
 
@@ -230,6 +240,11 @@ def _found(device: Device | None, device_id: int) -> Device:
     if device is None:
         raise device_not_found(device_id)
     return device
+
+
+def _check_direct(device: Device) -> None:
+    if device.integration != DIRECT:
+        raise has_integration(device.integration)
 
 
 def _taken(holder: Holder, serial: str) -> Conflict:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from libs.common.clock import to_ms
-from libs.common.contracts.auth import DeviceCredentials
+from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
 from libs.common.contracts.names import DeviceCanvas
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, ids_of
@@ -161,6 +161,11 @@ class UserDevices:
         device = await self._granted.find(principal, device_id)
         look = partial(self._granted.find, principal, device_id)
         return await issue_key(self._credentials, device, look)
+
+    async def last_refused(self, principal: Principal, device_id: int) -> LastRefusedLogin:
+        """The last log-in as a device that was refused for its key or certificate."""
+        device = await self._granted.find(principal, device_id)
+        return await self._credentials.last_refused(device.sn, device.id, device.tenant)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user sees; what is unknown is passed over.
@@ -346,6 +351,8 @@ def _fields(
         "location": device.location,
         "group_id": None if group is None else str(device.group),
         "group_name": group,
+        "application_id": str(device.application_id) if device.application else None,
+        "application_name": device.application.application_name if device.application else None,
         "created_at": to_ms(device.created_at),
         "updated_at": to_ms(device.updated_at),
         "deletable": integration is None or integration.deletable,

@@ -77,7 +77,9 @@ def check(channel: str, thing: Thing, raw: bytes, now: int, retention_ms: int) -
             read_reply(raw)
     except Refusal as error:
         fault = error.faults[0]
-        raise InvalidInput(fault.reason, field=fault.path or "body") from error
+        refusal = InvalidInput(fault.reason, field=fault.path or "body")
+        refusal.faults = error.faults
+        raise refusal from error
     return []
 
 

@@ -26,6 +26,15 @@ def rps_record_exists(serial: str, field: str) -> Conflict:
     )
 
 
+def has_integration(integration: str) -> Conflict:
+    """409: users manage the device, through its integration."""
+    return Conflict(
+        f"the device comes through the integration {integration}: users manage it",
+        field="deviceId",
+        code="device_of_integration",
+    )
+
+
 def unknown_version(model: str, version: str) -> InvalidInput:
     """400: the product has no such TSL version."""
     return InvalidInput(

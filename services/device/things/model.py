@@ -111,7 +111,7 @@ class Device(ListedDevice, kw_only=True):
     owned_since: int = 0
     """ms: what was reported before was another application's."""
     user_id: int | None = None
-    """Who added it through its integration."""
+    """Who added it through its integration, or took it from an application."""
     additional: dict[str, Any] | None = None
     """What its integration keeps with it."""
     connect_status: Connect = "DISCONNECT"
@@ -141,9 +141,14 @@ class Device(ListedDevice, kw_only=True):
         return self.application.application_id if self.application else None
 
     @property
+    def given(self) -> bool:
+        """Whether users have added it: it is theirs while no application has it."""
+        return self.user_id is not None or self.integration != DIRECT
+
+    @property
     def nobodys(self) -> bool:
         """Whether it was removed from its application: then any of its tenant may add it."""
-        return self.application is None and self.user_id is None and self.integration == DIRECT
+        return self.application is None and not self.given
 
     def changed(self, changes: "DeviceChanges") -> "Device":
         """The device with changes."""

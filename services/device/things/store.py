@@ -33,6 +33,7 @@ from services.device.things.latest import LatestValues
 from services.device.things.lists import DeviceLists
 from services.device.things.messages import Change, changed
 from services.device.things.model import (
+    ApplicationRef,
     Device,
     DeviceChanges,
     StorageOf,
@@ -273,15 +274,37 @@ class DeviceStore:
         query = {"tenant": tenant, "group": group}
         await self._devices.update_many(query, {"$unset": {"group": ""}})
 
-    async def detach(self, tenant: str, device_id: int, application_id: int) -> Device | None:
-        """Take a device from its application; None when it does not belong to it."""
-        query = owned(tenant, device_id, application_id)
+    async def give(self, tenant: str, device_id: int, application: ApplicationRef) -> Device | None:
+        """Give a device that no application has to one, as it stands; None when one has it.
+
+        Raises `SerialTaken` when its SN has an RPS record.
+        """
 
         async def also(found: Device, session: Session) -> None:
-            await self._serials.lay_down(found.sn_key, tenant, session)
+            await self._serials.take_up(found.sn_key, session)
+
+        free = {**owned(tenant, device_id), "application": None}
+        changes = DeviceChanges(application=application)
+        return await self._set(free, changes, "added", end={"removedFrom": ""}, also=also)
+
+    async def detach(
+        self, device: Device, application_id: int, user_id: int | None = None
+    ) -> Device | None:
+        """Take a device from its application; None when it does not belong to it.
+
+        It is the users' when they gave it, or when one of them (`user_id`) takes it; else nobody's.
+        """
+        query = owned(device.tenant, device.id, application_id)
+        changes = DeviceChanges(application=None)
+        if device.given:
+            return await self._set(query, changes, "removed")
+        if user_id is not None:
+            return await self._set(query, changes, "removed", given={"userId": user_id})
+
+        async def also(found: Device, session: Session) -> None:
+            await self._serials.lay_down(found.sn_key, found.tenant, session)
 
         given = {"removedFrom": application_id}
-        changes = DeviceChanges(application=None)
         return await self._set(query, changes, "removed", given=given, also=also)
 
     async def delete(

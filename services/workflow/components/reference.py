@@ -29,12 +29,13 @@ What stands in `data.parameters` of a node ([flows](flows.md) tells how they wor
 def render() -> str:
     """The page."""
     parts = [_BEGIN]
-    for node in sorted(_node_types(), key=lambda one: (list(Group).index(one.group), one.name)):
+    for node in sorted(node_types(), key=lambda one: (list(Group).index(one.group), one.name)):
         parts += _section(node)
     return "\n".join(parts)
 
 
-def _node_types() -> Iterator[type[AnyNode]]:
+def node_types() -> Iterator[type[AnyNode]]:
+    """All that there are."""
     package = services.workflow.nodes
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for one in vars(importlib.import_module(module.name)).values():

@@ -16,6 +16,8 @@ from services.workflow.runs.records import Cause, CauseKind, Deployed, Run
 
 log = logging.getLogger(__name__)
 
+LONGEST = 1_000
+"""Characters of why a flow was disabled that stand with it; its log has them all."""
 KEPT = 10_000
 """Flows whose failures, or refused runs, are counted."""
 REFUSED_PERIOD = 60.0
@@ -77,9 +79,10 @@ class CircuitBreaker:
             await self._cut(run, count)
 
     async def _cut(self, run: Run, count: int) -> None:
-        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version):
+        why = f"it failed {count} times in a row, at last: {run.error}"
+        if not await self._flows.cut_off(run.tenant, run.flow_id, run.version, why[:LONGEST]):
             return
-        reason = f"the flow was disabled: it failed {count} times in a row, at last: {run.error}"
+        reason = f"the flow was disabled: {why}"
         log.warning("flow %d: %s", run.flow_id, reason)
         await self._notes.write("BREAKER", run.tenant, run.flow_id, run.version, reason)
 

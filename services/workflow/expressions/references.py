@@ -146,6 +146,11 @@ def as_text(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value, enc_hook=str).decode()
 
 
+def is_constant(value: Any) -> bool:
+    """Whether `value` holds no reference; raise `ReferenceInvalid` as `references_in`."""
+    return next(references_in(value), None) is None
+
+
 def references_in(value: Any, depth: int = 0) -> Iterator[Reference]:
     """Every reference in `value`; raise `ReferenceInvalid` for one that cannot be read."""
     if depth > DEEPEST:

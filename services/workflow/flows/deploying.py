@@ -1,5 +1,6 @@
 """Lets flows run and stop: checks a design, and tells the triggers."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,18 @@ class Deploying:
         if reasons:
             raise DesignInvalid(reasons)
 
+    async def check_constants(self, tenant: str, plan: Plan) -> None:
+        """Raise `DesignInvalid` naming the constants that nodes' entities do not take."""
+        nodes = list(plan.nodes.values())
+        judged = await asyncio.gather(*(one.type.judge(tenant, one.parameters) for one in nodes))
+        reasons = [
+            Reason(node.id, f"parameters.{fault.field}", fault.reason)
+            for node, faults in zip(nodes, judged, strict=True)
+            for fault in faults
+        ]
+        if reasons:
+            raise DesignInvalid(reasons)
+
     async def ready(
         self,
         user: Principal,
@@ -128,6 +141,7 @@ class Deploying:
             else:
                 plan = await self._compiled(flow.tenant, text)
                 await self.check_entities(user, plan)
+                await self.check_constants(flow.tenant, plan)
         except DesignInvalid as error:
             raise refused(error) from error
         return Deployed(

@@ -29,6 +29,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     """ms."""
     updated_at: int
+    stopped: str | None = None
+    """Why the engine disabled it; None since somebody has enabled it."""
 
 
 class SavedFlow(msgspec.Struct, frozen=True, kw_only=True):

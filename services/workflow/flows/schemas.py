@@ -57,6 +57,8 @@ class ShownFlow(Shown, kw_only=True):
     name: str
     remark: str
     enabled: bool
+    stopped: str | None = None
+    """Why it disabled itself; absent when somebody did, or it is enabled."""
     user_nickname: str | None = None
     created_at: int
     updated_at: int
@@ -77,5 +79,7 @@ class ShownDesign(Shown, kw_only=True):
     name: str
     remark: str
     enabled: bool
+    stopped: str | None = None
+    """As in lists."""
     version: int
     design_data: str

@@ -153,6 +153,7 @@ class FlowService:
             name=flow.name,
             remark=flow.remark,
             enabled=flow.enabled,
+            stopped=flow.stopped,
             version=flow.version,
             design_data=openable(text),
         )
@@ -198,8 +199,8 @@ class FlowService:
             raise _gone(flow_id)
         return found
 
-    async def cut_off(self, tenant: str, flow_id: int, version: int) -> bool:
-        """Disable a flow on behalf of the engine, whoever made it.
+    async def cut_off(self, tenant: str, flow_id: int, version: int, reason: str) -> bool:
+        """Disable a flow on behalf of the engine, whoever made it; people see the `reason`.
 
         False when it does not run this version any more.
         """
@@ -210,7 +211,7 @@ class FlowService:
         async def also(session: Session) -> None:
             await self._deploying.stop(tenant, flow_id, session)
 
-        off = msgspec.structs.replace(flow, enabled=False, updated_at=flow.updated_at + 1)
+        off = _changed(flow, enabled=False, stopped=reason)
         if not await self._store.replace(flow, off, also):
             return False
         await self._deploying.changed(tenant, flow_id)
@@ -321,6 +322,8 @@ class FlowService:
 def _changed(flow: Flow, **fields: Any) -> Flow:
     """The flow as it is to be; its time of change tells it from what it was."""
     updated = max(now_ms(), flow.updated_at + 1)
+    if fields.get("enabled"):
+        fields["stopped"] = None
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
 
 
@@ -338,6 +341,7 @@ def _shown(flow: Flow, names: Mapping[int, str]) -> ShownFlow:
         name=flow.name,
         remark=flow.remark,
         enabled=flow.enabled,
+        stopped=flow.stopped,
         user_nickname=names.get(flow.user_id) if flow.user_id is not None else None,
         created_at=flow.created_at,
         updated_at=flow.updated_at,

@@ -1,7 +1,8 @@
 """Flows in MongoDB.
 
-`flows`: `{_id, tenant, name, remark, enabled, version, design, userId, createdAt, updatedAt}`,
-with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`, older ones.
+`flows`: `{_id, tenant, name, remark, enabled, version, design, userId, createdAt, updatedAt,
+stopped}`, with the newest design; `flow_versions`: `{_id: {flow, version}, tenant, design, at}`,
+older ones.
 
 `unsettled`: `{_id: flow id, tenant, at}`, flows whose service entity may not be in step yet:
 written before anything is done to the entity, which another service has; `at` is the database's
@@ -202,6 +203,7 @@ def _document(flow: Flow) -> dict[str, Any]:
         "userId": flow.user_id,
         "createdAt": from_ms(flow.created_at),
         "updatedAt": from_ms(flow.updated_at),
+        "stopped": flow.stopped,
     }
 
 
@@ -217,4 +219,5 @@ def _flow(document: dict[str, Any]) -> Flow:
         user_id=document["userId"],
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
+        stopped=document.get("stopped"),
     )

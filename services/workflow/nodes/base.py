@@ -191,6 +191,10 @@ class Node(ABC, Generic[P]):
         """What is wrong with parameters; a type that needs more than they know adds to it."""
         return parameters.faults()
 
+    async def judge(self, tenant: str, parameters: P) -> Iterable[Fault]:
+        """What whoever is given the constants says is wrong with them, before any run."""
+        return ()
+
 
 class Entry(Node[P]):
     """A node type that flows begin with."""

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 from libs.common.things import is_custom
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
+from services.workflow.expressions.references import is_constant
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest, refusal_of
 
 
 class EntityAssignerParameters(Parameters):
@@ -46,6 +47,15 @@ class EntityAssigner(Step[EntityAssignerParameters]):
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
+
+    async def judge(self, tenant: str, parameters: EntityAssignerParameters) -> Iterable[Fault]:
+        """Whether the properties that are set to constants take them."""
+        payload = parameters.exchange_payload
+        constants = {key: value for key, value in payload.items() if is_constant(value)}
+        if not constants:
+            return ()
+        setting = self._entities.update(tenant, constants, 0, dry_run=True)
+        return await refusal_of("exchangePayload", setting)
 
     def quick(self, parameters: EntityAssignerParameters) -> bool:
         """Whether all are custom entities: devices and integrations take their time."""

@@ -1,13 +1,17 @@
 """`entitySelector`: latest values of entities."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Awaitable, Iterable
 from typing import Annotated, Any
 
 import msgspec
 
+from libs.common.errors import InvalidInput, ThingwayError
 from services.workflow.entities import Entities
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.base import Group, NodeContext, Parameters, Step, parameter
+from services.workflow.nodes.base import Fault, Group, NodeContext, Parameters, Step, parameter
+
+log = logging.getLogger(__name__)
 
 MOST_ENTITIES = 1000
 
@@ -61,3 +65,18 @@ async def latest(entities: Entities, tenant: str, keys: list[str]) -> dict[str, 
     if missing:
         raise NodeFailed(f"there is no entity {', '.join(missing[:5])}")
     return {key: found[key] for key in keys}
+
+
+async def refusal_of(field: str, asking: Awaitable[Any]) -> list[Fault]:
+    """What a dry run is refused for, as a fault of a parameter.
+
+    Only what is wrong with values: what is not there, or does not answer, may be by the time of
+    a run.
+    """
+    try:
+        await asking
+    except InvalidInput as error:
+        return [Fault(field, error.message)]
+    except ThingwayError as error:
+        log.info("constants of a flow are not judged: %s", error)
+    return []

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from services.workflow.entities import Entities
+from services.workflow.expressions.references import is_constant
 from services.workflow.nodes.base import (
     Fault,
     Group,
@@ -15,8 +16,11 @@ from services.workflow.nodes.base import (
     Supposed,
     parameter,
 )
-from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest
+from services.workflow.nodes.entity_selector import MOST_ENTITIES, EntityKey, latest, refusal_of
 from services.workflow.nodes.values import Output, check_outputs, named_twice, sample
+
+JUDGED = 5.0
+"""Seconds within which the inputs of a call are judged."""
 
 
 class ServiceCall(msgspec.Struct, rename="camel"):
@@ -66,6 +70,15 @@ class ServiceInvocation(Step[ServiceInvocationParameters]):
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
+
+    async def judge(self, tenant: str, parameters: ServiceInvocationParameters) -> Iterable[Fault]:
+        """Whether the service takes its inputs, when all of them are constants."""
+        setting = parameters.service_invocation_setting
+        if not is_constant(setting.service_params):
+            return ()
+        exchange = setting.service_params or {setting.service_entity: {}}
+        calling = self._entities.call(tenant, exchange, 0, JUDGED, dry_run=True)
+        return await refusal_of("serviceInvocationSetting", calling)
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any

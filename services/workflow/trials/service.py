@@ -50,7 +50,8 @@ class TrialService:
     async def reasons(self, user: Principal, text: str) -> list[Reason]:
         """Why a design cannot run; nothing when it can."""
         try:
-            await self.deploying.check(user, text)
+            plan = await self.deploying.check(user, text)
+            await self.deploying.check_constants(user.tenant, plan)
         except DesignInvalid as error:
             return error.reasons
         return []

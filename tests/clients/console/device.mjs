@@ -1,7 +1,8 @@
-// Somebody adds a device, lets it report with the command that the page gives, sees it live, finds why a
-// report was refused, sets a property and sees the device confirm it.
-import { spawn } from "node:child_process";
+// Somebody adds a device, lets it report with the command that the page gives, reads it with the program that the
+// page gives, sees it live, finds why a report was refused, sets a property and sees the device confirm it.
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { promisify } from "node:util";
 
 import { journey } from "./page.mjs";
 
@@ -20,6 +21,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await once(spawn(python, ["-c", program], { stdio: "inherit" }), "exit");
   await page.getByRole("heading", { name: "It has reported" }).waitFor();
   const [sn, key] = await page.locator(".secret code").allTextContents();
+  const read = await readByProgram();
   await page.getByRole("link", { name: `Open ${name}` }).click();
 
   const device = spawn(python, ["console/device.py", host, String(port), sn, key], { stdio: ["pipe", "pipe", "inherit"] });
@@ -66,8 +68,22 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByLabel(`Type ${name} to confirm`).fill(name);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.waitForURL(`${baseUrl}/#/devices`);
-    return { why, fault };
+    return { why, fault, read };
   } finally {
     device.kill();
+  }
+
+  /** Give the device to a new application, and run the program that is offered; what it prints. */
+  async function readByProgram() {
+    const dialog = page.getByRole("dialog");
+    await page.getByRole("button", { name: "Give to an application" }).click();
+    await dialog.getByLabel("Its name").fill(`reads ${name}`);
+    await look("give");
+    await dialog.getByRole("button", { name: "Give" }).click();
+    const reader = await dialog.locator("details pre").textContent();
+    await look("give-program");
+    const printed = (await promisify(execFile)(python, ["-c", reader])).stdout;
+    await dialog.getByRole("button", { name: "I have kept it" }).click();
+    return printed;
   }
 });

@@ -1,6 +1,7 @@
 """Device keys: issued, rotated, revoked; at HTTP's door and at the bus's."""
 
 import asyncio
+from functools import partial
 
 import aiomqtt
 import nats
@@ -21,11 +22,13 @@ from libs.common.contracts.auth import (
     DeviceRef,
     Done,
     FirstDeviceKey,
+    LastRefusedLogin,
     ListDeviceCertificates,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind, Principal
-from libs.common.identity.device_keys import DeviceKeyReader
+from libs.common.identity.device_keys import DeviceKeyCopy, DeviceKeyReader
+from libs.common.identity.refused_logins import LIFE, MOST, RefusedLogins
 from libs.common.tls import PeerCertificate
 from services.auth.devices.service import MOST_CERTIFICATES
 from tests.outside import relaying
@@ -297,3 +300,62 @@ async def test_a_crowd_of_devices_logs_in_together(auth):
 
     assert all(client.is_connected for client in clients)
     await asyncio.gather(*(client.close() for client in clients))
+
+
+async def noted(auth, over: str) -> LastRefusedLogin:
+    """The last refused log-in of the device, as soon as it is one over `over`."""
+    async with asyncio.timeout(30):
+        while True:
+            found = await auth.call("last_refused_login", DEVICE, LastRefusedLogin)
+            if found.over == over:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
+    """When, over what, and nothing of the key; of this very device, and of none that is unknown."""
+    await issue(auth)
+    none = await auth.call("last_refused_login", DEVICE, LastRefusedLogin)
+    assert none == LastRefusedLogin()
+    before = now_ms()
+    for sn in ("nobody", "ab12"):
+        with pytest.raises(Unauthenticated):
+            await auth.call("check_device", DeviceLogin(sn, "wrong"), DeviceIdentity)
+    found = await noted(auth, "HTTP")
+    assert before <= found.at <= now_ms()
+    assert await auth.redis.keys("tw:refused-login:*") == [b"tw:refused-login:AB12"]
+    assert b"wrong" not in await auth.redis.get("tw:refused-login:AB12")
+    assert 0 < await auth.redis.ttl("tw:refused-login:AB12") <= LIFE
+    other = DeviceRef("Ab12", 8, "t1")
+    assert await auth.call("last_refused_login", other, LastRefusedLogin) == LastRefusedLogin()
+
+
+async def test_the_gateway_notes_who_came_with_a_wrong_key_or_certificate(auth):
+    """Where Redis knew the device; nothing is asked or written before the answer."""
+    key = await issue(auth)
+    logins = RefusedLogins(auth.redis)
+    reader = DeviceKeyReader(auth.redis, auth.rpc, partial(logins.note, over="HTTP"))
+    assert await reader.identity("Ab12", key) == PRINCIPAL
+    assert await reader.identity("Ab12", "wrong") is None
+    assert await logins.last("Ab12", 7, "t1") is None
+    await logins.write()
+    first = await logins.last("Ab12", 7, "t1")
+    assert first is not None
+    assert await reader.identity_of(PeerCertificate("Ab12", "0B")) is None
+    await logins.write()
+    second = await logins.last("Ab12", 7, "t1")
+    assert second is not None
+    assert second.at >= first.at
+
+
+async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
+    """And of so many devices only: what is written does not grow with what is tried."""
+    logins = RefusedLogins(auth.redis)
+    for _ in range(3):
+        for number in range(MOST + 10):
+            logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "MQTT")
+    await logins.write()
+    assert len(await auth.redis.keys("tw:refused-login:*")) == MOST
+    logins.note(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "NATS")
+    await logins.write()
+    assert (await logins.last(f"S{MOST}", MOST, "t1")).over == "NATS"

@@ -106,7 +106,8 @@ class PlayedDevice:
         return UpdateOutcome(keys=list(one.exchange))
 
     async def _call(self, wanted: CallServices) -> CalledServices:
-        self.calls.append(wanted)
+        if not wanted.dry_run:
+            self.calls.append(wanted)
         return CalledServices(self.outputs)
 
     async def _put_service(self, wanted: PutFlowService) -> Settled:

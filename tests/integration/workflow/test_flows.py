@@ -110,6 +110,29 @@ async def test_a_draft_is_saved_and_refused_when_it_is_to_run(workflow):
     assert [saved["id"]] == [one["id"] for one in await user.done("POST", f"{FLOWS}/search", {})]
 
 
+async def test_a_constant_that_its_property_does_not_take_is_refused(workflow):
+    """As it is checked and when it is to run; what is not known, or away, is left to the run."""
+    user = workflow.admin()
+    constants = {HOT: "#{properties.start['hot']}", f"{HOT}2": "much"}
+    nodes = [trigger(("hot", "LONG")), node("set", "entityAssigner", exchangePayload=constants)]
+    draft = design(nodes, edge("start", "set"))
+    saved = await save(user, design_data=draft)
+    workflow.device.refuses = f"{HOT}2 must be a whole number"
+    fault = {
+        "node_id": "set",
+        "field": "parameters.exchangePayload",
+        "reason": f"exchange: {HOT}2 must be a whole number",
+    }
+    answer = await user.ask("POST", f"{FLOWS}/design/validate", {"design_data": draft})
+    assert answer.json()["detail"] == [fault]
+    refused = await user.refused(400, "GET", f"{FLOWS}/{saved['id']}/enable", field="design_data")
+    assert refused["data"] == [fault]
+    assert workflow.device.updates == []
+
+    del constants[f"{HOT}2"]
+    await save(user, design_data=design(nodes, edge("start", "set")), enabled=True)
+
+
 async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):
     """Both are repeatable, and a list can be asked for either."""
     user = workflow.admin()

@@ -160,10 +160,16 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
 
     shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
     assert shown["enabled"] is False
+    assert shown["stopped"].startswith("it failed 3 times in a row, at last: ")
+    found = await workflow.admin().done("POST", f"{FLOWS}/search", {})
+    assert [one["stopped"] for one in found if one["id"] == shown["id"]] == [shown["stopped"]]
     newest, *others = await logged(workflow, flow)
     assert len(others) == 6
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{newest['id']}")
     assert detail["error_message"].startswith("the flow was disabled: it failed 3 times in a row")
+    await workflow.admin().ask("GET", f"{FLOWS}/{flow.flow_id}/enable")
+    shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
+    assert (shown["enabled"], "stopped" in shown) == (True, False)
 
 
 async def test_a_node_that_takes_too_long_is_ended(workflow):

@@ -1,6 +1,9 @@
 """The page of node types."""
 
+import re
 from pathlib import Path
+
+import msgspec
 
 from services.workflow.components import reference
 
@@ -12,3 +15,14 @@ def test_the_page_is_what_the_structs_say():
     assert (ROOT / "docs/nodes.md").read_text() == reference.render(), (
         "python -m services.workflow.components.reference > docs/nodes.md"
     )
+
+
+def test_the_console_has_chinese_words_for_every_node_type():
+    """And for each of their parameters: what it lacks would be shown in English."""
+    text = (ROOT / "console/src/features/flows/nodes.zh.ts").read_text()
+    blocks = dict(
+        re.findall(r"^  (\w+): \{(.*?)(?=^  \w+: \{|^\};)", text, re.MULTILINE | re.DOTALL)
+    )
+    for node in reference.node_types():
+        for field in msgspec.structs.fields(node.parameters):
+            assert f"{field.encode_name}: [" in blocks[node.name], (node.name, field.encode_name)

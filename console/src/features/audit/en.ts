@@ -38,4 +38,6 @@ export const en = {
   "audit.object.menu": "Menu",
   "audit.object.application": "Application",
   "audit.object.tenant": "Tenant",
+  "audit.action.device_given": "Device given",
+  "audit.action.device_taken": "Device taken back",
 };

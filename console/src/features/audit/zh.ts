@@ -40,4 +40,6 @@ export const zh: Record<keyof typeof en, string> = {
   "audit.object.menu": "菜单",
   "audit.object.application": "应用",
   "audit.object.tenant": "租户",
+  "audit.action.device_given": "交出设备",
+  "audit.action.device_taken": "收回设备",
 };

@@ -1,5 +1,6 @@
 /** The types of nodes, as the platform describes them, and the shapes of their parameters. */
 import type { Component as Described } from "../../api/generated";
+import type { Words } from "./nodes.zh";
 
 export const GROUPS = ["entry", "control", "action", "external"] as const;
 export type Group = (typeof GROUPS)[number];
@@ -82,6 +83,16 @@ interface DataProperty {
 export function readCatalogue(groups: Record<string, Described[]>): Map<string, Kind> {
   const kinds = Object.values(groups).flatMap((rows) => rows.map((row) => readKind(row.data)));
   return new Map(kinds.map((kind) => [kind.name, kind]));
+}
+
+/** A node type in the words of another language, as far as there are some. */
+export function worded(kind: Kind, words: Words | undefined): Kind {
+  if (!words) return kind;
+  const parameters = kind.parameters.map((one) => {
+    const [title = one.title, description = one.description] = words.parameters[one.name] ?? [];
+    return { ...one, title, description };
+  });
+  return { ...kind, title: words.title, description: words.description, parameters };
 }
 
 export function readKind(text: string): Kind {

@@ -11,7 +11,8 @@ import {
   type ShownDesign,
   type TraceItem,
 } from "../../api/generated";
-import { type Kind, readCatalogue } from "./catalogue";
+import { reader } from "../../i18n/index.svelte";
+import { type Kind, readCatalogue, worded } from "./catalogue";
 import {
   before,
   componentOf,
@@ -29,6 +30,7 @@ import {
 } from "./design";
 import { begun, changed, type History, redone, undone } from "./history";
 import { placed, tidy, WIDTH } from "./layout";
+import type { Words } from "./nodes.zh";
 
 /** Milliseconds without a change after which a design is checked. */
 const PATIENCE = 400;
@@ -79,7 +81,9 @@ export class Editing {
       ask(listComponents()),
       id ? ask(getDesign({ path: { flow_id: Number(id) } })) : undefined,
     ]);
-    const editing = new Editing(readCatalogue(groups), may);
+    const words: Record<string, Words> = reader.language === "zh" ? (await import("./nodes.zh")).nodes : {};
+    const kinds = [...readCatalogue(groups).values()].map((kind) => worded(kind, words[kind.name]));
+    const editing = new Editing(new Map(kinds.map((kind) => [kind.name, kind])), may);
     if (shown) await editing.#take(shown);
     else {
       editing.facts = { ...editing.facts, name };
@@ -189,7 +193,7 @@ export class Editing {
   async switch(enabled: boolean): Promise<void> {
     const path = { flow_id: Number(this.facts.id) };
     await ask(enabled ? enableFlow({ path }) : disableFlow({ path }));
-    this.facts = { ...this.facts, enabled };
+    this.facts = { ...this.facts, enabled, stopped: enabled ? undefined : this.facts.stopped };
   }
 
   async look(version: number): Promise<void> {

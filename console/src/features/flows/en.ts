@@ -144,4 +144,5 @@ export const en = {
   "flows.differences.none": "Nothing differs.",
   "flows.differences.moved": "{count} nodes stand elsewhere.",
   "flows.differences.of": "Differences of {name}",
+  "flows.stopped": "It disabled itself: {why}",
 };

@@ -146,4 +146,5 @@ export const zh: Record<keyof typeof en, string> = {
   "flows.differences.none": "没有差异。",
   "flows.differences.moved": "{count} 个节点移动了位置。",
   "flows.differences.of": "{name} 的差异",
+  "flows.stopped": "流程已自行停用：{why}",
 };

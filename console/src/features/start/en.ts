@@ -82,7 +82,7 @@ export const en = {
   "connect.key": "What it logs in with",
   "connect.key.text": "{name} is added. Its key is shown only now.",
   "connect.send": "Let it report",
-  "connect.send.text": "Run one of these, or put it on the device. A program of yours reads the devices that its application added: see Applications.",
+  "connect.send.text": "Run one of these, or put it on the device.",
   "connect.ways": "Ways to report",
   "connect.waiting": "Waiting for its first report",
   "connect.waiting.text": "It appears here as soon as it is stored.",
@@ -90,4 +90,7 @@ export const en = {
   "connect.open": "Open {name}",
   "connect.refused": "It said something, and that was refused",
   "connect.refused.more": "See what was said",
+  "connect.read": "Read it from a program",
+  "connect.read.text": "A program logs in as an application, and sees the devices that were given to it. Give {name} to one: you get a Python program that reads it.",
+  "connect.read.ask": "A program logs in as an application, and sees the devices that were given to it. A super-admin gives it {name}.",
 };

@@ -84,7 +84,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connect.key": "登录凭据",
   "connect.key.text": "{name} 已添加。密钥只在此时显示。",
   "connect.send": "让设备上报",
-  "connect.send.text": "运行以下任一命令，或写入设备。您自己的程序读取由其应用添加的设备：请参阅“应用”。",
+  "connect.send.text": "运行以下任一命令，或写入设备。",
   "connect.ways": "上报方式",
   "connect.waiting": "等待首次上报",
   "connect.waiting.text": "保存后会立即显示在这里。",
@@ -92,4 +92,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connect.open": "打开 {name}",
   "connect.refused": "收到内容，但被拒绝",
   "connect.refused.more": "查看原始内容",
+  "connect.read": "用程序读取",
+  "connect.read.text": "程序以应用身份登录，可看到交给该应用的设备。将 {name} 交给一个应用，即可获得读取它的 Python 程序。",
+  "connect.read.ask": "程序以应用身份登录，可看到交给该应用的设备。请超级管理员将 {name} 交给应用。",
 };

@@ -13,6 +13,7 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.metrics import count_limited
 from libs.common.telemetry.tracing import trace_header
 from services.device.reports.checking import check
+from services.device.reports.edge.keeping import RefusalKeeper, Rejected
 from services.device.reports.history.partitions import DAY_MS
 from services.device.reports.notify import HEADER, StoredWaiter
 from services.device.reports.presence.http import HttpPresence
@@ -49,12 +50,14 @@ class EdgeService:
         things: ThingDirectory,
         presence: HttpPresence,
         meter: MessageMeter,
+        keeper: RefusalKeeper,
         retention_days: int,
     ) -> None:
         self._bus = bus
         self._things = things
         self._presence = presence
         self._meter = meter
+        self._keeper = keeper
         self._retention_ms = retention_days * DAY_MS
 
     async def accept(
@@ -63,18 +66,28 @@ class EdgeService:
         """Put what `body` holds on `UPLINK`; with `stored`, wait until it is in MongoDB.
 
         A single entry that is refused whole is a 400; of an array each refused entry is
-        listed. Accepted entries of one request are on the stream all or not at all. Raises
-        `TooManyRequests` when they are more than the device or its tenant may send.
+        listed. Accepted entries of one request are on the stream all or not at all, those that are
+        refused whole are kept for people. Raises `TooManyRequests` when all of them together are
+        more than the device or its tenant may send.
         """
         thing = await self._things.speaking(principal, sn)
-        entries, is_array = read_entries(body)
-        accepted, refused = sort_entries(channel, thing, entries, now_ms(), self._retention_ms)
+        try:
+            entries, is_array = read_entries(body)
+        except InvalidInput as error:
+            self._count(thing, [body])
+            await self._keeper.keep(thing, channel, [Rejected.by(body, error)])
+            raise
+        self._count(thing, entries)
+        accepted, refused, whole = sort_entries(
+            channel, thing, entries, now_ms(), self._retention_ms
+        )
+        if whole:
+            await self._keeper.keep(thing, channel, whole)
         if not is_array and not accepted:
             raise _single_refusal(refused)
         if not accepted:
             await self._presence.heard(thing)
             return Accepted(0, refused)
-        self._count(thing, accepted)
         headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
@@ -92,9 +105,9 @@ class EdgeService:
         late = [RefusedEntry(-1, channel, one.refused) for one in outcomes if one.refused]
         return Accepted(len(accepted) - len(late), refused + late)
 
-    def _count(self, thing: Thing, accepted: list[bytes]) -> None:
-        size = sum(map(len, accepted))
-        excess = self._meter.take(thing.tenant, thing.id, len(accepted), size, now_ms() / 1000)
+    def _count(self, thing: Thing, entries: list[bytes]) -> None:
+        size = sum(map(len, entries))
+        excess = self._meter.take(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
         if excess is not None:
             count_limited(excess.limit, thing.tenant)
             raise TooManyRequests(excess.reason, retry_after=excess.wait)
@@ -117,10 +130,11 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
 
 def sort_entries(
     channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
-) -> tuple[list[bytes], list[RefusedEntry]]:
-    """The entries to accept, and what is refused; `now` in ms."""
+) -> tuple[list[bytes], list[RefusedEntry], list[Rejected]]:
+    """The entries to accept, what is refused of all, and the entries refused whole; `now` in ms."""
     accepted: list[bytes] = []
     refused: list[RefusedEntry] = []
+    whole: list[Rejected] = []
     for index, raw in enumerate(entries):
         try:
             if len(raw) > MAX_PAYLOAD:
@@ -128,10 +142,11 @@ def sort_entries(
             faults = check(channel, thing, raw, now, retention_ms)
         except InvalidInput as error:
             refused.append(RefusedEntry(index, error.field or "", error.message))
+            whole.append(Rejected.by(raw, error))
         else:
             accepted.append(raw)
             refused += [RefusedEntry(index, fault.path, fault.reason) for fault in faults]
-    return accepted, refused
+    return accepted, refused, whole
 
 
 def _single_refusal(refused: list[RefusedEntry]) -> InvalidInput | TooLarge:

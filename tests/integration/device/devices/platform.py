@@ -27,6 +27,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.device.devices import MIGRATIONS as DEVICES
+from services.device.devices.giving import DeviceGiver
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.devices.orphans import Orphans
@@ -173,6 +174,7 @@ class Platform:
     provisioning: Provisioning
     applications: Applications
     orphans: Orphans
+    giver: DeviceGiver
     mine: Caller
     sibling: Caller
     foreign: Caller
@@ -253,6 +255,7 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             provisioning,
             applications,
             orphans,
+            DeviceGiver(store, orphans, leaving),
             mine=caller(http, "default", 1),
             sibling=caller(http, "default", 2),
             foreign=caller(http, "other", 3),

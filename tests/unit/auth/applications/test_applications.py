@@ -2,6 +2,7 @@
 
 import pytest
 
+from libs.common.contracts.ownership import OwnedDevice
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.applications.schemas import ApplicationUpdate, NewApplication
@@ -25,13 +26,21 @@ class Platform:
         self.log: list = []
         self.store = FakeApplications(*applications)
         self.changes = FakeChanges(self.log)
-        self.service = ApplicationService(self.store, self.changes, self, self.next_id)
+        self.service = ApplicationService(self.store, self.changes, self, self.next_id, self)
 
     async def exists(self, tenant: str) -> bool:
         return tenant == "t1"
 
     async def next_id(self) -> int:
         return 5
+
+    async def give(self, application, device_id: int) -> OwnedDevice:
+        self.log.append(("gives", application.id, device_id))
+        return OwnedDevice("SN1", "Roof")
+
+    async def take(self, application, device_id: int, user_id: int) -> OwnedDevice:
+        self.log.append(("takes", application.id, device_id, user_id))
+        return OwnedDevice("SN1", "Roof")
 
 
 def rotate(platform, tenant="t1"):
@@ -207,3 +216,22 @@ def test_what_is_no_network_is_refused_by_its_place(text):
         allow_list(["192.0.2.1", text])
 
     assert caught.value.field == "allowed_addresses[1]"
+
+
+async def test_a_device_that_is_given_or_taken_is_told_after_it_is_done():
+    """Each time: a repetition after something broke in between leaves its entry."""
+    platform = Platform(application())
+    await platform.service.give(caller(), ID, 7)
+    await platform.service.take(caller(), ID, 7)
+    assert platform.log == [
+        ("gives", ID, 7), "device_given", ("takes", ID, 7, 1), "device_taken",
+    ]  # fmt: skip
+    assert platform.changes.deeds[0].after == {"device_id": "7", "sn": "SN1", "name": "Roof"}
+
+
+async def test_an_application_of_another_tenant_is_given_nothing():
+    """404, and nothing is asked of `device`."""
+    platform = Platform(application())
+    with pytest.raises(NotFound):
+        await platform.service.give(caller("t2"), ID, 7)
+    assert platform.log == []

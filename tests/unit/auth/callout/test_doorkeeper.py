@@ -37,14 +37,19 @@ class FakeDevices:
 
     def __init__(self, *sns: str) -> None:
         self.sns = {sn.upper(): sn for sn in sns}
+        self.refused = self
+        self.noted: list[tuple[str, str]] = []
 
-    async def log_in(self, sn: str, key: str):
+    def note(self, device: DeviceKeyCopy, over: str) -> None:
+        self.noted.append((device.sn, over))
+
+    async def log_in(self, sn: str, key: str, over: str):
         stored = self.sns.get(sn.upper())
         if stored is None or key != "k":
             return None
         return DeviceKeyCopy(stored, 1, "t1", device_key_hash("k"))
 
-    async def log_in_with(self, certificate: PeerCertificate):
+    async def log_in_with(self, certificate: PeerCertificate, over: str):
         stored = self.sns.get(certificate.subject.upper())
         copy = DeviceKeyCopy(stored or "", 1, "t1", device_key_hash("k"), ["0A"])
         return copy if copy.knows(certificate) else None

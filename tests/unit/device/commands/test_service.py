@@ -1,6 +1,6 @@
 """What an application asks for, checked and written down as commands."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import permutations
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from libs.common.bus import OutboxEntry
-from libs.common.errors import InvalidInput, NotFound, ThingwayError, TooLarge
+from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
 from libs.common.identity import Kind, Principal
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.model import Command
@@ -22,6 +22,7 @@ from services.device.commands.service import (
 )
 from services.device.things import Thing
 from services.device.things.errors import device_not_found
+from services.device.things.integrations import Carries
 from tests.carrier import NoCarrier
 from tests.integration.device.reports.world import TSL
 from tests.unit.device.things.examples import thing
@@ -84,13 +85,13 @@ class World:
     async def profile(self, thing_id: int) -> dict[str, Any]:
         return dict(self.confirmed)
 
-    def service(self) -> CommandService:
+    def service(self, carrier: NoCarrier | None = None) -> CommandService:
         return CommandService(
             things=self,
             store=self,
             latest=self,
             ids=self,
-            carrier=NoCarrier(),
+            carrier=carrier or NoCarrier(),  # type: ignore[arg-type]
             life=60,
             coded_life=60,
         )
@@ -141,6 +142,36 @@ async def test_only_an_update_of_a_struct_takes_turns(world: World):
     assert world.in_turn == []
     await service.update_properties(ME, 7, {"interval": 4, "limits": {"low": 3}})
     assert world.in_turn == [7]
+
+
+async def test_an_integration_that_carries_nothing_takes_no_commands_of_applications(world: World):
+    """409 instead of waiting for nobody; users, who see the integration, may ask all the same."""
+    world.mine = thing(integration="hooks")
+    with pytest.raises(Conflict) as refusal:
+        await world.service().update_properties(ME, 7, {"interval": 4})
+    assert (refusal.value.code, world.commands) == ("device_of_integration", [])
+    draft = await world.service().check_properties(world.mine, {"interval": 4})
+    await world.service().issue(Principal(Kind.USER, "default", "1"), [draft])
+    assert len(world.commands) == 1
+
+
+class Lamps(NoCarrier):
+    """An integration that carries commands."""
+
+    async def carries(self, integration: str) -> Carries:
+        return "commands"
+
+    def send(self, commands: Iterable[Command], additional: object = None) -> None:
+        self.carried = [command.carrier for command in commands]
+
+
+async def test_a_command_of_an_application_goes_through_the_integration_that_carries_it(
+    world: World,
+):
+    """As that of a user does."""
+    world.mine, lamps = thing(integration="lamps"), Lamps()
+    await world.service(lamps).update_properties(ME, 7, {"interval": 4})
+    assert lamps.carried == ["lamps"]
 
 
 async def test_configuration_shows_what_is_still_to_be_taken_on(world: World):

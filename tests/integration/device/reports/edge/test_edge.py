@@ -9,7 +9,7 @@ import pytest
 from httpx import ASGITransport, AsyncClient, Response
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.bus import UPLINK, BatchConsumer, RpcClient
+from libs.common.bus import DEAD, UPLINK, BatchConsumer, RpcClient
 from libs.common.contracts.limits import Limits
 from libs.common.http import Service, create_app
 from libs.common.identity import (
@@ -28,16 +28,18 @@ from libs.common.version import VERSION
 from services.device.commands.messages import created
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
+from services.device.reports.edge.keeping import RefusalKeeper
 from services.device.reports.edge.routes import ROUTER
 from services.device.reports.edge.service import EdgeService
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.presence.silence import Silence
 from services.device.reports.presence.store import PresenceStore
+from services.device.reports.quota import Refusals
 from tests.integration.device.commands.test_replies import command, issue, state
 from tests.integration.device.reports.test_retention import products
 from tests.integration.device.reports.world import DURABLE, World, until
 
-LIMITS = Limits(each_messages=200)
+LIMITS = Limits(each_messages=200, dead_bytes=100_000)
 GOOD = {"properties": {"temperature": 1}}
 
 
@@ -45,7 +47,7 @@ class Device:
     """A device that speaks HTTP."""
 
     def __init__(self, http: AsyncClient, sn: str, header: str, polls: CommandPolls) -> None:
-        self.http = http
+        self.http, self.sn = http, sn
         self._polls = polls
         self._path = f"/ingest/v1/{sn}"
         self._headers = {PRINCIPAL_HEADER: header, "x-request-id": "r1"}
@@ -101,7 +103,8 @@ async def device(world: World) -> AsyncIterator[Device]:
                     bus=world.bus,
                     things=things,
                     presence=presence,
-                    meter=MessageMeter(KnownLimits(RpcClient(world.bus), LIMITS)),
+                    meter=MessageMeter(limits := KnownLimits(RpcClient(world.bus), LIMITS)),
+                    keeper=RefusalKeeper(world.bus, Refusals(limits)),
                     retention_days=30,
                 ),
             },
@@ -115,9 +118,12 @@ async def device(world: World) -> AsyncIterator[Device]:
     await dead.close()
 
 
-async def test_a_device_that_sends_too_much_is_told_when_to_come_again(device: Device):
-    """429 with Retry-After, and nothing of the request is accepted."""
-    body = [{"properties": {"temperature": 1}}] * 1000
+@pytest.mark.parametrize("entry", [GOOD, {"properties": {"nope": 1}}], ids=["good", "bad"])
+async def test_a_device_that_sends_too_much_is_told_when_to_come_again(
+    device: Device, entry: dict[str, Any]
+):
+    """429 with Retry-After, and nothing of the request is accepted; what is refused counts too."""
+    body = [entry] * 1000
     for _ in range(2):
         assert (await device.post("report", body)).status_code == 202
     refused = await device.post("report", body)
@@ -164,6 +170,9 @@ async def test_of_an_array_each_refused_entry_is_listed(world: World, device: De
         (3, "body"),
     ]
     assert await world.waiting() == 2
+    assert [entry["payload"] for _, entry in await world.said(DEAD)] == [
+        '{"properties":{"nope":1}}', "5",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -181,13 +190,38 @@ async def test_of_an_array_each_refused_entry_is_listed(world: World, device: De
 async def test_a_single_bad_entry_is_refused(
     world: World, device: Device, body: Any, status: int, word: str
 ):
-    """4xx in the open API's envelope, and nothing is taken."""
+    """4xx in the open API's envelope, and nothing is taken; it is kept where people look for it."""
     answer = await device.post("report", body)
     assert answer.status_code == status, answer.text
     content = answer.json()
     assert (content["status"], content["requestId"]) == ("Failed", "r1")
     assert word in content["errMsg"]
     await world.drained()
+    ((subject, kept),) = await world.said(DEAD)
+    assert (subject, kept["subject"]) == (
+        f"dead.uplink.{device.sn}", f"thing.{device.sn}.up.report",
+    )  # fmt: skip
+    assert word in kept["reason"]
+    assert len(kept["payload"]) <= 65_536
+
+
+async def test_a_value_that_is_refused_is_kept_with_its_path(world: World, device: Device):
+    """As ingest keeps those of MQTT."""
+    await device.post("report", {"properties": {"temperature": "hot"}})
+    ((_, kept),) = await world.said(DEAD)
+    (fault,) = kept["faults"]
+    assert (fault["path"], fault["value"]) == ("properties.temperature", "hot")
+
+
+async def test_beyond_the_quota_refusals_are_only_counted(world: World, device: Device):
+    """They are refused all the same, and one entry in a minute says that they are not kept."""
+    for _ in range(4):
+        answer = await device.post("event", b"x" * 200_000)
+        assert answer.status_code == 400
+    kept = [entry["reason"] for _, entry in await world.said(DEAD)]
+    assert [reason.partition(":")[0] for reason in kept] == [
+        "the body is not JSON", "1 refused messages are not kept",
+    ]  # fmt: skip
 
 
 async def test_wait_stored_answers_when_it_is_stored(world: World, device: Device, ingesting: None):

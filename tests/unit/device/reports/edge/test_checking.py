@@ -56,7 +56,7 @@ def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
         b'{"properties":' + DEEP[:100_000] + b"}",
         b'{"properties":{"temperature":' + b" " * MAX_PAYLOAD + b"1}}",
     ]
-    accepted, refused = sort_entries("report", mine, entries, NOW, RETENTION)
+    accepted, refused, whole = sort_entries("report", mine, entries, NOW, RETENTION)
     assert accepted == [entries[0], entries[2]]
     assert [(one.index, one.field) for one in refused] == [
         (1, "properties.temperature"),
@@ -65,6 +65,11 @@ def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
         (4, "properties"),
         (5, "entry"),
     ]
+    assert [(one.raw, one.reason) for one in whole[:2]] == [
+        (entries[1], "properties.temperature: must be a number"),
+        (entries[3], "ts: is more than five minutes ahead"),
+    ]
+    assert [one.raw for one in whole[2:]] == entries[4:]
 
 
 def test_events_are_checked_whole(mine: Thing):
@@ -74,7 +79,7 @@ def test_events_are_checked_whole(mine: Thing):
         b'{"eventId":"nope","outputs":{}}',
         b'{"eventId":"alarm","outputs":{"level":"x"}}',
     ]
-    accepted, refused = sort_entries("event", mine, entries, NOW, RETENTION)
+    accepted, refused, _ = sort_entries("event", mine, entries, NOW, RETENTION)
     assert accepted == entries[:1]
     assert [one.index for one in refused] == [1, 2]
 

@@ -1,0 +1,82 @@
+"""Log-ins of devices that were refused: one note of each device that there is, for its people.
+
+`tw:refused-login:{SN in capitals}` says when the last one was, and over what. A door only puts it
+into a short list; what is in there is written every few seconds, once for each device. So neither
+the answer nor its time tells whether there is such a device, and a storm costs what drizzle does.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from libs.common.clock import now_ms
+from libs.common.contracts.auth import Way
+from libs.common.identity.device_keys import DeviceKeyCopy
+from libs.common.store.redis import Redis, RedisError
+
+log = logging.getLogger(__name__)
+
+EVERY = 5.0
+"""Seconds between two writings."""
+MOST = 200
+"""Devices of one writing; the log-ins of others are not noted."""
+LIFE = 7 * 86_400
+"""Seconds that a note is kept."""
+
+
+class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
+    """The last log-in of a device that was refused."""
+
+    device_id: int
+    tenant: str
+    at: int
+    """ms."""
+    over: Way
+
+
+class RefusedLogins:
+    """Notes refused log-ins in Redis; best effort, a crash loses those that wait."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._waiting: dict[str, RefusedLogin] = {}
+        self._some = asyncio.Event()
+
+    def note(self, device: DeviceKeyCopy, over: Way) -> None:
+        """Have it noted that a log-in as a device, which there is, was refused; never waits."""
+        key = _key(device.sn)
+        if key in self._waiting or len(self._waiting) < MOST:
+            self._waiting[key] = RefusedLogin(device.device_id, device.tenant, now_ms(), over)
+            self._some.set()
+
+    async def run(self) -> None:
+        """Write what waits, for ever."""
+        while True:
+            await self._some.wait()
+            try:
+                await self.write()
+            except (RedisError, OSError) as error:
+                log.warning("refused log-ins of devices are not noted: %s", error)
+            await asyncio.sleep(EVERY)
+
+    async def write(self) -> None:
+        """Write what waits; raises what Redis raises, and then it is lost."""
+        waiting, self._waiting = self._waiting, {}
+        self._some.clear()
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for key, login in waiting.items():
+                pipe.set(key, msgspec.json.encode(login), ex=LIFE)
+            await pipe.execute()
+
+    async def last(self, sn: str, device_id: int, tenant: str) -> RefusedLogin | None:
+        """The note of this very device; None when none was refused of late."""
+        raw = await self._redis.get(_key(sn))
+        if raw is None:
+            return None
+        found = msgspec.json.decode(raw, type=RefusedLogin)
+        return found if (found.device_id, found.tenant) == (device_id, tenant) else None
+
+
+def _key(sn: str) -> str:
+    return f"tw:refused-login:{sn.upper()}"
