@@ -23,6 +23,8 @@ TYPES = {
 }
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
+DEEPEST = 64
+"""Levels of a file."""
 VALUE = "value"
 """The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
@@ -144,11 +146,37 @@ def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
     if content is None:
         raise TemplateInvalid([Fault(path, "there is no such file")])
     try:
-        return msgspec.convert(yaml.safe_load(content), wanted)
-    except yaml.YAMLError as error:
-        raise TemplateInvalid([Fault(path, f"is no YAML: {error}")]) from error
-    except msgspec.ValidationError as error:
+        return read_yaml(content, wanted)
+    except ValueError as error:
         raise TemplateInvalid([Fault(path, str(error))]) from error
+
+
+def read_yaml(content: bytes, wanted: type[T]) -> T:
+    """What a file says; raise `ValueError` with what is wrong.
+
+    What a scalar is, the type says that is wanted of it and not the look of it.
+    """
+    try:
+        _check_shape(content)
+        loaded = yaml.load(content, Loader=yaml.CBaseLoader)  # noqa: S506 - makes strings only
+        return msgspec.convert(loaded, wanted, strict=False)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is no YAML: {error}") from error
+
+
+def _check_shape(content: bytes) -> None:
+    """Raise `ValueError` for what takes readers out of proportion: aliases, and many levels."""
+    depth = 0
+    for event in yaml.parse(content, Loader=yaml.CBaseLoader):
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case yaml.AliasEvent():
+                raise ValueError("has an alias, which templates do not need")
+        if depth > DEEPEST:
+            raise ValueError(f"has more than {DEEPEST} levels")
 
 
 def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:

@@ -43,7 +43,7 @@ class FakeStore:
         ordered = [self.products[model] for model in sorted(self.products)]
         return ordered[skip : skip + limit], len(ordered)
 
-    async def put(self, wanted: Wanted) -> Product:
+    async def put(self, wanted: Wanted, codec: ProductCodec | None = None) -> Product:
         self.wanted.append(wanted)
         return product(wanted.model, *wanted.sn_prefixes)
 
