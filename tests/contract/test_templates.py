@@ -118,7 +118,7 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
 
 async def test_what_is_no_library_is_refused(empty: Console, other_admin: Console) -> None:
     """With the field, and a code that consoles have a text for; the library before stays."""
-    kept = await take(empty, library(**{"a1": small("a1")}))
+    kept = await take(empty, library(a1=small("a1")))
     manifest = {"manifest.yaml": "device_vendor_index: gone.yaml"}
     cases = {
         "blueprint_library_address_manifest_invalid": await upload(empty, packed(manifest)),

@@ -12,11 +12,14 @@ from pathlib import PurePosixPath
 LARGEST = 1024 * 1024
 """Bytes of a file of a template."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Of all that templates are made of, unpacked."""
+"""That are read of an archive in all, also of files that are read several times."""
 MOST_FILES = 5_000
+LONGEST_PATH = 255
 ENDINGS = (".yaml", ".js")
 _PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _ENCRYPTED = 1
+_EACH = 1024
+"""Bytes that reading a file counts for besides its own."""
 
 
 class ArchiveInvalid(ValueError):
@@ -36,15 +39,19 @@ class Archive(Mapping[str, bytes]):
         if len(infos) > MOST_FILES:
             raise ArchiveInvalid(f"has {len(infos)} files, {MOST_FILES} is the most")
         self._infos = {one.filename: one for one in infos if one.filename.endswith(ENDINGS)}
-        large = next((one for one in self._infos.values() if one.file_size > LARGEST), None)
-        if large is not None:
-            raise ArchiveInvalid(f"{large.filename} has more than {LARGEST} bytes")
-        if sum(one.file_size for one in self._infos.values()) > MOST_BYTES:
-            raise ArchiveInvalid(f"has more than {MOST_BYTES} bytes unpacked")
+        self._left = MOST_BYTES
+        for path in self._infos:
+            if len(path) > LONGEST_PATH:
+                raise ArchiveInvalid(f"{path[:50]}… is longer than {LONGEST_PATH} characters")
 
     def __getitem__(self, path: str) -> bytes:
         """The content of a file, at most as many bytes as its entry says."""
         info = self._infos[path]
+        if info.file_size > LARGEST:
+            raise ArchiveInvalid(f"{path} has more than {LARGEST} bytes")
+        self._left -= info.file_size + _EACH
+        if self._left < 0:
+            raise ArchiveInvalid(f"{path} is not read: it is more than {MOST_BYTES} bytes in all")
         if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
             raise ArchiveInvalid(f"{path} is encrypted or packed in another way than by deflate")
         try:

@@ -7,18 +7,19 @@ that the folder above it is called.
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from libs.common.tsl import Fault
-from services.device.codecs.archives import ArchiveInvalid, Below
+from services.device.codecs.archives import LONGEST_PATH, ArchiveInvalid, Below
 from services.device.codecs.templates import Template, TemplateInvalid, read_template, read_yaml
+from services.device.things.fields import Name
 
 MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
 MOST_MODELS = 1000
-_NAME = 128
-"""Characters of a name."""
+Short = Annotated[str, msgspec.Meta(max_length=64)]
+Path = Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)]
 _TOP = PurePosixPath()
 T = TypeVar("T")
 
@@ -59,15 +60,15 @@ class Library(NamedTuple):
 
 
 class _Manifest(msgspec.Struct):
-    device_vendor_index: str
-    version: str = ""
+    device_vendor_index: Path
+    version: Short = ""
 
 
 class _Vendor(msgspec.Struct):
-    id: str
-    work_dir: str
-    model_index: str
-    name: str | None = None
+    id: Short
+    work_dir: Path
+    model_index: Path
+    name: Name | None = None
 
 
 class _Vendors(msgspec.Struct):
@@ -75,9 +76,9 @@ class _Vendors(msgspec.Struct):
 
 
 class _Model(msgspec.Struct):
-    id: str
-    template: str
-    name: str | None = None
+    id: Short
+    template: Path
+    name: Name | None = None
 
 
 class _Models(msgspec.Struct):
@@ -99,7 +100,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
         raise NoTemplates(f"has no {TEMPLATE}")
     if len(models) > MOST_MODELS:
         raise LibraryInvalid(f"has {len(models)} models, {MOST_MODELS} is the most")
-    return Library(version[:_NAME], [models[one] for one in sorted(models)])
+    return Library(version, [models[one] for one in sorted(models)])
 
 
 def loose(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
@@ -129,7 +130,7 @@ def _indexed(files: Mapping[str, bytes], path: PurePosixPath) -> tuple[str, list
     for vendor in vendors:
         folder = path.parent / vendor.work_dir
         for one in _read(files, folder / vendor.model_index, _Models).models:
-            names = (one.name or one.id)[:_NAME], (vendor.name or vendor.id)[:_NAME]
+            names = one.name or one.id, vendor.name or vendor.id
             found.append(TemplateRef(one.id.upper(), *names, str(folder), one.template))
     return manifest.version, found
 

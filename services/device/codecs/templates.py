@@ -6,13 +6,13 @@ scripts; both are named from the folder above, where the scripts are that severa
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
-from services.device.codecs.model import Argument, Codec, Entry, Step
+from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
     "string": "STRING",
@@ -110,7 +110,7 @@ class _Step(msgspec.Struct):
 
 
 class _Steps(msgspec.Struct):
-    chain: list[_Step]
+    chain: Annotated[list[_Step], msgspec.Meta(max_length=MOST_STEPS)]
 
 
 class _Chains(msgspec.Struct):
@@ -203,7 +203,11 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
             told = msgspec.json.encode(table).decode()
             script = script.replace(f"{name} = {{}}", f"{name} = {told}")
         scripts[TYPES_SCRIPT.name] = script
-    return Codec(scripts=scripts, decoder=decoder, encoder=encode)
+    codec = Codec(scripts=scripts, decoder=decoder, encoder=encode)
+    try:
+        return msgspec.convert(msgspec.to_builtins(codec), Codec)
+    except msgspec.ValidationError as error:
+        raise TemplateInvalid([Fault(ref.ref, str(error))]) from error
 
 
 def _renamed(head: _Head) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Templates and where they come from, on the wire and as kept."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ from services.device.codecs.libraries import MOST_MODELS, TemplateRef
 from services.device.products.schemas import ProductFault
 
 MOST_IMPORTED = 20
+MOST_FAULTS = 5
+"""Of a template; when they are mended there may be more."""
 Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
@@ -72,7 +75,7 @@ class KeptTemplate(msgspec.Struct, frozen=True):
     """A template of a library, and what was wrong with it when the library was taken."""
 
     ref: TemplateRef
-    faults: list[Fault] = []
+    faults: list[ProductFault]
 
 
 class KeptLibrary(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +89,6 @@ class KeptLibrary(msgspec.Struct, frozen=True, kw_only=True):
     templates: list[KeptTemplate]
 
 
-def shown(faults: list[Fault]) -> list[ProductFault]:
-    """Faults as they are answered."""
-    return [ProductFault(one.path, one.reason) for one in faults]
+def shown(faults: Sequence[Fault]) -> list[ProductFault]:
+    """The first faults, as they are kept and answered."""
+    return [ProductFault(one.path[:300], one.reason[:500]) for one in faults[:MOST_FAULTS]]

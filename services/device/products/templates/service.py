@@ -67,7 +67,7 @@ class Templates:
         except NotFound as error:
             raise InvalidInput(error.message, field="url", code=NOT_READ) from error
         try:
-            async with self._reading:
+            async with self._turn(tenant), self._reading:
                 version, templates = await asyncio.to_thread(_templates, content, name)
         except NoTemplates as error:
             raise InvalidInput(str(error), field="url", code=EMPTY) from error
@@ -98,7 +98,7 @@ class Templates:
                 name=one.ref.name,
                 vendor=one.ref.vendor,
                 imported=one.ref.model in there,
-                faults=shown(one.faults),
+                faults=one.faults,
             )
             for one in page
         ]
@@ -148,7 +148,7 @@ class Templates:
             fault = Fault("model", "there is no such template in the library")
             return ImportedTemplate(model=model, faults=shown([fault]))
         if wanted.faults:
-            return ImportedTemplate(model=model, faults=shown(wanted.faults))
+            return ImportedTemplate(model=model, faults=wanted.faults)
         try:
             template = await asyncio.to_thread(wanted.ref.read, archive)
             known = await self._products.find(principal.tenant, model)
@@ -161,7 +161,7 @@ class Templates:
             return ImportedTemplate(model=model, faults=shown(error.faults))
         except (InvalidInput, Conflict, TooManyRequests) as error:
             faults = getattr(error, "faults", ()) or [Fault(error.field or "", error.message)]
-            return ImportedTemplate(model=model, faults=shown(list(faults)))
+            return ImportedTemplate(model=model, faults=shown(faults))
         return ImportedTemplate(model=model, faults=[], warning=warning_of(codec))
 
     def _turn(self, tenant: str) -> asyncio.Lock:
@@ -174,7 +174,8 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
     return library.version, [
-        KeptTemplate(one, _misnamed(one.model) + faults_of(archive, one)) for one in library.models
+        KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one)))
+        for one in library.models
     ]
 
 

@@ -94,17 +94,18 @@ def test_a_library_without_its_indexes_is_refused(files, error, text) -> None:
 
 
 def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of files, of one file's bytes and of all bytes unpacked, whatever they are packed to."""
+    """Of files, of one file's bytes and of all bytes that are read, whatever they are packed to."""
     two = packed({"a.js": "a" * 10, "b.js": "b" * 10, "c.png": "c" * 100})
     for name, most, text in (
         ("MOST_FILES", 2, "has 3 files"),
         ("LARGEST", 9, "a.js has more than"),
-        ("MOST_BYTES", 19, "unpacked"),
+        ("MOST_BYTES", 2047, "b.js is not read"),
+        ("LONGEST_PATH", 3, "longer than"),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(archives, name, most)
             with pytest.raises(ArchiveInvalid, match=text):
-                Archive(two)
+                dict(Archive(two))
     assert set(Archive(two)) == {"a.js", "b.js"}
     monkeypatch.setattr(libraries, "MOST_MODELS", 1)
     with pytest.raises(LibraryInvalid, match="has 2 models"):
