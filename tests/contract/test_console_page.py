@@ -114,7 +114,8 @@ async def test_a_product_is_described(platform: Platform, admin: Console) -> Non
     found = await journey(
         "products", platform, admin, model=model, codec=CODEC, template=template, **given
     )
-    await admin.does("POST", "/blueprint-library-setting", {"source_type": "DEFAULT"})
+    source = await admin.ask("POST", "/blueprint-library-setting", {"source_type": "DEFAULT"})
+    console_accepted(source, data=False)
     assert found.pop("broken").startswith("script SyntaxError")
     assert found == {
         "refused": "has no device-template.yaml",

@@ -9,7 +9,7 @@ import pytest_asyncio
 from libs.common.contracts.limits import LARGEST_LIBRARY
 from libs.common.things import DIRECT
 from tests.contract.client import Api, new_sn
-from tests.contract.console import Console, console_refused, new_name
+from tests.contract.console import Console, console_accepted, console_refused, new_name
 from tests.templates import SHARED, library, packed, small
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -30,7 +30,7 @@ async def take(admin: Console, content: bytes) -> str:
     """Make a ZIP the library of the tenant; its URL."""
     url = await upload(admin, content)
     body = {"source_type": "UPLOAD", "type": "ZIP", "url": url}
-    await admin.does("POST", SETTING, body)
+    console_accepted(await admin.ask("POST", SETTING, body), data=False)
     return url
 
 
@@ -38,7 +38,7 @@ async def take(admin: Console, content: bytes) -> str:
 async def empty(admin: Console) -> AsyncIterator[Console]:
     """Who may everything, of a tenant that has no library before and after."""
     yield admin
-    await admin.does("POST", SETTING, {"source_type": "DEFAULT"})
+    console_accepted(await admin.ask("POST", SETTING, {"source_type": "DEFAULT"}), data=False)
 
 
 async def made(admin: Console, *models: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None
 
     params = {f"{service}.sn": sn, f"{service}.model": model}
     body = {"name": new_name(), "integration": DIRECT, "param_entities": params}
-    await empty.does("POST", "/device", body)
+    console_accepted(await empty.ask("POST", "/device", body), data=False)
     assert (await api.done("GET", f"/products/{model}"))["codecVersion"]
 
 
