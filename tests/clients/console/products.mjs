@@ -17,10 +17,10 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await file("acme.zip", given.library);
   const templates = page.getByRole("table", { name: "Device templates" });
   const wrong = await templates.getByRole("row", { name: /The odd/ }).getByRole("listitem").textContent();
+  await look("templates");
   await page.getByRole("searchbox", { name: "Model, name or vendor" }).fill(given.template);
   await templates.getByRole("row", { name: /The odd/ }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Choose all that are shown" }).click();
-  await look("templates");
   await page.getByRole("button", { name: "Import: 1" }).click();
   const made = await page.getByRole("status").filter({ hasText: "with faults: 0" }).textContent();
   await templates.getByRole("link", { name: `The ${given.template}` }).click();
