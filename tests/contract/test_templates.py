@@ -15,7 +15,12 @@ from tests.templates import SHARED, library, packed, small
 pytestmark = pytest.mark.xdist_group("contract")
 
 SETTING = "/blueprint-library-setting"
-BROKEN = {"common/b.js": "function Decode( {"}
+
+
+def broken(name: str) -> dict[str, str]:
+    """The files of a template whose script cannot be read."""
+    files = {path: text.replace("a.js", "b.js") for path, text in small(name).items()}
+    return files | {"common/b.js": "function Decode( {"}
 
 
 async def upload(admin: Console, content: bytes) -> str:
@@ -50,8 +55,7 @@ async def made(admin: Console, *models: str) -> dict[str, Any]:
 async def test_a_library_is_taken_and_products_are_made_of_it(empty: Console, api: Api) -> None:
     """What is wrong with a template is told with it; the same import again changes nothing."""
     good, odd, torn = (new_sn("t").lower() for _ in range(3))
-    broken = {path: text.replace("a.js", "b.js") for path, text in small(torn).items()} | BROKEN
-    content = library(**{good: small(good), odd: {}, torn: broken})
+    content = library(**{good: small(good), odd: {}, torn: broken(torn)})
     assert await empty.done("GET", SETTING) == {
         "current_source_type": "DEFAULT",
         "synced_success": True,
@@ -101,17 +105,25 @@ async def test_a_library_is_taken_and_products_are_made_of_it(empty: Console, ap
 
 
 async def test_a_device_of_a_template_is_added(empty: Console, api: Api) -> None:
-    """Forms offer the models of the library; the product is made with the first device."""
-    model, sn = new_sn("T"), new_sn()
-    await take(empty, library(**{model.lower(): small(model.lower())}))
+    """Forms offer the models of the library; the product is made with the first device.
+
+    One whose template has a fault is refused with the input of the model.
+    """
+    model, torn, sn = new_sn("T"), new_sn("T"), new_sn()
+    content = library(**{model.lower(): small(model.lower()), torn.lower(): broken(torn.lower())})
+    await take(empty, content)
     form = await empty.done("GET", f"/integration/{DIRECT}")
     service = form["add_device_service_key"]
     entities = {one["key"]: one for one in form["integration_entities"]}
     choices = entities[f"{service}.model"]["value_attribute"]["enum"]
     assert choices[model] == f"The {model.lower()} ({model})"
 
-    params = {f"{service}.sn": sn, f"{service}.model": model}
+    params = {f"{service}.sn": sn, f"{service}.model": torn}
     body = {"name": new_name(), "integration": DIRECT, "param_entities": params}
+    refused = await empty.ask("POST", "/device", body)
+    console_refused(refused, 400, "parameter_validation_failed", f"param_entities.{service}.model")
+    assert "SyntaxError" in refused.json()["error_message"]
+    params[f"{service}.model"] = model
     console_accepted(await empty.ask("POST", "/device", body), data=False)
     assert (await api.done("GET", f"/products/{model}"))["codecVersion"]
 
