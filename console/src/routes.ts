@@ -21,6 +21,7 @@ export const routes = {
   "/flows/:id": page(() => import("./features/flows/Editor.svelte")),
   "/products": page(() => import("./features/products/Products.svelte")),
   "/products/:model": page(() => import("./features/products/Product.svelte")),
+  "/templates": page(() => import("./features/products/Templates.svelte")),
   "/rps": page(() => import("./features/products/Rps.svelte")),
   "/entities": page(() => import("./features/entities/Entities.svelte")),
   "/entities/tags": page(() => import("./features/entities/Tags.svelte")),

@@ -53,6 +53,7 @@ ROWS = (
     Row("device.products", "_id.tenant"),
     Row("device.tsls", "_id.tenant"),
     Row("device.codecs", "_id.tenant"),
+    Row("device.template_libraries", "_id"),
     Row("device.product_usage", "_id.tenant"),
     Row("device.members", "_id.tenant"),
     Row(

@@ -151,6 +151,7 @@ _SERVICES: Mapping[str, Grant] = {
             "rpc.auth.forget_resources",
             "rpc.management.get_integrations",
             "rpc.management.canvas_of_device",
+            "rpc.management.read_resource",
             "rpc.integration.>",
             "rpc.workflow.call_flow",
         ),

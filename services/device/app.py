@@ -97,6 +97,11 @@ from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
 from services.device.products.rps.store import RpsStore
 from services.device.products.service import ProductService
+from services.device.products.templates.console import ROUTER as TEMPLATE_ROUTES
+from services.device.products.templates.console import SETTING_ROUTER as SOURCE_ROUTES
+from services.device.products.templates.messages import ResourcesOverRpc
+from services.device.products.templates.service import Templates
+from services.device.products.templates.store import LibraryStore
 from services.device.reports.edge.keeping import RefusalKeeper
 from services.device.reports.edge.routes import ROUTER as EDGE_ROUTES
 from services.device.reports.edge.service import EdgeService
@@ -174,6 +179,8 @@ class Shared:
     leaving: Leaving
     forgetting: GrantsOverRpc
     products: ProductService
+    codecs: CodecService
+    templates: Templates
     models: Models
     directory: EntityDirectory
     integrations: Integrations
@@ -190,6 +197,10 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
     settings, database = base.settings, base.mongo.database
     ids = IdAllocator(database, "things")
     products = ProductService(base.products, base.tsls)
+    codec_service = CodecService(base.products, base.tsls, codecs)
+    templates = Templates(
+        LibraryStore(database), ResourcesOverRpc(base.rpc), products, codec_service
+    )
     models = Models(database, base.tsls)
     groups = GroupStore(database)
     integrations = Integrations(base.rpc)
@@ -213,6 +224,8 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
         leaving=Leaving(credentials, CommandEnding(base.commands, base.bus).end),
         forgetting=GrantsOverRpc(base.rpc),
         products=products,
+        codecs=codec_service,
+        templates=templates,
         models=models,
         directory=EntityDirectory(base.devices, base.things, models),
         integrations=integrations,
@@ -229,7 +242,7 @@ def share(base: Base, codecs: CodecWorkers) -> Shared:
             life=settings.command_life,
             coded_life=settings.downlink_life,
         ),
-        bringer=DeviceBringer(base.devices, ids, products, groups),
+        bringer=DeviceBringer(base.devices, ids, products, templates, groups),
     )
 
 
@@ -259,7 +272,7 @@ def console(shared: Shared) -> dict[str, Any]:
         grants=grants,
         groups=groups,
     )
-    sheets = Sheets(adder, shared.products, groups, users)
+    sheets = Sheets(adder, shared.templates, groups, users)
     imported = ImportStore(base.mongo)
     imports = Imports(
         store=imported,
@@ -467,6 +480,7 @@ def build_app(base: Base, system: Bus) -> Litestar:
         reporter=reporter,
         presence=heard,
         products=shared.products,
+        templates=shared.templates,
         latest=base.latest,
         bringer=shared.bringer,
         retention_ms=settings.retention_days * DAY_MS,
@@ -519,6 +533,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
                 GAP_PAGES,
                 CONNECTION_ROUTES,
                 PRODUCT_PAGES,
+                TEMPLATE_ROUTES,
+                SOURCE_ROUTES,
                 REDECODE_PAGES,
                 RPS_PAGES,
                 LEDGER_ROUTES,
@@ -536,7 +552,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
             checks={"mongo": mongo.ping, "nats": base.bus.check, "nats-system": system.check},
             dependencies={
                 "product_service": shared.products,
-                "codec_service": CodecService(base.products, base.tsls, codecs),
+                "codec_service": shared.codecs,
+                "templates": shared.templates,
                 "redecodes": RedecodeService(redecodes, base.products, base.devices.lists),
                 "device_service": devices,
                 "rps_service": RpsService(records),

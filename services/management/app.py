@@ -11,6 +11,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.integrations import GetIntegrations, Manifest
 from libs.common.contracts.live import WS_PATH
 from libs.common.contracts.names import AskCanvas, DescribeDashboards, DescribeIntegrations
+from libs.common.contracts.resources import ReadResource
 from libs.common.http import Service, create_app, serve
 from libs.common.http.outgoing import networks_of
 from libs.common.identity import HeaderVerifier
@@ -25,7 +26,6 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
-from services.management.blueprints.routes import ROUTER as BLUEPRINT_ROUTES
 from services.management.builtin.direct import Direct
 from services.management.builtin.hosting import Hosting
 from services.management.builtin.networks.hooks import PATHS as HOOK_PATHS
@@ -76,6 +76,7 @@ def build_app(
     grants = GrantReader(rpc_client)
     limits, seal = KnownLimits(rpc_client), Seal(settings.secrets_key)
     resource_store = ResourceStore(mongo.database, limits)
+    resources = ResourceService(resource_store, seal)
     dashboard_store = DashboardStore(mongo, limits, resource_store)
     canvas_store = CanvasStore(mongo, resource_store)
     next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).take
@@ -94,6 +95,7 @@ def build_app(
     rpc = RpcServer(bus, "management")
     rpc.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
     rpc.offer("canvas_of_device", AskCanvas, canvases.of_device)
+    rpc.offer("read_resource", ReadResource, resources.part)
     rpc.offer_each("announce_integration", Manifest, registry.announce)
     rpc.offer("get_integrations", GetIntegrations, registry.known)
     rpc.offer("describe_integrations", DescribeIntegrations, integrations.describe)
@@ -130,7 +132,6 @@ def build_app(
             name="management",
             title="Thingway management",
             routes=[
-                BLUEPRINT_ROUTES,
                 DASHBOARD_ROUTES,
                 CANVAS_ROUTES,
                 RESOURCE_ROUTES,
@@ -146,7 +147,7 @@ def build_app(
             dependencies={
                 "dashboards": dashboards,
                 "canvases": canvases,
-                "resources": ResourceService(resource_store, seal),
+                "resources": resources,
                 "integrations": integrations,
                 "network_hooks": Hooks(mongo.database, rpc_client),
                 "hub": hub,

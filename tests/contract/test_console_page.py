@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import sys
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,6 +19,7 @@ from tests.contract.node import node
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.integration.management.networks.conftest import ServerBroker, running_broker
+from tests.templates import library, packed, small
 from tests.unit.management.builtin.networks.samples import (
     APPLICATION,
     chirpstack,
@@ -108,11 +110,23 @@ function encodeDownlink(input) { return {bytes: [255, input.data.temperature], f
 
 
 async def test_a_product_is_described(platform: Platform, admin: Console) -> None:
-    """A fault is told where it is; two versions are compared; a codec is tried as it is written."""
-    model = f"J{uuid4().hex[:10].upper()}"
-    found = await journey("products", platform, admin, model=model, codec=CODEC)
+    """A fault is told where it is; two versions are compared; a codec is tried as it is written.
+
+    Of a library with a template that has a fault, one that has none becomes a product.
+    """
+    model, template = f"J{uuid4().hex[:10].upper()}", f"j{uuid4().hex[:10]}"
+    zips = {"library": library(**{template: small(template), "odd": {}}), "odd": packed({"a": ""})}
+    given = {name: b64encode(content).decode() for name, content in zips.items()}
+    found = await journey(
+        "products", platform, admin, model=model, codec=CODEC, template=template, **given
+    )
+    source = await admin.ask("POST", "/blueprint-library-setting", {"source_type": "DEFAULT"})
+    console_accepted(source, data=False)
     assert found.pop("broken").startswith("script SyntaxError")
     assert found == {
+        "refused": "has no device-template.yaml",
+        "wrong": "odd/device-template.yaml there is no such file",
+        "made": "Imported: 1, with faults: 0",
         "encoded": "ff07",
         "fault": "tsl.properties[0].dataSpec.validator.min exceeds max",
         "difference": "added",

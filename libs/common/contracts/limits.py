@@ -12,6 +12,8 @@ import msgspec
 GET_LIMITS = "rpc.auth.get_limits"
 LARGEST_FILE = 10 * 1024**2
 """Bytes of a picture that people upload."""
+LARGEST_LIBRARY = 5 * 1024**2
+"""Bytes of a ZIP of device templates that people upload."""
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -60,7 +62,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     """Of each kind of what people and applications make: products, RPS records, custom entities,
     dashboards, resources."""
     resource_bytes: Most = 1024**3
-    """Bytes of the pictures that people have uploaded."""
+    """Bytes of the files that people have uploaded."""
 
 
 class GetLimits(msgspec.Struct):

@@ -6,13 +6,13 @@ scripts; both are named from the folder above, where the scripts are that severa
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
-from services.device.codecs.model import Argument, Codec, Entry, Step
+from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
     "string": "STRING",
@@ -23,6 +23,8 @@ TYPES = {
 }
 BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
+DEEPEST = 64
+"""Levels of a file."""
 VALUE = "value"
 """The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
@@ -108,7 +110,7 @@ class _Step(msgspec.Struct):
 
 
 class _Steps(msgspec.Struct):
-    chain: list[_Step]
+    chain: Annotated[list[_Step], msgspec.Meta(max_length=MOST_STEPS)]
 
 
 class _Chains(msgspec.Struct):
@@ -144,11 +146,37 @@ def _yaml(files: Mapping[str, bytes], path: str, wanted: type[T]) -> T:
     if content is None:
         raise TemplateInvalid([Fault(path, "there is no such file")])
     try:
-        return msgspec.convert(yaml.safe_load(content), wanted)
-    except yaml.YAMLError as error:
-        raise TemplateInvalid([Fault(path, f"is no YAML: {error}")]) from error
-    except msgspec.ValidationError as error:
+        return read_yaml(content, wanted)
+    except ValueError as error:
         raise TemplateInvalid([Fault(path, str(error))]) from error
+
+
+def read_yaml(content: bytes, wanted: type[T]) -> T:
+    """What a file says; raise `ValueError` with what is wrong.
+
+    What a scalar is, the type says that is wanted of it and not the look of it.
+    """
+    try:
+        _check_shape(content)
+        loaded = yaml.load(content, Loader=yaml.CBaseLoader)  # noqa: S506 - makes strings only
+        return msgspec.convert(loaded, wanted, strict=False)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is no YAML: {error}") from error
+
+
+def _check_shape(content: bytes) -> None:
+    """Raise `ValueError` for what takes readers out of proportion: aliases, and many levels."""
+    depth = 0
+    for event in yaml.parse(content, Loader=yaml.CBaseLoader):
+        match event:
+            case yaml.CollectionStartEvent():
+                depth += 1
+            case yaml.CollectionEndEvent():
+                depth -= 1
+            case yaml.AliasEvent():
+                raise ValueError("has an alias, which templates do not need")
+        if depth > DEEPEST:
+            raise ValueError(f"has more than {DEEPEST} levels")
 
 
 def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
@@ -175,7 +203,11 @@ def _codec(files: Mapping[str, bytes], head: _Head) -> Codec:
             told = msgspec.json.encode(table).decode()
             script = script.replace(f"{name} = {{}}", f"{name} = {told}")
         scripts[TYPES_SCRIPT.name] = script
-    return Codec(scripts=scripts, decoder=decoder, encoder=encode)
+    codec = Codec(scripts=scripts, decoder=decoder, encoder=encode)
+    try:
+        return msgspec.convert(msgspec.to_builtins(codec), Codec)
+    except msgspec.ValidationError as error:
+        raise TemplateInvalid([Fault(ref.ref, str(error))]) from error
 
 
 def _renamed(head: _Head) -> dict[str, str]:

@@ -13,6 +13,7 @@ from services.device.devices.records import begin
 from services.device.groups.store import GroupStore
 from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
+from services.device.products.templates.service import Templates
 from services.device.things.errors import device_is_taken, rps_record_exists
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.serials import SERIAL, SerialTaken, key_of
@@ -41,11 +42,17 @@ class DeviceBringer:
     """Writes devices of integrations."""
 
     def __init__(
-        self, devices: DeviceStore, ids: IdAllocator, products: ProductService, groups: GroupStore
+        self,
+        devices: DeviceStore,
+        ids: IdAllocator,
+        products: ProductService,
+        templates: Templates,
+        groups: GroupStore,
     ) -> None:
         self._devices = devices
         self._ids = ids
         self._products = products
+        self._templates = templates
         self._groups = groups
 
     async def add(self, wanted: Brought) -> Device:
@@ -108,16 +115,21 @@ class DeviceBringer:
         return await self._devices.update(wanted.tenant, known.id, changes) or known
 
     async def _product(self, wanted: Brought) -> Product:
-        """The product of the device; one that the tenant lacks is made when there is a TSL."""
+        """The product of the device; one that the tenant lacks is made of a TSL or a template."""
         new, model = wanted.new, wanted.new.model or None
-        known = model is None or await self._products.has(wanted.tenant, model)
-        if model is not None and not known and new.tsl is not None:
+        if model is not None and not await self._products.has(wanted.tenant, model):
             who = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id or 0))
-            try:
-                return await self._products.put(who, model, PutProduct(name=model, tsl=new.tsl))
-            except InvalidInput as error:
-                raise UpstreamFailed(f"the integration's product: {error.text}") from error
+            if new.tsl is None:
+                await self._templates.ensure(who, model)
+            else:
+                return await self._make(who, model, new.tsl)
         return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
+
+    async def _make(self, who: Principal, model: str, tsl: dict[str, Any]) -> Product:
+        try:
+            return await self._products.put(who, model, PutProduct(name=model, tsl=tsl))
+        except InvalidInput as error:
+            raise UpstreamFailed(f"the integration's product: {error.text}") from error
 
 
 def ref_of(device: Device) -> DeviceRef:

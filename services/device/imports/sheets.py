@@ -26,7 +26,7 @@ from services.device.imports.columns import (
 from services.device.imports.reading import ERROR, Sheet, Unreadable, read_sheet
 from services.device.imports.schemas import ExportDevices, ParsedSheet, RowErrors
 from services.device.imports.writing import Format, write
-from services.device.products.service import ProductService
+from services.device.products.templates.service import Templates
 from services.device.things.model import Device
 
 MOST_PARSED, MOST_IMPORTED, MOST_EXPORTED = 500, 10_000, 100_000
@@ -55,12 +55,12 @@ class Sheets:
     def __init__(
         self,
         adder: DeviceAdder,
-        products: ProductService,
+        templates: Templates,
         groups: GroupStore,
         devices: UserDevices,
     ) -> None:
         self._adder = adder
-        self._products = products
+        self._templates = templates
         self._groups = groups
         self._devices = devices
         self._exports = asyncio.Semaphore(EXPORTS)
@@ -74,7 +74,7 @@ class Sheets:
         """The columns of an integration's devices; raise as `DeviceAdder.form`."""
         tenant = principal.tenant
         form = await self._adder.form(principal, integration)
-        models = await self._products.labels(tenant, MOST_MODELS)
+        models = await self._templates.labels(tenant, MOST_MODELS)
         groups = await self._groups.all_names(tenant)
         columns = Columns(integration, form.parameters, models=models, groups=groups)
         return form, columns

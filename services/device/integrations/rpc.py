@@ -40,6 +40,7 @@ from services.device.devices.bringing import Brought, DeviceBringer, ref_of
 from services.device.integrations.own import ThingMaker
 from services.device.members.entity import Entity, of_thing
 from services.device.products.service import ProductService
+from services.device.products.templates.service import Templates
 from services.device.reports.checking import check
 from services.device.reports.presence.http import HttpPresence
 from services.device.reports.reporting import Reporter
@@ -67,6 +68,7 @@ class IntegrationRpc:
     reporter: Reporter
     presence: HttpPresence
     products: ProductService
+    templates: Templates
     latest: LatestValues
     bringer: DeviceBringer
     retention_ms: int
@@ -159,7 +161,7 @@ class IntegrationRpc:
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
-        return {f"{service}.{MODEL}": await self.products.labels(tenant, MOST_MODELS)}
+        return {f"{service}.{MODEL}": await self.templates.labels(tenant, MOST_MODELS)}
 
     async def _say(
         self,

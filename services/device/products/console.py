@@ -28,7 +28,7 @@ from services.device.products.codec.schemas import (
     TryCodec,
 )
 from services.device.products.codec.service import CodecService
-from services.device.products.schemas import FrameDays, Prefixes, Product, PutProduct
+from services.device.products.schemas import FrameDays, Prefixes, Product, ProductFault, PutProduct
 from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_PAGE, Name
 from services.device.things.model import DeviceType
@@ -96,13 +96,6 @@ class ProductDetail(ShownProduct, kw_only=True):
     """A product with the document of its current version."""
 
     tsl: TslDocument
-
-
-class ProductFault(msgspec.Struct):
-    """What is wrong with a product, and where: `tsl.properties[0].dataSpec.validator.min`."""
-
-    field: str
-    reason: str
 
 
 class CheckedProduct(msgspec.Struct):

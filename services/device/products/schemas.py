@@ -61,6 +61,13 @@ class ProductWithTsl(Product, kw_only=True):
     tsl: TslDocument
 
 
+class ProductFault(msgspec.Struct):
+    """What is wrong with a product, and where: `tsl.properties[0].dataSpec.validator.min`."""
+
+    field: str
+    reason: str
+
+
 class ProductPage(msgspec.Struct, rename="camel"):
     """One page of the products of a tenant."""
 

@@ -11,6 +11,7 @@ from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, TslDocument, TslInvalid, generic_tsl, parse_document
 from services.device.members.member import marks_of
+from services.device.products.codec.schemas import ProductCodec
 from services.device.products.errors import built_in, product_not_found
 from services.device.products.schemas import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.products.store import ProductStore, Wanted
@@ -35,15 +36,22 @@ class ProductService:
         self._store = store
         self._tsls = tsls
 
-    async def put(self, principal: Principal, model: str, body: PutProduct) -> Product:
+    async def put(
+        self,
+        principal: Principal,
+        model: str,
+        body: PutProduct,
+        codec: ProductCodec | None = None,
+    ) -> Product:
         """Create or update a product; its TSL becomes the version that new devices get.
 
-        The same document again changes nothing. Raises `InvalidInput` with every fault of
-        the body (paths `tsl.…`), `Conflict` for the built-in product, for a changed
-        document under a version that devices use, and for a prefix of another product.
+        A `codec` that was checked becomes its codec in the same step. The same document again
+        changes nothing. Raises `InvalidInput` with every fault of the body (paths `tsl.…`),
+        `Conflict` for the built-in product, for a changed document under a version that devices
+        use, and for a prefix of another product.
         """
         wanted = self._checked(principal.tenant, model, body)
-        return await self._store.put(wanted)
+        return await self._store.put(wanted, codec)
 
     def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
         """What `put` would find wrong with a body by itself; nothing is stored.
@@ -80,7 +88,7 @@ class ProductService:
 
     async def get(self, principal: Principal, model: str) -> ProductWithTsl:
         """A product with its current TSL; raise `NotFound` when there is none."""
-        product = await self._find(principal.tenant, model)
+        product = await self.find(principal.tenant, model)
         if product is None:
             raise product_not_found(model)
         tsl = await self.tsl(principal.tenant, product.model, product.current_version)
@@ -102,12 +110,7 @@ class ProductService:
     async def labels(self, tenant: str, most: int) -> dict[str, str]:
         """Models of a tenant with what people call them, the built-in one first, then by model."""
         found, _ = await self._store.page(tenant, 0, most)
-        return {
-            product.model: product.name
-            if product.name == product.model
-            else f"{product.name} ({product.model})"
-            for product in (generic_product(), *found)
-        }
+        return {one.model: label_of(one.name, one.model) for one in (generic_product(), *found)}
 
     async def delete(self, principal: Principal, model: str) -> str:
         """Delete a product without devices; return its model."""
@@ -124,7 +127,7 @@ class ProductService:
         for a model that the tenant does not have.
         """
         if model is not None:
-            product = await self._find(tenant, model)
+            product = await self.find(tenant, model)
             if product is None:
                 raise unknown_model(model)
             return product
@@ -139,19 +142,29 @@ class ProductService:
 
     async def has(self, tenant: str, model: str) -> bool:
         """Whether the tenant has a product of the model."""
-        return await self._find(tenant, model) is not None
+        return await self.find(tenant, model) is not None
+
+    async def those(self, tenant: str, models: list[str]) -> set[str]:
+        """Which of the models the tenant has products of."""
+        return await self._store.those(tenant, models)
 
     async def versions(self, tenant: str, model: str) -> list[str]:
         """The TSL versions that a product has; none when it is gone."""
-        product = await self._find(tenant, model)
+        product = await self.find(tenant, model)
         return product.versions if product else []
 
     async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         """The document of one version; the open TSL stands in for one that is gone."""
         return (await self._tsls.find(tenant, model, version)).document
 
-    async def _find(self, tenant: str, model: str) -> Product | None:
+    async def find(self, tenant: str, model: str) -> Product | None:
+        """The product of a model."""
         return generic_product() if model == GENERIC else await self._store.find(tenant, model)
+
+
+def label_of(name: str, model: str) -> str:
+    """What people call a model."""
+    return name if name == model else f"{name} ({model})"
 
 
 def generic_product() -> Product:

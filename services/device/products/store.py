@@ -100,8 +100,15 @@ class ProductStore:
         cursor = self._products.find(query, sort=[("_id.model", 1)], skip=skip, limit=limit)
         return [_product(document) async for document in cursor], total
 
-    async def put(self, wanted: Wanted) -> Product:
+    async def those(self, tenant: str, models: list[str]) -> set[str]:
+        """Which of the models the tenant has products of."""
+        query = {"_id.tenant": tenant, "_id.model": {"$in": models}}
+        return {row["_id"]["model"] async for row in self._products.find(query, {"_id": 1})}
+
+    async def put(self, wanted: Wanted, codec: ProductCodec | None = None) -> Product:
         """Create or update a product and make the given TSL its current version.
+
+        With a codec it gets that, too.
 
         Raises `Conflict` when devices use the version with another content, or when a
         prefix belongs to another product of the tenant. Raises `TooManyRequests` when the tenant
@@ -111,7 +118,10 @@ class ProductStore:
             await self._quota.take(wanted.tenant)
 
         async def work(session: Session) -> Product:
-            return await self._put(wanted, session)
+            product = await self._put(wanted, session)
+            if codec is not None:
+                await self._put_codec(wanted.tenant, wanted.model, codec, session)
+            return product
 
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -198,8 +208,7 @@ class ProductStore:
         """Give a product a codec; raise `NotFound` when the product is gone."""
 
         async def work(session: Session) -> None:
-            await self._codec(tenant, model, codec.version, _service(codec), session)
-            await self.codecs.put(tenant, model, codec, session)
+            await self._put_codec(tenant, model, codec, session)
 
         await self._mongo.transaction(work)
 
@@ -224,6 +233,12 @@ class ProductStore:
             return await self.codecs.delete(tenant, model, session)
 
         return await self._mongo.transaction(work)
+
+    async def _put_codec(
+        self, tenant: str, model: str, codec: ProductCodec, session: Session
+    ) -> None:
+        await self._codec(tenant, model, codec.version, _service(codec), session)
+        await self.codecs.put(tenant, model, codec, session)
 
     async def _codec(
         self, tenant: str, model: str, version: str | None, asked: str | None, session: Session

@@ -1,1 +1,1 @@
-"""Resources: pictures that people upload, for covers and widgets."""
+"""Files that people upload: pictures for covers and widgets, ZIPs of device templates."""

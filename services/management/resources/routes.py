@@ -11,6 +11,7 @@ from libs.common.http import HttpRequest, Requester
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
 from libs.common.http.operations import operations_of
+from services.management.resources.media import ZIP
 from services.management.resources.schemas import AnnouncedUpload, AnnounceUpload
 from services.management.resources.service import ResourceService
 
@@ -39,9 +40,10 @@ async def announce_upload(
     resources: NamedDependency[ResourceService],
     data: JSONBody[AnnounceUpload],
 ) -> AnnouncedUpload:
-    """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG), once and within 15 minutes.
+    """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG) or a ZIP, once and within 15 minutes.
 
-    It is deleted unless a dashboard or a canvas that is saved names it.
+    It is deleted unless a dashboard or a canvas that is saved names it. A ZIP is of device
+    templates and has 5 MB at most.
     """
     return resources.announce(principal, data)
 
@@ -64,7 +66,8 @@ async def get_file(
 ) -> Response[bytes]:
     """A file that was uploaded; raise `NotFound`."""
     found = await resources.get(key)
-    headers = {**_SAFE, "Content-Disposition": f"inline; filename*=UTF-8''{quote(found.name)}"}
+    way = "attachment" if found.type == ZIP else "inline"
+    headers = {**_SAFE, "Content-Disposition": f"{way}; filename*=UTF-8''{quote(found.name)}"}
     return Response(found.content, media_type=found.type, headers=headers)
 
 

@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from libs.common.clock import now_ms
-from libs.common.errors import InvalidInput, NotFound, UnsupportedMedia
+from libs.common.contracts.limits import LARGEST_LIBRARY
+from libs.common.contracts.resources import PART, ReadResource, ResourcePart
+from libs.common.errors import InvalidInput, NotFound, TooLarge, UnsupportedMedia
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
-from services.management.resources.pictures import TYPES, type_of
+from services.management.resources.media import TYPES, ZIP, type_of
 from services.management.resources.schemas import (
     PREFIX,
     UPLOAD_MINUTES,
@@ -22,7 +24,7 @@ from services.management.resources.schemas import (
     Resource,
     Ticket,
 )
-from services.management.resources.store import ResourceStore
+from services.management.resources.store import ResourceStore, keys_in
 
 UPLOADS = "/resource/uploads/"
 _CONTEXT = "upload of a resource"
@@ -54,12 +56,14 @@ class ResourceService:
         """Keep the file that a ticket is for.
 
         Raises `InvalidInput` for a ticket that is none, is over or was used,
-        `UnsupportedMedia` for what is no picture, `TooManyRequests`.
+        `UnsupportedMedia` for what is neither a picture nor a ZIP, `TooLarge`, `TooManyRequests`.
         """
         ticket = self._opened(sealed)
         media_type = type_of(content)
         if media_type is None:
             raise UnsupportedMedia(f"the file is none of {', '.join(TYPES)}")
+        if media_type == ZIP and len(content) > LARGEST_LIBRARY:
+            raise TooLarge(f"a ZIP has at most {LARGEST_LIBRARY} bytes")
         resource = Resource(
             key=ticket.key,
             tenant=ticket.tenant,
@@ -77,6 +81,15 @@ class ResourceService:
         if found is None:
             raise NotFound("there is no such resource", field="key")
         return found
+
+    async def part(self, asked: ReadResource) -> ResourcePart:
+        """A part of a file of the tenant; raise `NotFound`."""
+        for key in keys_in([asked.url]):
+            found = await self._store.get(key)
+            if found is not None and found.tenant == asked.tenant:
+                content = found.content[asked.offset : asked.offset + PART]
+                return ResourcePart(found.name, found.type, content)
+        raise NotFound("there is no such resource", field="url")
 
     def _opened(self, sealed: str) -> Ticket:
         padding = "=" * (-len(sealed) % 4)

@@ -1,5 +1,5 @@
 // Somebody describes a product in the form, is told of a fault where it is, saves a second version, and
-// compares the two, and gives it a codec.
+// compares the two, and gives it a codec. Before that products are made of device templates.
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
@@ -8,6 +8,25 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByRole("link", { name: "Products", exact: true }).click();
   await page.getByRole("table", { name: "Products" }).waitFor();
   await look("products");
+
+  await page.getByRole("link", { name: "Import templates" }).click();
+  const file = (name, base64) => page.getByLabel("Templates (ZIP)").setInputFiles({ name, mimeType: "application/zip", buffer: Buffer.from(base64, "base64") });
+  await file("odd.zip", given.odd);
+  const refused = await page.getByRole("alert").first().textContent();
+  problems.splice(0, Infinity, ...problems.filter((one) => !one.includes("status of 400"))); // the browser tells of it
+  await file("acme.zip", given.library);
+  const templates = page.getByRole("table", { name: "Device templates" });
+  const wrong = await templates.getByRole("row", { name: /The odd/ }).getByRole("listitem").textContent();
+  await look("templates");
+  await page.getByRole("searchbox", { name: "Model, name or vendor" }).fill(given.template);
+  await templates.getByRole("row", { name: /The odd/ }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Choose all that are shown" }).click();
+  await page.getByRole("button", { name: "Import: 1" }).click();
+  const made = await page.getByRole("status").filter({ hasText: "with faults: 0" }).textContent();
+  await templates.getByRole("link", { name: `The ${given.template}` }).click();
+  await page.getByRole("tab", { name: "Codec" }).click();
+  await page.getByText("function Decode(bytes)").first().waitFor();
+  await page.getByRole("link", { name: "Products", exact: true }).first().click();
   await page.getByRole("link", { name: "New product" }).click();
   await page.getByLabel("Model").fill(model);
   await page.getByLabel("Name", { exact: true }).first().fill("Journey");
@@ -68,5 +87,5 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await page.getByLabel(`Type ${model} to confirm`).fill(model);
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("heading", { name: "Products" }).waitFor();
-  return { broken, encoded, fault: fault.replace(/\s+/g, " ").trim(), difference };
+  return { broken, refused: refused.trim(), wrong: wrong.trim(), made, encoded, fault: fault.replace(/\s+/g, " ").trim(), difference };
 });

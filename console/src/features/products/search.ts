@@ -1,6 +1,6 @@
 /** Products to choose from. */
 import { ask } from "../../api/client";
-import { findProducts, type ShownProduct } from "../../api/generated";
+import { findProducts, findProductTemplates, type ShownProduct, type ShownTemplate } from "../../api/generated";
 import { session } from "../../api/session.svelte";
 import type { Option } from "../../lib/Combobox.svelte";
 
@@ -11,6 +11,11 @@ export const mayFindProducts = (): boolean => session.may("product.view") || ses
 
 export async function products(): Promise<ShownProduct[]> {
   return (await ask(findProducts({ body: { page_size: MOST, page_number: 1 } }))).content;
+}
+
+/** The templates that products can be made of. */
+export async function templates(): Promise<ShownTemplate[]> {
+  return (await ask(findProductTemplates({ body: { page_size: MOST } }))).content;
 }
 
 /** Products whose name or model has the words. */

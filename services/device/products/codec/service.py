@@ -11,7 +11,7 @@ from libs.common.clock import now_ms
 from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
-from libs.common.tsl import Fault, InvalidValues, Tsl
+from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
 from services.device.codecs.memories import take_memories
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
@@ -84,10 +84,19 @@ class CodecService:
             raise built_in(model)
         product = await self._product(tenant, model)
         tsl = await self._tsls.find(tenant, model, product.current_version)
+        stored = await self.checked(tenant, body, tsl.document)
+        await self._products.put_codec(tenant, model, stored)
+        return stored
+
+    async def checked(self, tenant: str, body: PutCodec, document: TslDocument) -> ProductCodec:
+        """A codec as it is kept, of a product with a TSL; nothing is stored.
+
+        Raises `InvalidInput` with every fault of scripts, functions and examples.
+        """
         with self._trial(tenant):
             codec = await self._read(tenant, body)
             await self._try(tenant, codec, body.examples)
-            history = await self._history_request(tenant, codec, tsl)
+            history = await self._history_request(tenant, codec, document)
         stored = ProductCodec(
             version=codec.version,
             scripts=codec.scripts,
@@ -98,7 +107,6 @@ class CodecService:
         )
         if len(msgspec.json.encode(stored)) > LARGEST:
             raise InvalidInput(f"must be at most {LARGEST} bytes in all", field="scripts")
-        await self._products.put_codec(tenant, model, stored)
         return stored
 
     async def delete(self, principal: Principal, model: str) -> str:
@@ -132,7 +140,7 @@ class CodecService:
             product = await self._product(tenant, model)
             tsl = await self._tsls.find(tenant, model, product.current_version)
             with self._trial(tenant):
-                stored.history = await self._history_request(tenant, codec_of(stored), tsl)
+                stored.history = await self._history_request(tenant, codec_of(stored), tsl.document)
             if stored.history is None or stored.history.fault:
                 raise without_history_request(stored.history)
             if not await self._products.put_judged(tenant, model, stored):
@@ -228,9 +236,11 @@ class CodecService:
         if faults:
             raise InvalidInput.of_faults(faults)
 
-    async def _history_request(self, tenant: str, codec: Codec, tsl: Tsl) -> HistoryRequest | None:
+    async def _history_request(
+        self, tenant: str, codec: Codec, document: TslDocument
+    ) -> HistoryRequest | None:
         """How devices can be asked for what they remember."""
-        services = candidates(tsl.document) if codec.encoder else []
+        services = candidates(document) if codec.encoder else []
         if not services:
             return None
         calls = calls_of(services)

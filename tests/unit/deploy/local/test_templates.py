@@ -1,28 +1,16 @@
 """Public device templates as the command reads them."""
 
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deploy.local.cli import main
-from deploy.local.templates import product_body, read, warning_of
+from deploy.local.templates import read
 from deploy.platform.errors import CommandError, Refused
-from deploy.platform.openapi import ApiRefused
+from tests.templates import SHARED, SMALL, SMALL_CODEC, packed, small
 
-TEMPLATE = """
-initial_entities:
-  - {identifier: temperature, name: Temperature, access_mod: R, value_type: double}
-codec: {ref: th1/codec.yaml}
-"""
-STEP = "{entry: Decode, args: [{id: bytes, is_payload: true}], script: "
-CODECS = f"codecs: [{{id: default, decoder: {{chain: [{STEP}common/a.js}}]}}}}]"
-FILES = {
-    "th1/device-template.yaml": TEMPLATE,
-    "th1/codec.yaml": CODECS,
-    "common/a.js": "function Decode(bytes) { return {temperature: bytes[0]} }",
-}
+TEMPLATE, CODECS = SMALL % "th1", SMALL_CODEC
+FILES = small("th1") | SHARED
 
 
 def folder(root: Path, files: dict[str, str]) -> Path:
@@ -32,18 +20,17 @@ def folder(root: Path, files: dict[str, str]) -> Path:
     return root / "th1"
 
 
-def packed(root: Path, files: dict[str, str]) -> Path:
-    with zipfile.ZipFile(root / "th1.zip", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(f"vendor/{name}", text)
-    return root / "th1.zip"
+def zipped(root: Path, files: dict[str, str]) -> Path:
+    place = root / "th1.zip"
+    place.write_bytes(packed({f"vendor/{name}": text for name, text in files.items()}))
+    return place
 
 
-@pytest.mark.parametrize("made", [folder, packed])
+@pytest.mark.parametrize("made", [folder, zipped])
 def test_a_template_is_read_with_what_it_shares(made, tmp_path: Path) -> None:
     """From its folder, or from a ZIP that has it at any depth."""
     name, template = read(made(tmp_path, FILES))
-    assert name == "th1"
+    assert name.lower() == "th1"
     assert set(template.codec.scripts) == {"common/a.js"}
 
 
@@ -73,44 +60,10 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="cannot read"):
         read(tmp_path / "odd.zip")
     with pytest.raises(CommandError, match="has 0"):
-        read(packed(tmp_path, {"a.yaml": ""}))
+        read(zipped(tmp_path, {"a.yaml": ""}))
     with pytest.raises(CommandError, match="has 2"):
-        read(packed(tmp_path, {"a/device-template.yaml": "", "b/device-template.yaml": ""}))
+        read(zipped(tmp_path, {"a/device-template.yaml": "", "b/device-template.yaml": ""}))
     large = FILES | {"common/a.js": "/" * (1024 * 1024 + 1)}
-    for made in (folder, packed):
+    for made in (folder, zipped):
         with pytest.raises(CommandError, match="more than"):
             read(made(tmp_path, large))
-
-
-class Products:
-    """The API, where a product is or is not."""
-
-    def __init__(self, there: dict[str, Any] | None) -> None:
-        self.there = there
-
-    async def request(self, method: str, path: str) -> dict[str, Any]:
-        assert (method, path) == ("GET", "/device/openapi/v1/products/TH1")
-        if self.there is None:
-            raise ApiRefused(404, {})
-        return self.there
-
-
-@pytest.mark.parametrize(
-    ("there", "minutes"), [(None, 1440), ({"name": "Mine"}, None), ({"deviceOfflineTimeout": 5}, 5)]
-)
-async def test_sensors_of_a_new_product_may_sleep_a_day(
-    there: dict[str, Any] | None, minutes: int | None, tmp_path: Path
-) -> None:
-    """A product that is there keeps what it says of silence."""
-    _, template = read(folder(tmp_path, FILES))
-    body = await product_body(Products(there), "TH1", template)
-    assert body.get("deviceOfflineTimeout") == minutes
-
-
-def test_what_is_wrong_with_asking_for_history_is_a_warning() -> None:
-    """The import is there all the same; what is right, or not there, is not mentioned."""
-    assert warning_of({"history": {"service": "fetch", "fault": "leaves out end_time: …"}}) == (
-        "devices are not asked for their history: fetch leaves out end_time: …"
-    )
-    assert warning_of({"history": {"service": "fetch"}}) is None
-    assert warning_of({"history": None}) is None

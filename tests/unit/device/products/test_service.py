@@ -6,6 +6,7 @@ import pytest
 
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
+from services.device.products.codec.schemas import ProductCodec
 from services.device.products.schemas import Product, PutProduct
 from services.device.products.service import ProductService
 from services.device.products.store import Wanted
@@ -43,7 +44,7 @@ class FakeStore:
         ordered = [self.products[model] for model in sorted(self.products)]
         return ordered[skip : skip + limit], len(ordered)
 
-    async def put(self, wanted: Wanted) -> Product:
+    async def put(self, wanted: Wanted, codec: ProductCodec | None = None) -> Product:
         self.wanted.append(wanted)
         return product(wanted.model, *wanted.sn_prefixes)
 

@@ -1,14 +1,16 @@
-"""Which kind of picture some bytes are: by what they are, whatever somebody says of them."""
+"""Which kind of file some bytes are: by what they are, whatever somebody says of them."""
 
 import re
 
 SVG = "image/svg+xml"
-TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG)
+ZIP = "application/zip"
+TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
 _BEGINS = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"PK\x03\x04"), ZIP),
 )
 _SVG = re.compile(rb"<svg[\s>/]")
 _LOOKED = 8192
@@ -16,7 +18,7 @@ _LOOKED = 8192
 
 
 def type_of(content: bytes) -> str | None:
-    """The media type, None for what is no picture that browsers show."""
+    """The media type, None for what is neither a picture that browsers show nor a ZIP."""
     for begins, media_type in _BEGINS:
         if begins.match(content):
             return media_type

@@ -1,0 +1,1 @@
+"""Libraries of device templates: kept for a tenant, and made products of."""

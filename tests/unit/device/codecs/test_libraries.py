@@ -1,0 +1,138 @@
+"""Libraries of device templates, and the archives that they come in."""
+
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from services.device.codecs import archives, libraries
+from services.device.codecs.archives import Archive, ArchiveInvalid
+from services.device.codecs.libraries import LibraryInvalid, NoTemplates, faults_of, read_library
+from services.device.codecs.templates import DEEPEST
+from tests.templates import HEAD, SHARED, SMALL, library, packed, small
+
+MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
+
+
+def models(content: bytes) -> list[str]:
+    return [one.model for one in read_library(Archive(content), "alone").models]
+
+
+def faults(content: bytes) -> dict[str, list[str]]:
+    """What is wrong, by model."""
+    archive = Archive(content)
+    found = {one.model: faults_of(archive, one) for one in read_library(archive, "x").models}
+    return {model: [f"{one.path}: {one.reason}" for one in wrong] for model, wrong in found.items()}
+
+
+def test_a_library_has_what_its_indexes_name() -> None:
+    """Vendors and models by name, below a folder that downloads have around it all."""
+    content = library(b1=small("b1"), a1=small("a1"), gone={})
+    found = read_library(Archive(content), "x")
+    assert found.version == "1.2"
+    assert [(one.model, one.name, one.vendor) for one in found.models] == [
+        ("A1", "The a1", "Acme"),
+        ("B1", "The b1", "Acme"),
+        ("GONE", "The gone", "Acme"),
+    ]
+    missing = "gone/device-template.yaml: there is no such file"
+    assert faults(content) == {"A1": [], "B1": [], "GONE": [missing]}
+
+
+@pytest.mark.parametrize(
+    ("root", "vendor", "model"), [("", "", "TH1"), ("v/", "v", "TH1"), ("a/v/", "v", "TH1")]
+)
+def test_templates_need_no_index(root: str, vendor: str, model: str) -> None:
+    """Of an archive without a manifest each template is a model, at any depth."""
+    content = packed({root + path: text for path, text in (small("th1") | SHARED).items()})
+    (found,) = read_library(Archive(content), "x").models
+    assert (found.model, found.vendor) == (model, vendor)
+    assert found.read(Archive(content)).codec.scripts == SHARED
+
+
+def test_a_template_in_no_folder_is_called_like_the_file() -> None:
+    """The model of `th9.zip` is TH9."""
+    content = packed({HEAD[1:]: SMALL % ".", "codec.yaml": "", **SHARED})
+    assert models(content) == ["ALONE"]
+
+
+def test_the_first_of_a_name_counts() -> None:
+    """Two vendors may have a model of one name."""
+    files = {f"{vendor}/{path}": text for vendor in "ba" for path, text in small("th1").items()}
+    (found,) = read_library(Archive(packed(files)), "x").models
+    assert found.vendor == "a"
+
+
+def test_what_is_wrong_with_one_template_is_its_own() -> None:
+    """The others can be used; no name leads out of the folder of a vendor."""
+    outside = {"up1/device-template.yaml": SMALL % "../../../up1", "up1/codec.yaml": ""}
+    deep = {"deep1/device-template.yaml": "a: " + "[" * 100_000}
+    bomb = {"bomb1/device-template.yaml": "a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]"}
+    found = faults(library(good=small("good"), up1=outside, deep1=deep, bomb1=bomb))
+    assert found == {
+        "GOOD": [],
+        "UP1": ["../../../up1/codec.yaml: there is no such file"],
+        "DEEP1": [f"deep1/device-template.yaml: has more than {DEEPEST} levels"],
+        "BOMB1": ["bomb1/device-template.yaml: has an alias, which templates do not need"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "text"),
+    [
+        ({"a.yaml": ""}, NoTemplates, "has no device-template.yaml"),
+        (MANIFEST, LibraryInvalid, "vendors.yaml is not there"),
+        (MANIFEST | {"vendors.yaml": "vendors: 1"}, LibraryInvalid, r"vendors.yaml: .*array"),
+        (MANIFEST | {"vendors.yaml": "a: b: c"}, LibraryInvalid, "is no YAML"),
+        ({"manifest.yaml": "x: 1"}, LibraryInvalid, "device_vendor_index"),
+    ],
+)
+def test_a_library_without_its_indexes_is_refused(files, error, text) -> None:
+    """With the file that is missing or wrong."""
+    with pytest.raises(error, match=text):
+        models(packed(files))
+
+
+def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files, of one file's bytes and of all bytes that are read, whatever they are packed to."""
+    two = packed({"a.js": "a" * 10, "b.js": "b" * 10, "c.png": "c" * 100})
+    for name, most, text in (
+        ("MOST_FILES", 2, "has 3 files"),
+        ("LARGEST", 9, "a.js has more than"),
+        ("MOST_BYTES", 2047, "b.js is not read"),
+        ("LONGEST_PATH", 3, "longer than"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(archives, name, most)
+            with pytest.raises(ArchiveInvalid, match=text):
+                dict(Archive(two))
+    assert set(Archive(two)) == {"a.js", "b.js"}
+    monkeypatch.setattr(libraries, "MOST_MODELS", 1)
+    with pytest.raises(LibraryInvalid, match="has 2 models"):
+        models(library(a=small("a"), b=small("b")))
+
+
+def test_what_an_entry_says_of_its_size_holds() -> None:
+    """A file that unpacks to more than it says is none that can be read."""
+    lying = bytearray(packed({"a.js": bytes(1_000_000)}))
+    said = (1_000_000).to_bytes(4, "little")
+    while (at := lying.find(said)) >= 0:
+        lying[at : at + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(ArchiveInvalid, match="cannot be read"):
+        Archive(bytes(lying))["a.js"]
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    """No ZIP, one that is cut off, one that is packed in an odd way or encrypted."""
+    whole = packed(small("a") | SHARED)
+    for odd in (b"", b"PK\x03\x04", whole[:-30], whole[:40]):
+        with pytest.raises(ArchiveInvalid, match="is no ZIP"):
+            Archive(odd)
+    made = BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.js", "a")
+    with pytest.raises(ArchiveInvalid, match="packed in another way"):
+        Archive(made.getvalue())["a.js"]
+    torn = whole.replace(b"common/a.js", b"common/b.js", 1)
+    (fault,) = faults(torn)["A"]
+    assert fault.startswith("a/device-template.yaml: common/a.js cannot be read")
