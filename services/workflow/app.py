@@ -63,9 +63,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
 
     jobs: dict[str, Job] = {
         "outbox": core.outbox.sweep,
-        "recovery": partial(
-            repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"
-        ),
+        "recovery": partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"),
         "settling": partial(
             repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait"
         ),

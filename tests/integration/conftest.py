@@ -1,10 +1,21 @@
-"""Fixtures of the integration tests that are about the bus."""
+"""Fixtures of the integration tests that are about the bus, and where modules run."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.integration.nats_door import Server, nats_door
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a module in one process: what its tests share is started once."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
