@@ -17,6 +17,7 @@ from libs.common.contracts.names import (
     DescribeDevices,
     DeviceCanvas,
 )
+from libs.common.store.mongo import Mongo
 from libs.common.things import entity_id
 from tests.console import User
 from tests.integration.management.conftest import Management, started
@@ -114,14 +115,14 @@ class World:
 
 @pytest_asyncio.fixture(scope="module")
 async def service(
-    servers: Servers, emptied: Callable[[str], str]
+    servers: Servers, emptied: Callable[[str], str], mongo_of: Callable[[str], Mongo]
 ) -> AsyncIterator[tuple[Management, Played]]:
     """The service, and a `device` beside it."""
     bus = await Bus.connect(servers.nats_url, name="device")
     rpc, played = RpcServer(bus, "device"), Played()
     played.offer(rpc)
     await rpc.start()
-    async with started(servers, emptied("management")) as management:
+    async with started(servers, mongo_of(emptied("management"))) as management:
         yield management, played
     await rpc.stop()
     await bus.drain()
