@@ -57,6 +57,7 @@ class Lease:
 class Leader:
     """Runs the jobs of a process in exactly one of its replicas: the one that holds the lease.
 
+    One lease serves them all, because each renewal is a write that waits for the journal.
     They are cancelled when the lease is lost, and when it could not be renewed well before its
     end, because by then somebody else may hold it. One that fails is begun again.
     """
