@@ -60,7 +60,8 @@ lint-python: $(DEV)
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
-lint-console: console/node_modules/.installed
+# After the build when both are wanted: each writes the generated client.
+lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOALS)),$(CONSOLE))
 	@$(NPM) run --prefix console --silent check
 
 bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
