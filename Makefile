@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all test-faults test-kubernetes lint lint-python lint-console bench compose image clean
+.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -37,10 +37,13 @@ screenshots: $(DEV) $(CONSOLE) ## Picture every page of the console, light and d
 	@$(BIN)/python -m tests.clients.screenshots $(ARGS)
 
 test: $(DEV) $(CONSOLE) ## Run the tests that need neither Docker nor minutes (ARGS: for pytest)
-	@$(BIN)/pytest -n 4 --dist loadgroup -m "not docker and not slow" $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "not docker and not slow" $(ARGS)
+
+compiled: $(DEV) ## Compile what tests import, once and not in each of their processes
+	@found=$$($(BIN)/pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
 test-all: $(DEV) $(CONSOLE) ## Run every test; needs a Docker engine, and a cluster for the chart (ARGS: for pytest)
-	@$(BIN)/pytest -n 4 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/kubernetes.md)
 	@$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
@@ -57,7 +60,8 @@ lint-python: $(DEV)
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
 
-lint-console: console/node_modules/.installed
+# After the build when both are wanted: each writes the generated client.
+lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOALS)),$(CONSOLE))
 	@$(NPM) run --prefix console --silent check
 
 bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)

@@ -1,13 +1,17 @@
 """The services as they are wired, on clients that never connect: their routes, guards, headers."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from litestar import Litestar
 from nats.aio.client import Client
 from opentelemetry.sdk.metrics import MeterProvider
 
+from deploy.platform.services import SERVICES as STARTED
 from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyKind, KeyPair
+from libs.common.http.guards import Guarded, guarded
+from libs.common.identity import make_keys
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
@@ -66,6 +70,18 @@ SERVICES: Mapping[str, Callable[[str], Litestar]] = {
     "workflow": workflow,
 }
 """Every service behind the gateway that answers HTTP requests of users."""
+
+
+@cache
+def operations() -> list[tuple[str, Guarded]]:
+    """What the services of the platform answer, each with its service."""
+    served = {service.name for service in STARTED if service.upstream}
+    return [
+        (name, operation)
+        for name, build in SERVICES.items()
+        if name in served
+        for operation in guarded(build(make_keys()[1]))
+    ]
 
 
 def _redis() -> Redis:

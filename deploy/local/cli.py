@@ -4,24 +4,12 @@ import argparse
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from deploy.backup.keys import PASSPHRASE
-from deploy.local import (
-    administration,
-    backups,
-    device_certificates,
-    doctor,
-    migrating,
-    products,
-    simulate,
-    templates,
-    version,
-)
-from deploy.local import up as launcher
-from deploy.local.lorawan.command import simulate as simulate_lorawan
 from deploy.local.options import DATA, DOORS, change_of_limit, number, option, part, positive
 from deploy.platform import console
 from deploy.platform.errors import Exit, LauncherError, Refused
@@ -29,7 +17,6 @@ from libs.common.errors import ThingwayError
 
 _MOST_DEVICES = 2000
 _MOST_WORKERS = 64
-Run = Callable[[argparse.Namespace], Exit | Coroutine[Any, Any, Exit | None]]
 
 
 class Command(NamedTuple):
@@ -37,7 +24,11 @@ class Command(NamedTuple):
 
     words: str
     text: str
-    run: Run
+    run: str
+    """Its code, `module:function` of this package, which is imported when it is run.
+
+    It takes what is given, and returns an exit code, or a coroutine that returns one or None.
+    """
     options: tuple[dict[str, Any], ...]
 
 
@@ -110,7 +101,7 @@ COMMANDS = (
     Command(
         "up",
         "start the platform and keep it running until Ctrl-C",
-        launcher.up,
+        "up:up",
         (
             DATA,
             *DOORS,
@@ -150,7 +141,7 @@ COMMANDS = (
     Command(
         "simulate",
         "report as many devices over MQTT, with a live display of the rate",
-        simulate.simulate,
+        "simulate:simulate",
         (
             DATA,
             *_CROWD,
@@ -159,7 +150,7 @@ COMMANDS = (
     Command(
         "simulate lorawan",
         "be a LoRaWAN network server: tell a broker what sensors say, and take their downlinks",
-        simulate_lorawan,
+        "lorawan.command:simulate",
         (
             DATA,
             option(
@@ -204,25 +195,27 @@ COMMANDS = (
     Command(
         "app create",
         "create an application and print its credentials",
-        administration.create_app,
+        "administration:create_app",
         (
             option("name", metavar="NAME", help="what people call it"),
             option("--events", action="store_true", help="let it subscribe to events over NATS"),
             *_SHARED,
         ),
     ),
-    Command("app list", "list the applications", administration.list_apps, _SHARED),
+    Command("app list", "list the applications", "administration:list_apps", _SHARED),
     Command(
         "app rotate-secret",
         "give an application a new secret",
-        administration.rotate_app,
+        "administration:rotate_app",
         (_APP_ID, *_SHARED),
     ),
-    Command("app delete", "delete an application", administration.delete_app, (_APP_ID, *_SHARED)),
+    Command(
+        "app delete", "delete an application", "administration:delete_app", (_APP_ID, *_SHARED)
+    ),
     Command(
         "user reset-password",
         "give a user a new password and print it; the old one and its tokens end at once",
-        administration.reset_password,
+        "administration:reset_password",
         (
             option("email", metavar="EMAIL", help="the user's e-mail address"),
             option(
@@ -234,14 +227,14 @@ COMMANDS = (
     Command(
         "tenant create",
         "create a tenant and print the client that its people sign in with",
-        administration.create_tenant,
+        "administration:create_tenant",
         (option("name", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'"), *_SHARED),
     ),
-    Command("tenant list", "list the tenants", administration.list_tenants, _SHARED),
+    Command("tenant list", "list the tenants", "administration:list_tenants", _SHARED),
     Command(
         "tenant limits",
         "show what a tenant may use at most, or change it",
-        administration.change_limits,
+        "administration:change_limits",
         (
             option("name", metavar="NAME", help="the tenant"),
             option(
@@ -258,26 +251,26 @@ COMMANDS = (
     Command(
         "integration create",
         "create a login and print its secret",
-        administration.create_integration,
+        "administration:create_integration",
         (_INTEGRATION_ID, *_SHARED),
     ),
-    Command("integration list", "list the logins", administration.list_integrations, _SHARED),
+    Command("integration list", "list the logins", "administration:list_integrations", _SHARED),
     Command(
         "integration rotate-secret",
         "give a login a new secret",
-        administration.rotate_integration,
+        "administration:rotate_integration",
         (_INTEGRATION_ID, *_SHARED),
     ),
     Command(
         "integration delete",
         "delete a login",
-        administration.delete_integration,
+        "administration:delete_integration",
         (_INTEGRATION_ID, *_SHARED),
     ),
     Command(
         "device certificate",
         "issue a certificate with which a device logs in, and write it and its private key",
-        device_certificates.issue,
+        "device_certificates:issue",
         (
             _SN,
             option(
@@ -306,19 +299,19 @@ COMMANDS = (
     Command(
         "device certificates",
         "list the certificates with which a device logs in",
-        device_certificates.show,
+        "device_certificates:show",
         (_SN, *_SHARED),
     ),
     Command(
         "device revoke-certificate",
         "end a certificate at once, and its connections",
-        device_certificates.revoke,
+        "device_certificates:revoke",
         (_SN, option("serial", metavar="SERIAL", help="its serial number"), *_SHARED),
     ),
     Command(
         "product import",
         "import a product, or a bare TSL document, from a JSON file",
-        products.import_file,
+        "products:import_file",
         (
             option("file", metavar="FILE", type=Path, help="the JSON file"),
             option(
@@ -331,7 +324,7 @@ COMMANDS = (
     Command(
         "product import-template",
         "make a product and its codec from a public device template",
-        templates.import_template,
+        "templates:import_template",
         (
             option(
                 "template",
@@ -346,7 +339,7 @@ COMMANDS = (
     Command(
         "backup",
         "back the platform up while it runs: secrets, databases and streams of one moment",
-        backups.backup,
+        "backups:backup",
         (
             option("to", metavar="DIR|-", help="where the file goes; '-': standard output"),
             option("--tenant", metavar="NAME", help="only this tenant, to be moved elsewhere"),
@@ -363,7 +356,7 @@ COMMANDS = (
     Command(
         "restore",
         "restore a backup into an empty data directory or empty stores; a tenant's into a platform",
-        backups.restore,
+        "backups:restore",
         (
             option("file", metavar="FILE|-", help="the backup; '-': standard input"),
             *_BACKUPS,
@@ -385,7 +378,7 @@ COMMANDS = (
     Command(
         "migrate",
         "bring the databases to this version, as services do when they start",
-        migrating.run,
+        "migrating:run",
         (
             *_STORES,
             option(
@@ -395,11 +388,11 @@ COMMANDS = (
             ),
         ),
     ),
-    Command("version", "print what runs here", version.show, (_JSON,)),
+    Command("version", "print what runs here", "version:show", (_JSON,)),
     Command(
         "doctor",
         "check this machine, and the platform if it runs; in a container, what its service sees",
-        doctor.examine,
+        "doctor:examine",
         (DATA, *DOORS, _JSON),
     ),
 )
@@ -412,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; failures are one line on stderr each and the exit code."""
     given = parser().parse_args(_worded(sys.argv[1:] if arguments is None else arguments))
     try:
-        done = given.run(given)
+        done = resolve_name(f"{__package__}.{given.run}")(given)
         return int((asyncio.run(done) if inspect.iscoroutine(done) else done) or Exit.OK)
     except Refused as error:
         return _told(error.exit_code, *error.faults)

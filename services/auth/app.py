@@ -1,6 +1,6 @@
 """The wiring of `auth`, and nothing else: everything is made here, once."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -20,7 +20,7 @@ from libs.common.limits import TokenBuckets
 from libs.common.limits.tenants import KnownLimits
 from libs.common.limits.use import UseQuestions
 from libs.common.store.ids import IdAllocator
-from libs.common.store.lease import Leader
+from libs.common.store.lease import Job, Leader
 from libs.common.store.lifetime import keep_for
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
@@ -186,7 +186,7 @@ def build_app(
     offer_devices(rpc, devices)
     offer_connections(rpc, connections)
     offer_integration_logins(rpc, IntegrationLoginService(integrations, changes))
-    jobs: dict[str, Callable[[], Awaitable[None]]] = {
+    jobs: dict[str, Job] = {
         "outbox": outbox.sweep,
         "consumers": EventConsumers(bus, applications).sweep,
         "revocations": partial(revoker.sweep, revocations),
@@ -198,9 +198,9 @@ def build_app(
     async def lifespan() -> AsyncIterator[None]:
         await keep_for(database, "audit", "at", settings.audit_retention_days)
         await tenants.ensure_default()
-        leaders = (Leader(database, name, job).run() for name, job in jobs.items())
         deletions = consumer_of_deletions(bus, grants)
-        async with running(*leaders, refused.run(), refused_devices.run(), deletions.run()):
+        leader = Leader(database, "auth", jobs)
+        async with running(leader.run(), refused.run(), refused_devices.run(), deletions.run()):
             await rpc.start()
             await callout.start()
             yield

@@ -19,7 +19,7 @@ from libs.common.jobs import running
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.use import report_use
 from libs.common.store.ids import IdAllocator
-from libs.common.store.lease import Leader
+from libs.common.store.lease import Job, Leader
 from libs.common.store.lifetime import keep_for
 from services.device.alarms.console import ROUTERS as ALARM_ROUTES
 from services.device.alarms.evaluating import Evaluator, listen
@@ -492,7 +492,17 @@ def build_app(base: Base, system: Bus) -> Litestar:
         devices=base.devices, things=base.things, commands=base.commands, reporter=reporter
     ).offer(rpc)
     redecodes = RedecodeStore(database)
-    redecoding = redecoder(base, redecodes, codecs, shared.known_codecs)
+    jobs: dict[str, Job] = {
+        "outbox": base.outbox.sweep,
+        "delivery": delivery.run,
+        "orphans": partial(orphans.run, base.bus),
+        "presence": watch.run,
+        "groups": groups.run,
+        "alarms": alarm.sweep.run,
+        "imports": seen["import_worker"].run,
+        "redecode": redecoder(base, redecodes, codecs, shared.known_codecs).run,
+        "healing": healer(shared).run,
+    }
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -502,16 +512,8 @@ def build_app(base: Base, system: Bus) -> Litestar:
         async with (
             codecs,
             running(
-                Leader(database, "outbox", base.outbox.sweep).run(),
-                Leader(database, "delivery", delivery.run, life=5.0).run(),
-                Leader(database, "orphans", partial(orphans.run, base.bus)).run(),
-                Leader(database, "presence", watch.run, life=5.0).run(),
-                Leader(database, "groups", groups.run).run(),
-                Leader(database, "alarms", alarm.sweep.run, life=5.0).run(),
+                Leader(database, "device", jobs, life=5.0).run(),
                 listen(base.bus, alarm.evaluator).run(),
-                Leader(database, "imports", seen["import_worker"].run).run(),
-                Leader(database, "redecode", redecoding.run).run(),
-                Leader(database, "healing", healer(shared).run).run(),
             ),
         ):
             yield

@@ -11,7 +11,7 @@ from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.store.disk import DiskMetrics
-from libs.common.store.lease import Leader
+from libs.common.store.lease import Job, Leader
 from services.device.alarms.following import FollowedRules
 from services.device.alarms.pointing import Pointing
 from services.device.alarms.rules_store import RuleStore
@@ -136,7 +136,10 @@ async def main() -> None:
             days=days,
         )
         uplink = UplinkMetrics(base.bus, streams, ledger)
-        unused = partial(shapes.sweep, base.devices)
+        jobs: dict[str, Job] = {
+            "retention": sweeps.run,
+            "shapes": partial(shapes.sweep, base.devices),
+        }
 
         @asynccontextmanager
         async def lifespan() -> AsyncIterator[None]:
@@ -147,8 +150,7 @@ async def main() -> None:
                     uplink.run(),
                     StreamMetrics(base.bus, {*STREAMS, *streams}).run(),
                     DiskMetrics(base.mongo.database).run(),
-                    Leader(base.mongo.database, "retention", sweeps.run).run(),
-                    Leader(base.mongo.database, "shapes", unused).run(),
+                    Leader(base.mongo.database, "ingest", jobs).run(),
                 ),
             ):
                 yield

@@ -122,9 +122,8 @@ def build_app(
             for host in hosts:
                 await stack.enter_async_context(host)
             await report_use(bus, admission.use)
-            jobs = [hear(bus, hub).run(), watch.run(), exchange.run(), ends.run()]
-            jobs += [leader.run() for leader in hosting.leaders]
-            await stack.enter_async_context(running(*jobs))
+            jobs = (hear(bus, hub).run(), watch.run(), exchange.run(), ends.run())
+            await stack.enter_async_context(running(*jobs, hosting.leader.run()))
             yield
 
     return create_app(

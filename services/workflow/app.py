@@ -14,7 +14,7 @@ from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import running
 from libs.common.limits.use import Use, report_use
-from libs.common.store.lease import Leader
+from libs.common.store.lease import Job, Leader
 from libs.common.telemetry import Telemetry
 from services.workflow.components.routes import ROUTER as COMPONENT_ROUTES
 from services.workflow.credentials.messages import offer_logins
@@ -53,7 +53,6 @@ ROUTER = Router(
 
 def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     """Put the service together."""
-    database = core.mongo.database
     offered = RpcServer(core.bus, "workflow")
     offered.offer("call_flow", CallFlow, core.caller.call, at_once=AT_ONCE)
     offer_names(offered, core.flow_store)
@@ -62,9 +61,16 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
     async def use(wanted: AskUse) -> Use:
         return core.queue.use(wanted.tenant)
 
-    recover = partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait")
-    tell = partial(repeated, core.sender.look, SENDING_PERIOD, "notifications of alarms wait")
-    settle = partial(repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait")
+    jobs: dict[str, Job] = {
+        "outbox": core.outbox.sweep,
+        "recovery": partial(repeated, core.recovery.look, RECOVERY_PERIOD, "interrupted runs wait"),
+        "settling": partial(
+            repeated, core.settling.look, SETTLING_PERIOD, "services of flows wait"
+        ),
+        "notifications": partial(
+            repeated, core.sender.look, SENDING_PERIOD, "notifications of alarms wait"
+        ),
+    }
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -74,10 +80,7 @@ def build_app(core: Core, telemetry: Telemetry) -> Litestar:
             core.outside,
             running(
                 core.replicas.renew(),
-                Leader(database, "outbox", core.outbox.sweep).run(),
-                Leader(database, "recovery", recover).run(),
-                Leader(database, "settling", settle).run(),
-                Leader(database, "notifications", tell).run(),
+                Leader(core.mongo.database, "workflow", jobs).run(),
                 hear_alarms(core.bus, core.notices).run(),
                 repeated(core.unbegun.look, UNBEGUN_PERIOD, "runs that were not begun wait"),
                 repeated(core.retention.clean, CLEAN_PERIOD, "old runs could not be deleted"),

@@ -163,8 +163,7 @@ async def _home(platform: Platform, tenant: str, console: Console) -> Home:
 
 async def make_application(platform: Platform, tenant: str) -> Application:
     """An application of a tenant that hears its events."""
-    wanted = {"name": f"app {uuid4().hex[:8]}", "tenant": tenant, "events": True}
-    made = await platform.ask("rpc.auth.create_application", wanted)
+    made = await platform.make_application(f"app {uuid4().hex[:8]}", tenant, events=True)
     application = platform.application(made["clientId"], made["clientSecret"])
     application.id = int(made["applicationId"])
     return application

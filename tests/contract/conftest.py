@@ -22,7 +22,7 @@ def platform(request: pytest.FixtureRequest) -> Platform:
 
 async def _application(platform: Platform, name: str) -> Api:
     """Make an application; an application of a name that is taken would be refused."""
-    made = platform.command("app", "create", name, "--events")
+    made = await platform.make_application(name, events=True)
     api = Api(platform.base_url, made["clientId"], made["clientSecret"], int(made["applicationId"]))
     return await api.log_in()
 

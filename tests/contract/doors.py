@@ -255,7 +255,7 @@ class Door:
 
 async def make_target(platform: Platform) -> Target:
     """An application of the fuzzer's own with one device, and a tenant of its own."""
-    made = platform.command("app", "create", "fuzzer")
+    made = await platform.make_application("fuzzer")
     client = await Api(platform.base_url, made["clientId"], made["clientSecret"], 0).log_in()
     sn = new_sn()
     identity = await client.add(sn)

@@ -162,7 +162,7 @@ async def test_the_devices_of_a_deleted_application_are_free(
     identity = await alone.add(sn)
     key = (await alone.done("POST", f"/devices/{identity}/credentials"))["key"]
     await alone.report(sn, key, {"properties": {"counter": 1}})
-    platform.command("app", "delete", str(alone.id))
+    await platform.delete_application(alone.id)
     assert await api.add(sn) == identity
     late = await api.http.post(f"/ingest/v1/{sn}/report", json={"properties": {}}, auth=(sn, key))
     assert late.status_code == 401

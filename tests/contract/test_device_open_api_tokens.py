@@ -84,7 +84,7 @@ async def test_a_new_secret_ends_every_token_at_once(platform: Platform, alone: 
     """Done when 5: the very next call with an old token is 401, the new secret works."""
     pairs = [await alone.tokens() for _ in range(3)]
     assert all([await _works(alone, pair["access_token"]) for pair in pairs])
-    made = platform.command("app", "rotate-secret", str(alone.id))
+    made = await platform.rotate_secret(alone.id)
     for pair in pairs:
         assert not await _works(alone, pair["access_token"])
         grant = await alone.grant(grant_type="refresh_token", refresh_token=pair["refresh_token"])
@@ -121,8 +121,8 @@ async def test_an_unauthorised_client_gets_a_new_token_and_tries_again(
     platform: Platform, alone: Api
 ) -> None:
     """What three known clients do on 401, with a lower-case scheme and a header of their own."""
-    platform.command("app", "rotate-secret", str(alone.id))
-    alone.client_secret = platform.command("app", "rotate-secret", str(alone.id))["clientSecret"]
+    await platform.rotate_secret(alone.id)
+    alone.client_secret = (await platform.rotate_secret(alone.id))["clientSecret"]
 
     async def call() -> httpx.Response:
         headers = {"Authorization": f"bearer {alone.token}", "User-Agent": "OpenAPI"}
@@ -168,7 +168,7 @@ async def test_a_refresh_token_is_no_access_token(api: Api) -> None:
 
 async def test_a_deleted_application_is_401(platform: Platform, alone: Api) -> None:
     """Its tokens and its credentials end with it."""
-    platform.command("app", "delete", str(alone.id))
+    await platform.delete_application(alone.id)
     assert not await _works(alone, alone.token)
     attempt: Awaitable[httpx.Response] = alone.grant(
         grant_type="client_credentials",

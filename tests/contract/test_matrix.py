@@ -13,9 +13,8 @@ import aiohttp
 import httpx
 import pytest
 
-from deploy.platform.services import SERVICES
-from libs.common.http.guards import WEBSOCKET, Guard, Guarded, guarded
-from libs.common.identity import Kind, make_keys
+from libs.common.http.guards import WEBSOCKET, Guard, Guarded
+from libs.common.identity import Kind
 from libs.common.identity.functions import Function
 from libs.common.things import DIRECT
 from services.gateway.routes import Credential, RouteTable
@@ -126,24 +125,12 @@ def seen(answer: httpx.Response) -> Seen:
             return Seen.FAILED if status >= 500 else Seen.IN
 
 
-def operations() -> list[tuple[str, Guarded]]:
-    """What the services of the platform answer, but for their private pages."""
-    served = {service.name for service in SERVICES if service.upstream}
-    return [
-        (service, operation)
-        for service, build in apps.SERVICES.items()
-        if service in served
-        for operation in guarded(build(make_keys()[1]))
-        if operation.path not in PRIVATE
-    ]
-
-
 def name_of(operation: Guarded) -> str:
     """`GET /user`."""
     return f"{operation.method} {operation.path}"
 
 
-OPERATIONS = operations()
+OPERATIONS = [one for one in apps.operations() if one[1].path not in PRIVATE]
 each_operation = pytest.mark.parametrize(
     ("service", "operation"), OPERATIONS, ids=[name_of(one) for _, one in OPERATIONS]
 )

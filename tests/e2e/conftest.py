@@ -40,12 +40,12 @@ async def other_application(
     platform: Platform, application: Application
 ) -> AsyncIterator[Application]:
     """An application of its own for one test."""
-    made = platform.command("app", "create", "another")
+    made = await platform.make_application("another")
     client = platform.application(made["clientId"], made["clientSecret"])
     client.id = made["applicationId"]
     yield client
     await client.close()
-    platform.command("app", "delete", str(made["applicationId"]))
+    await platform.delete_application(made["applicationId"])
 
 
 @pytest.fixture

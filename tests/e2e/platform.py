@@ -253,6 +253,23 @@ class Platform:
         assert "Nats-Service-Error" not in (answer.headers or {}), answer.headers
         return json.loads(answer.data)
 
+    async def make_application(
+        self, name: str, tenant: str = "default", *, events: bool = False
+    ) -> Any:
+        """What `thingway app create` makes and prints, without a process for it."""
+        wanted = {"name": name, "tenant": tenant, "events": events}
+        return await self.ask("rpc.auth.create_application", wanted)
+
+    async def rotate_secret(self, application_id: int) -> Any:
+        """What `thingway app rotate-secret` does and prints."""
+        return await self.ask(
+            "rpc.auth.rotate_application_secret", {"applicationId": application_id}
+        )
+
+    async def delete_application(self, application_id: int) -> None:
+        """What `thingway app delete` does."""
+        await self.ask("rpc.auth.delete_application", {"applicationId": application_id})
+
     def application(self, client_id: str = "", client_secret: str = "") -> Application:
         """A client of the API; of the first application unless told otherwise."""
         first = self.ready.application

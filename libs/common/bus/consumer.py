@@ -187,6 +187,7 @@ class BatchConsumer:
 
     async def _consume(self, slots: asyncio.Semaphore, running: set["asyncio.Task[None]"]) -> None:
         await self._ensure()
+        idle = False
         messages: list[Msg] = []
         async with _Inbox(self.bus.client) as inbox:
             while True:
@@ -196,24 +197,27 @@ class BatchConsumer:
                 await slots.acquire()
                 messages = []
                 try:
-                    messages = await self._next(inbox)
+                    messages = await self._next(inbox, idle=idle)
                 finally:
                     if not messages:
                         slots.release()
+                idle = not messages
                 if messages:
                     task = asyncio.ensure_future(self._handle(messages, slots))
                     running.add(task)
                     task.add_done_callback(running.discard)
 
-    async def _next(self, inbox: _Inbox) -> list[Msg]:
-        """What is there now, or the first that comes within `IDLE` seconds."""
+    async def _next(self, inbox: _Inbox, *, idle: bool) -> list[Msg]:
+        """What is there now, or the first that comes within `IDLE` seconds.
+
+        When the last request was in vain (`idle`), nothing is there now.
+        """
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self.durable}"
         most = max(MOST_BYTES, 2 * self.bus.client.max_payload)  # any single message fits
         request = {"batch": self.batch, "no_wait": True, "max_bytes": most}
-        messages = await inbox.ask(subject, request)
-        if messages:
-            return messages
-        return await inbox.ask(subject, {"batch": 1, "expires": int(IDLE * 1e9)})
+        messages = [] if idle else await inbox.ask(subject, request)
+        first = {"batch": 1, "expires": int(IDLE * 1e9)}
+        return messages or await inbox.ask(subject, first)
 
     async def _handle(self, messages: list[Msg], slots: asyncio.Semaphore) -> None:
         try:

@@ -112,7 +112,11 @@ class Outbox:
         now = datetime.now(UTC)
         old: dict[str, Any] = {"at": {"$lt": now - timedelta(seconds=SWEEP)}}
         oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
-        _age.set((now - oldest[0]["at"]).total_seconds() if oldest else 0)
+        if not oldest:
+            _depth.set(0)
+            _age.set(0)
+            return
+        _age.set((now - oldest[0]["at"]).total_seconds())
         failure: Unavailable | None = None
         while True:
             documents = await self._entries.find(old).sort("_id", 1).to_list(SWEPT)

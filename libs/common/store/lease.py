@@ -5,7 +5,7 @@ Time is the database's (`$$NOW`), so replicas need not agree on theirs.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from uuid import uuid4
 
 from pymongo import ReturnDocument
@@ -14,6 +14,9 @@ from libs.common.jobs import ended
 from libs.common.store.mongo import Database, DuplicateKey, StoreError, present
 
 log = logging.getLogger(__name__)
+
+Job = Callable[[], Awaitable[None]]
+"""Begins an endless coroutine."""
 
 
 class Lease:
@@ -52,35 +55,36 @@ class Lease:
 
 
 class Leader:
-    """Runs a job in exactly one replica: the one that holds the lease.
+    """Runs the jobs of a process in exactly one of its replicas: the one that holds the lease.
 
-    `job` is an endless coroutine; it is cancelled when the lease is lost, and when it could
-    not be renewed well before its end, because by then somebody else may hold it.
+    One lease serves them all, because each renewal is a write that waits for the journal.
+    They are cancelled when the lease is lost, and when it could not be renewed well before its
+    end, because by then somebody else may hold it. One that fails is begun again.
     """
 
     def __init__(
-        self, database: Database, name: str, job: Callable[[], Awaitable[None]], life: float = 10.0
+        self, database: Database, name: str, jobs: Mapping[str, Job], life: float = 10.0
     ) -> None:
+        """`life` in seconds: another replica goes on so long after one that is gone."""
         self._lease = Lease(database, name, life)
         self._name = name
-        self._job = job
+        self._jobs = jobs
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._period = life / 4
 
     async def run(self) -> None:
-        """Compete for the lease for ever, and do the job while it is held."""
-        task: asyncio.Task[None] | None = None
+        """Compete for the lease for ever, and do the jobs while it is held."""
         try:
             while True:
                 held = await self._held()
-                if task is not None and (task.done() or not held):
-                    await _end(task, self._name)
-                    task = None
-                if held and task is None:
-                    task = asyncio.ensure_future(self._job())
+                await self._end(*(name for name, task in self._tasks.items() if task.done()))
+                if held:
+                    self._begin()
+                else:
+                    await self._end(*self._tasks)
                 await asyncio.sleep(self._period)
         finally:
-            if task is not None:
-                await _end(task, self._name)
+            await self._end(*self._tasks)
             await asyncio.shield(self._lease.release())
 
     async def _held(self) -> bool:
@@ -91,8 +95,15 @@ class Leader:
             log.warning("lease %s: %r", self._name, error)
             return False
 
+    def _begin(self) -> None:
+        for name, job in self._jobs.items():
+            if name not in self._tasks:
+                self._tasks[name] = asyncio.ensure_future(job())
 
-async def _end(task: "asyncio.Task[None]", name: str) -> None:
-    await ended(task)
-    if not task.cancelled() and task.exception() is not None:
-        log.error("the job of lease %s failed and starts again", name, exc_info=task.exception())
+    async def _end(self, *names: str) -> None:
+        tasks = {name: self._tasks[name] for name in names}
+        await ended(*tasks.values())
+        for name, task in tasks.items():
+            del self._tasks[name]
+            if not task.cancelled() and task.exception() is not None:
+                log.error("the job %s failed and starts again", name, exc_info=task.exception())

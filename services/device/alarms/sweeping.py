@@ -54,6 +54,8 @@ class Sweep:
     async def look(self) -> bool:
         """Look at some states that are due; whether there may be more."""
         states = await self.alarms.due(now_ms(), CHUNK)
+        if not states:
+            return False
         rules = await self.rules.some(list({state.rule for state in states}))
         still: dict[int, list[State]] = defaultdict(list)
         silences: dict[int, SilenceCondition] = {}

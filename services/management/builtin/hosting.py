@@ -1,6 +1,5 @@
-"""Runs the built-in integrations that work by themselves: each in one replica at a time."""
+"""Runs the built-in integrations that work by themselves, in one replica at a time."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 from libs.common.bus import Bus, RpcClient, RpcServer
@@ -8,7 +7,7 @@ from libs.common.contracts.networks import HookCall
 from libs.common.http.outgoing import outgoing_session
 from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
-from libs.common.store.lease import Leader
+from libs.common.store.lease import Job, Leader
 from libs.common.store.mongo import Database
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
 from services.management.builtin.networks.milesight.integration import Milesight
@@ -49,14 +48,12 @@ class Hosting:
         self._bus = bus
         self._client = client
         self._allowed = allowed
-        jobs: dict[str, Callable[[], Awaitable[None]]] = {
+        jobs: dict[str, Job] = {
             Simulator.manifest.id: self._simulate,
             OpenApiClient.manifest.id: self._serve_open_api,
             **{one.manifest.id: partial(self._serve_network, one) for one in NETWORKS},
         }
-        self.leaders = [
-            Leader(database, f"integration-{name}", job, life=LIFE) for name, job in jobs.items()
-        ]
+        self.leader = Leader(database, "integrations", jobs, life=LIFE)
 
     async def _simulate(self) -> None:
         simulator = Simulator(IntegrationThings(self._client, Simulator.manifest.id))

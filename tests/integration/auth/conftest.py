@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import subprocess
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -185,26 +184,11 @@ def door(tmp_path_factory) -> Iterator[Door]:
         process.wait()
 
 
-@pytest.fixture(scope="session")
-def migrated(_mongo) -> Iterator[str]:
-    """Name of a database whose indexes are made once, which takes longer than a test."""
-    name = f"test_{uuid.uuid4().hex[:16]}"
-    yield name
-    _mongo.drop_database(name)
-
-
-async def _empty(database: Any) -> None:
-    for name in await database.list_collection_names():
-        if name != "migrations":
-            await database[name].delete_many({})
-
-
 @pytest_asyncio.fixture
-async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
+async def auth(servers, emptied, mongo_of, door) -> AsyncIterator[Auth]:
     """The service on an empty database and an empty Redis."""
     async with contextlib.AsyncExitStack() as stack:
-        mongo = Mongo(servers.mongo_url, migrated)
-        stack.push_async_callback(mongo.close)
+        mongo = mongo_of(emptied("auth"))
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
@@ -215,7 +199,6 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
         other = await door.bus("admin")
         stack.push_async_callback(other.drain)
         await migrate(mongo.database, MIGRATIONS)
-        await _empty(mongo.database)
         private_key, public_key = make_keys()
         settings = AuthSettings(
             callout_seed=ISSUER.seed,
@@ -223,7 +206,7 @@ async def auth(servers, migrated, door) -> AsyncIterator[Auth]:
             nats_password="secret-auth",
             mqtt_url=f"mqtt://127.0.0.1:{door.mqtt_port}",
             internal_public_key=public_key,
-            mongo_database=migrated,
+            mongo_database=mongo.database.name,
             console_client_id=CONSOLE_CLIENT_ID,
             console_client_secret=CONSOLE_CLIENT_SECRET,
         )

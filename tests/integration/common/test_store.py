@@ -69,7 +69,9 @@ async def test_a_leader_works_alone_and_hands_over(mongo: Mongo):
         await together.work()
 
     tasks = [
-        asyncio.ensure_future(Leader(mongo.database, "job", partial(work, own), life=0.4).run())
+        asyncio.ensure_future(
+            Leader(mongo.database, "jobs", {"job": partial(work, own)}, life=0.4).run()
+        )
         for own in jobs
     ]
     async with asyncio.timeout(20):
@@ -90,7 +92,7 @@ async def test_a_leader_stops_before_its_lease_can_end(
 ):
     """A database that fails or hangs ends the job while nobody else can hold the lease."""
     jobs, life = Jobs(), 2.0
-    leader = Leader(mongo.database, "job", jobs.work, life=life)
+    leader = Leader(mongo.database, "jobs", {"job": jobs.work}, life=life)
     task = asyncio.ensure_future(leader.run())
     await jobs.begun.wait()
     last = asyncio.get_running_loop().time()
@@ -108,20 +110,27 @@ async def test_a_leader_stops_before_its_lease_can_end(
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_job_that_fails_is_started_again(mongo: Mongo):
-    """An error of the job is not the end of it."""
-    runs = asyncio.Queue[None]()
+async def test_a_job_that_fails_is_started_again(mongo: Mongo, monkeypatch: pytest.MonkeyPatch):
+    """An error of one job is not the end of it, and does not disturb another one."""
+    runs, other = asyncio.Queue[None](), Jobs()
 
     async def job() -> None:
         runs.put_nowait(None)
         raise ValueError("oops")
 
-    task = asyncio.ensure_future(Leader(mongo.database, "job", job, life=0.1).run())
+    async def acquire(_: Lease) -> bool:
+        return True
+
+    monkeypatch.setattr(Lease, "acquire", acquire)
+    jobs = {"job": job, "other": other.work}
+    task = asyncio.ensure_future(Leader(mongo.database, "jobs", jobs, life=0.1).run())
     async with asyncio.timeout(30):
         for _ in range(3):
             await runs.get()
+    assert (other.now, other.ended.is_set()) == (1, False)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    assert other.now == 0
 
 
 def counting(ran: list[int], fail: set[int]) -> list[Migration]:

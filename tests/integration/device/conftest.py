@@ -9,3 +9,9 @@ import pytest
 def database(emptied: Callable[[str], str]) -> str:
     """Name of an empty database with the service's indexes."""
     return emptied("device")
+
+
+@pytest.fixture(scope="module")
+def module_database(emptied: Callable[[str], str]) -> str:
+    """The same for what a module's tests share; another one than `database`."""
+    return emptied("device of a module")

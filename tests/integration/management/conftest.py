@@ -61,14 +61,14 @@ def database(emptied: Callable[[str], str]) -> str:
 
 
 @pytest_asyncio.fixture
-async def management(servers, database) -> AsyncIterator[Management]:
+async def management(servers, database, mongo_of) -> AsyncIterator[Management]:
     """One service with an empty database."""
-    async with started(servers, database) as found:
+    async with started(servers, mongo_of(database)) as found:
         yield found
 
 
 @asynccontextmanager
-async def started(servers: Servers, database: str) -> AsyncIterator[Management]:
+async def started(servers: Servers, mongo: Mongo) -> AsyncIterator[Management]:
     """The service on a database."""
     private, public = make_keys()
     settings = ManagementSettings(
@@ -77,7 +77,6 @@ async def started(servers: Servers, database: str) -> AsyncIterator[Management]:
         internal_public_key=public,
         secrets_key=public,
     )
-    mongo = Mongo(servers.mongo_url, database)
     redis = connect_redis(servers.redis_url)
     await redis.flushdb()
     bus = await Bus.connect(servers.nats_url, name="management", streams=1)
@@ -92,7 +91,6 @@ async def started(servers: Servers, database: str) -> AsyncIterator[Management]:
     await bus.drain()
     await auth_bus.drain()
     await redis.aclose()
-    await mongo.close()
 
 
 async def present(management: Management, integration: str) -> None:

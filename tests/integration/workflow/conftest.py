@@ -34,7 +34,6 @@ from libs.common.errors import InvalidInput, Unauthenticated, UpstreamFailed
 from libs.common.identity import HeaderSigner, make_keys
 from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
-from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
 from services.workflow.app import build_app
 from services.workflow.migrations import MIGRATIONS
@@ -186,13 +185,13 @@ def database(emptied: Callable[[str], str]) -> str:
 
 
 @pytest_asyncio.fixture
-async def workflow(servers, database) -> AsyncIterator[Workflow]:
+async def workflow(servers, database, mongo_of) -> AsyncIterator[Workflow]:
     """One service with an empty database."""
     private, public = make_keys()
     settings = settings_for(
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )
-    mongo = Mongo(servers.mongo_url, database)
+    mongo = mongo_of(database)
     bus = await Bus.connect(servers.nats_url, name="workflow", streams=1)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
@@ -219,4 +218,3 @@ async def workflow(servers, database) -> AsyncIterator[Workflow]:
     await device.stop()
     await bus.drain()
     await others.drain()
-    await mongo.close()

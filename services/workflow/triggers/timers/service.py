@@ -68,14 +68,13 @@ class TimerWatch:
     async def run(self) -> None:
         """Watch for ever."""
         while True:
-            pause = PERIOD
             try:
-                while await self.fire():
-                    pass
-                pause = await self._pause()
+                while (pause := await self._pause()) <= 0:
+                    await self.fire()
             except (StoreError, ThingwayError) as error:
                 log.warning("timers have to wait: %s", error)
-            await asyncio.sleep(pause)
+                pause = PERIOD
+            await asyncio.sleep(max(pause, LEAST))
 
     async def fire(self) -> int:
         """Begin some of the runs that are due; how many timers they were of."""
@@ -90,10 +89,9 @@ class TimerWatch:
         return len(timers)
 
     async def _pause(self) -> float:
+        """Seconds until the next look; none are left when a timer is due."""
         due = await self._store.next_due(self._now())
-        if due is None:
-            return PERIOD
-        return min(max((due - self._now()) / 1000, LEAST), PERIOD)
+        return PERIOD if due is None else min((due - self._now()) / 1000, PERIOD)
 
 
 def _start(timer: Timer) -> Start:

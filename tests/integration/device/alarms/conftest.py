@@ -23,9 +23,9 @@ OVEN = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def started(servers: Servers) -> AsyncIterator[World]:
+async def started(servers: Servers, module_database: str) -> AsyncIterator[World]:
     """The service, started once for the tests of a module."""
-    async with running(servers) as found:
+    async with running(servers, module_database) as found:
         await found.put_product("OVEN", OVEN)
         yield found
 

@@ -1,6 +1,5 @@
 """The console's side of the device service, on real servers; `auth` is played on the bus."""
 
-import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -177,9 +176,8 @@ def _application(tenant: str) -> Principal:
 
 
 @asynccontextmanager
-async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
-    """Start the features on a database of their own."""
-    database = f"test_{uuid.uuid4().hex[:16]}"
+async def running(servers: Servers, database: str) -> AsyncIterator[tuple[World, Listening]]:
+    """Start the features on an empty database."""
     mongo = Mongo(servers.mongo_url, database)
     await migrate(mongo.database, MIGRATIONS)
     bus = await Bus.connect(servers.nats_url, name="device")
@@ -234,5 +232,4 @@ async def running(servers: Servers) -> AsyncIterator[tuple[World, Listening]]:
     await auth_rpc.stop()
     await bus.drain()
     await auth_bus.drain()
-    await mongo.client.drop_database(database)
     await mongo.close()

@@ -26,14 +26,12 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.device.devices import MIGRATIONS as DEVICES
 from services.device.devices.giving import DeviceGiver
 from services.device.devices.leaving import Leaving
 from services.device.devices.open_api import ROUTER as DEVICE_ROUTES
 from services.device.devices.orphans import Orphans
 from services.device.devices.service import DeviceService
-from services.device.members.migrations import MIGRATIONS as ENTITIES
-from services.device.products import MIGRATIONS as PRODUCTS
+from services.device.migrations import MIGRATIONS
 from services.device.products.open_api import ROUTER as PRODUCT_ROUTES
 from services.device.products.rps.open_api import ROUTER as RPS_ROUTES
 from services.device.products.rps.service import RpsService
@@ -202,11 +200,9 @@ class Platform:
 
 @asynccontextmanager
 async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
-    """Start the features on a database of their own."""
+    """Start the features on an empty database."""
     mongo = Mongo(mongo_url, database)
-    await migrate(mongo.database, [*PRODUCTS, *DEVICES, *ENTITIES])
-    for name in ("outbox", "latest"):
-        await mongo.database.create_collection(name)
+    await migrate(mongo.database, MIGRATIONS)
     bus, keys, provisioning = Listening(), Keys(), Provisioning()
     limits = limits_of(devices=DEVICES_ALLOWED, records=RECORDS_ALLOWED)
     outbox, latest = Outbox(mongo.database, bus), LatestValues(mongo.database)  # type: ignore[arg-type]
@@ -261,7 +257,6 @@ async def running(mongo_url: str, database: str) -> AsyncIterator[Platform]:
             foreign=caller(http, "other", 3),
             full=caller(http, "full", 4),
         )
-    await mongo.client.drop_database(database)
     await mongo.close()
 
 

@@ -1,6 +1,5 @@
 """The features on a real MongoDB."""
 
-import uuid
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
@@ -10,9 +9,9 @@ from tests.servers import Servers
 
 
 @pytest_asyncio.fixture(scope="module")
-async def started(servers: Servers) -> AsyncIterator[Platform]:
+async def started(servers: Servers, module_database: str) -> AsyncIterator[Platform]:
     """The features, started once for the tests of a module."""
-    async with running(servers.mongo_url, f"test_{uuid.uuid4().hex[:16]}") as platform:
+    async with running(servers.mongo_url, module_database) as platform:
         yield platform
 
 

@@ -1,9 +1,8 @@
 """The whole device service with its ingest, and integrations that tests start and stop."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +55,7 @@ from services.management.builtin.direct import Direct
 from services.management.builtin.system import System
 from services.management.integrations.registry import Registry
 from tests.console import AskedByUsers, Grants
+from tests.lending import lent
 from tests.lifespan import running as living
 from tests.servers import Servers
 
@@ -340,9 +340,9 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str]) -> None:
 
 
 @asynccontextmanager
-async def running(servers: Servers) -> AsyncIterator[World]:
-    """Start the service and its ingest on empty streams and a database of their own."""
-    mongo = Mongo(servers.mongo_url, f"test_{uuid.uuid4().hex[:16]}")
+async def running(servers: Servers, database: str) -> AsyncIterator[World]:
+    """Start the service and its ingest on empty streams and an empty database."""
+    mongo = Mongo(servers.mongo_url, database)
     bus = await Bus.connect(servers.nats_url, name="device", streams=1)
     outside = await Bus.connect(servers.nats_url, name="outside")
     for stream in (UPLINK, EVENTS, DEAD):
@@ -374,16 +374,15 @@ async def running(servers: Servers) -> AsyncIterator[World]:
         bus=bus, stream=UPLINK, durable=DURABLE, handle=ingest.handle, concurrency=1
     )
     consuming = asyncio.ensure_future(consumer.run())
-    app = build_app(base, outside)
-    transport = ASGITransport(app)  # type: ignore[arg-type]
     try:
-        async with (
-            workers,
-            living(app),
-            IntegrationHost(outside, Direct()),
-            Grants(outside) as grants,
-            AsyncClient(transport=transport, base_url="http://device", timeout=30) as http,
-        ):
+        async with AsyncExitStack() as stack:
+            app = stack.enter_context(lent(lambda: build_app(base, outside)))
+            for part in (workers, living(app), IntegrationHost(outside, Direct())):
+                await stack.enter_async_context(part)
+            grants = await stack.enter_async_context(Grants(outside))
+            transport = ASGITransport(app)  # type: ignore[arg-type]
+            http = AsyncClient(transport=transport, base_url="http://device", timeout=30)
+            await stack.enter_async_context(http)
             yield World(http, base, grants, HeaderSigner(private), announced, outside, keys)
     finally:
         known.FRESH, following.PERIOD = fresh, period
@@ -394,5 +393,4 @@ async def running(servers: Servers) -> AsyncIterator[World]:
         await auth_rpc.stop()
         await bus.drain()
         await outside.drain()
-        await mongo.client.drop_database(mongo.database.name)
         await mongo.close()

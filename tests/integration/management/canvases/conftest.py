@@ -1,7 +1,7 @@
 """The service once for all tests of a module, and a `device` that knows some things."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,6 +17,7 @@ from libs.common.contracts.names import (
     DescribeDevices,
     DeviceCanvas,
 )
+from libs.common.store.mongo import Mongo
 from libs.common.things import entity_id
 from tests.console import User
 from tests.integration.management.conftest import Management, started
@@ -113,15 +114,16 @@ class World:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def service(servers: Servers) -> AsyncIterator[tuple[Management, Played]]:
+async def service(
+    servers: Servers, emptied: Callable[[str], str], mongo_of: Callable[[str], Mongo]
+) -> AsyncIterator[tuple[Management, Played]]:
     """The service, and a `device` beside it."""
     bus = await Bus.connect(servers.nats_url, name="device")
     rpc, played = RpcServer(bus, "device"), Played()
     played.offer(rpc)
     await rpc.start()
-    async with started(servers, f"test_{uuid.uuid4().hex[:16]}") as management:
+    async with started(servers, mongo_of(emptied("management"))) as management:
         yield management, played
-        await management.mongo.client.drop_database(management.mongo.database.name)
     await rpc.stop()
     await bus.drain()
 

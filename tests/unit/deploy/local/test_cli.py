@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from deploy.local import products
-from deploy.local.cli import main, parser
+from deploy.local.cli import COMMANDS, Command, main, parser
 from deploy.local.options import given_ports
 from deploy.platform.errors import CommandError
 
@@ -135,3 +136,9 @@ def test_a_file_that_is_no_product_is_refused(tmp_path: Path, content: str) -> N
     file.write_text(content)
     with pytest.raises(CommandError, match=str(file)):
         products.read(file, None)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.words)
+def test_the_code_of_every_command_is_there(command: Command) -> None:
+    """It is named in the table, and found when the command is run."""
+    assert callable(resolve_name(f"deploy.local.{command.run}"))
