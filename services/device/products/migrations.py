@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import CollectionExists, Database
+from libs.common.store.mongo import CollectionExists, Database, create_missing
 
 HAS_PREFIXES = {"snPrefixes.0": {"$exists": True}}
 """Products that the index of prefixes knows; queries say it, so that they may use it."""
@@ -46,10 +46,15 @@ async def _index_healing(database: Database) -> None:
     await database["products"].create_index("healing.on", name="healing", sparse=True)
 
 
+async def _make_libraries(database: Database) -> None:
+    await create_missing(database, "template_libraries")
+
+
 MIGRATIONS = [
     Migration(100, "indexes of products and TSLs", _make_indexes),
     Migration(300, "indexes of RPS records", _index_rps),
     Migration(910, "products that say where devices are", _index_places),
     Migration(912, "indexes of codecs", _index_codecs),
     Migration(1802, "products whose gaps are healed", _index_healing),
+    Migration(1901, "libraries of device templates", _make_libraries),
 ]
