@@ -66,6 +66,8 @@ async def test_a_device_in_a_list_has_all_that_consoles_read(world: World, ids: 
         "tags": [],
         "deletable": True,
         "sends_frames": False,
+        "application_id": "1",
+        "application_name": "application 1",
     }
     assert found == {"page_size": 10, "page_number": 1, "total": 1}
 
