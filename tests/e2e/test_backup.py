@@ -51,8 +51,10 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
     assert (refused.returncode, "--identity-file" in refused.stderr) == (1, True)
 
 
-def test_every_collection_has_a_row(platform: Platform, application: Application) -> None:
+async def test_every_collection_has_a_row(platform: Platform, application: Application) -> None:
     """It says how a tenant's documents are found there, or why they do not move with it."""
+    device = await application.add_device()
+    await device.http("POST", "report", {"properties": {"counter": 1}}, wait="stored")
     state = platform.state
     login = f"backup:{state.secrets['mongo.backup']}"
     with MongoClient[dict[str, object]](
