@@ -29,8 +29,10 @@ class LiveValues {
   readonly values = new SvelteMap<string, Live>();
   /** Whether changes come at the moment. */
   connected = $state(false);
-  /** How often they came again. */
+  /** How often a connection was made. */
   connections = $state(0);
+  /** How often one was made after another was lost: what changed in between is not told again. */
+  returns = $state(0);
 
   #watched = new Map<string, number>();
   #listeners = new Set<(key: string, change: Live) => void>();
@@ -39,6 +41,7 @@ class LiveValues {
   #fresh = new Map<string, Live>();
   #failures = 0;
   #answered = true;
+  #lost = false;
 
   /** The newer one of what came live and of what was loaded: after a break that is the second. */
   newest(key: string | undefined, loaded?: Loaded): Now {
@@ -75,11 +78,19 @@ class LiveValues {
     if (this.#socket === null) {
       if (this.#watched.size) void this.#open();
     } else if (!this.#watched.size) {
-      this.#socket.close();
+      this.#leave().close();
     } else if (this.#socket.readyState === WebSocket.OPEN) {
       const payload = { entity_key: [...this.#watched.keys()] };
       this.#socket.send(JSON.stringify({ event_type: "Exchange", payload }));
     }
+  }
+
+  /** The socket, which is not ours any more. */
+  #leave(): WebSocket {
+    const socket = this.#socket!;
+    this.#socket = null;
+    this.connected = false;
+    return socket;
   }
 
   async #open(): Promise<void> {
@@ -93,6 +104,8 @@ class LiveValues {
     socket.onopen = () => {
       this.connected = true;
       this.connections += 1;
+      if (this.#lost) this.returns += 1;
+      this.#lost = false;
       this.#failures = 0;
       this.#answered = true;
       heart = setInterval(() => this.#beat(socket), HEARTBEAT);
@@ -101,8 +114,9 @@ class LiveValues {
     socket.onmessage = (event) => this.#hear(JSON.parse(event.data as string) as Frame);
     socket.onclose = () => {
       clearInterval(heart);
-      this.connected = false;
-      this.#socket = null;
+      if (this.#socket !== socket) return;
+      this.#leave();
+      this.#lost = true;
       this.#later();
     };
   }
