@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
+from libs.common.tsl.limits import MAX_DEPTH
 from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
@@ -25,6 +26,10 @@ BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "ma
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
 DEEPEST = 64
 """Levels of a file."""
+MOST_PARTS = 30_000
+"""Scalars, beginnings and ends of lists and maps of a file; public templates have 6,000 at most."""
+LONGEST_ID = 256
+"""Characters of an identifier, which may name several levels."""
 VALUE = "value"
 """The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
@@ -57,7 +62,7 @@ class _Attributes(msgspec.Struct):
 
 
 class _Entity(msgspec.Struct):
-    identifier: str
+    identifier: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
     value_type: str
     name: str | None = None
     type: str = "property"
@@ -165,9 +170,11 @@ def read_yaml(content: bytes, wanted: type[T]) -> T:
 
 
 def _check_shape(content: bytes) -> None:
-    """Raise `ValueError` for what takes readers out of proportion: aliases, and many levels."""
+    """Raise `ValueError` for what takes readers out of proportion: aliases, levels, many parts."""
     depth = 0
-    for event in yaml.parse(content, Loader=yaml.CBaseLoader):
+    for number, event in enumerate(yaml.parse(content, Loader=yaml.CBaseLoader)):
+        if number > MOST_PARTS:
+            raise ValueError(f"has more than {MOST_PARTS} parts")
         match event:
             case yaml.CollectionStartEvent():
                 depth += 1
@@ -284,7 +291,7 @@ def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
     there = set()
     for part in parts:
         levels = part["id"].split(".")
-        for depth in range(1, len(levels)):
+        for depth in range(1, min(len(levels), MAX_DEPTH + 1)):
             above = ".".join(levels[:depth])
             if above not in there:
                 there.add(above)

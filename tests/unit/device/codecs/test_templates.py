@@ -140,6 +140,21 @@ def test_faults_are_named(path: str, content: bytes | None, reason: str) -> None
         read_template(files, PATH)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("definition:", "a: [" + "[], " * 20_000 + "]\ndefinition:", "more than 30000 parts"),
+        ("interval", ".".join("x" * 20_000), "length <= 256"),
+        ("interval", ".".join("x" * 99), "16 levels"),
+    ],
+    ids=["parts", "identifier", "levels"],
+)
+def test_templates_have_bounds(old: str, new: str, reason: str) -> None:
+    """What a small file would make much work of is not begun."""
+    with pytest.raises(TemplateInvalid, match=reason):
+        read_template(FILES | {PATH: TEMPLATE.replace(old, new).encode()}, PATH)
+
+
 def test_faults_of_both_files_come_together() -> None:
     """Who mends a template sees them all at once."""
     files = FILES | {PATH: TEMPLATE.replace("value_type: double", "value_type: odd").encode()}
