@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooManyRequests
 from libs.common.identity import Principal
@@ -29,6 +31,8 @@ from services.device.products.templates.store import LibraryStore
 NOT_READ = "blueprint_library_resources_fetch_failed"
 ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
+LARGEST_HEAD = 4 * 1024 * 1024
+"""Bytes that are kept of a library besides its archive."""
 
 
 class Templates:
@@ -63,12 +67,12 @@ class Templates:
         with them.
         """
         try:
-            name, content = await self._resources.read(tenant, url)
+            async with self._turn(tenant):
+                name, content = await self._resources.read(tenant, url)
+                async with self._reading:
+                    version, templates = await asyncio.to_thread(_templates, content, name)
         except NotFound as error:
             raise InvalidInput(error.message, field="url", code=NOT_READ) from error
-        try:
-            async with self._turn(tenant), self._reading:
-                version, templates = await asyncio.to_thread(_templates, content, name)
         except NoTemplates as error:
             raise InvalidInput(str(error), field="url", code=EMPTY) from error
         except LibraryInvalid as error:
@@ -109,7 +113,7 @@ class Templates:
         async with self._turn(principal.tenant):
             whole = await self._store.whole(principal.tenant)
             known = {one.ref.model: one for one in whole[0].templates} if whole else {}
-            archive = Archive(whole[1]) if whole else None
+            archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
             return [
                 await self._made(principal, archive, known.get(one), one)
                 for one in dict.fromkeys(models)
@@ -173,10 +177,13 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]
     """The version of a library, and its templates with what is wrong with them."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
-    return library.version, [
+    templates = [
         KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one)))
         for one in library.models
     ]
+    if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
+        raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
+    return library.version, templates
 
 
 def _misnamed(model: str) -> list[Fault]:
