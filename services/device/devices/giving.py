@@ -51,10 +51,10 @@ class DeviceGiver:
         """Make the users the owner of a device that an application has; its key stays.
 
         The tasks that the device has not answered end. Raises `NotFound`, also for a device of
-        another application.
+        another application, and one that is nobody's.
         """
         device = await self._find(wanted.tenant, wanted.device_id)
-        if device.application is None:
+        if device.application is None and not device.nobodys:
             return _told(device)
         if device.application_id != wanted.application_id:
             raise not_seen(device.id)

@@ -112,6 +112,17 @@ async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> 
     await platform.sibling.done("GET", f"/devices/{device}")
 
 
+async def test_what_an_application_has_removed_is_not_taken_from_it(platform: Platform) -> None:
+    """It is nobody's, its key is dead, and whoever takes it is not told that it is the users'."""
+    device = await platform.sibling.add("SN1")
+    await platform.sibling.done("PUT", f"/devices/remove/{device}")
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    await give(platform, device)
+    await take(platform, device)
+    await platform.mine.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+
+
 async def test_what_another_application_has_is_not_given(platform: Platform) -> None:
     """It is taken back before; that of an application that is gone is given at once."""
     device = await users_device(platform)
