@@ -111,13 +111,7 @@ class Templates:
     async def make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
         """Make products of templates, or make them anew; one result for each."""
         async with self._turn(principal.tenant):
-            whole = await self._store.whole(principal.tenant)
-            known = {one.ref.model: one for one in whole[0].templates} if whole else {}
-            archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
-            return [
-                await self._made(principal, archive, known.get(one), one)
-                for one in dict.fromkeys(models)
-            ]
+            return await self._make(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
         """Make the product of a model that the tenant lacks, when its library has it.
@@ -127,7 +121,10 @@ class Templates:
         library = await self._store.head(principal.tenant)
         if model not in {one.ref.model for one in (library.templates if library else [])}:
             return
-        (made,) = await self.make(principal, [model])
+        async with self._turn(principal.tenant):
+            if await self._products.has(principal.tenant, model):
+                return  # made by another, for whom this has waited
+            (made,) = await self._make(principal, [model])
         if made.faults:
             text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
             raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
@@ -140,6 +137,15 @@ class Templates:
             if len(labels) < most and not one.faults:
                 labels.setdefault(one.ref.model, label_of(one.ref.name, one.ref.model))
         return labels
+
+    async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+        whole = await self._store.whole(principal.tenant)
+        known = {one.ref.model: one for one in whole[0].templates} if whole else {}
+        archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
+        return [
+            await self._made(principal, archive, known.get(one), one)
+            for one in dict.fromkeys(models)
+        ]
 
     async def _made(
         self,

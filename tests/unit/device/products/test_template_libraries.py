@@ -9,6 +9,7 @@ import pytest
 from libs.common.errors import InvalidInput
 from libs.common.identity import Kind, Principal
 from services.device.codecs.archives import Archive
+from services.device.products.codec.schemas import ProductCodec
 from services.device.products.templates import service
 from services.device.products.templates.messages import ResourcesOverRpc
 from services.device.products.templates.schemas import KeptLibrary
@@ -16,7 +17,6 @@ from services.device.products.templates.service import Templates
 from services.device.products.templates.store import LibraryStore
 from tests.templates import library, small
 
-NOBODY: Any = None
 USER = Principal(kind=Kind.USER, tenant="acme", subject="1")
 
 
@@ -43,13 +43,37 @@ class Kept:
     async def put(self, _: str, head: KeptLibrary, content: bytes) -> None:
         self.whole_one = (head, content)
 
+    async def head(self, _: str) -> KeptLibrary | None:
+        return self.whole_one[0] if self.whole_one else None
+
     async def whole(self, _: str) -> tuple[KeptLibrary, bytes] | None:
         return self.whole_one
 
 
-def templates(uploads: Uploads, kept: Kept) -> Templates:
+class Products:
+    """Products of a tenant with codecs that are always right."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    async def has(self, _: str, model: str) -> bool:
+        await asyncio.sleep(0)
+        return model in self.made
+
+    async def find(self, *_: object) -> None:
+        return None
+
+    async def put(self, _: Principal, model: str, *__: object) -> None:
+        await asyncio.sleep(0)
+        self.made.append(model)
+
+    async def checked(self, *_: object) -> ProductCodec:
+        return ProductCodec(version="1", scripts={}, decoder=[], encoder=[], examples=[])
+
+
+def templates(uploads: Uploads, kept: Kept, products: Any = None) -> Templates:
     store, resources = cast("LibraryStore", kept), cast("ResourcesOverRpc", uploads)
-    return Templates(store, resources, products=NOBODY, codecs=NOBODY)
+    return Templates(store, resources, products=products, codecs=products)
 
 
 async def test_a_tenant_has_one_upload_in_memory_at_a_time() -> None:
@@ -93,3 +117,13 @@ async def test_archives_are_opened_beside_the_event_loop(monkeypatch: pytest.Mon
     await taken.make(USER, ["OTHER"])
     assert opened
     assert threading.current_thread() not in opened
+
+
+async def test_many_first_devices_make_a_product_once() -> None:
+    """An import adds hundreds at a time."""
+    uploads, products = Uploads(library(a1=small("a1"))), Products()
+    uploads.there.set()
+    taken = templates(uploads, Kept(), products)
+    await taken.take("acme", "u")
+    await asyncio.gather(*(taken.ensure(USER, "A1") for _ in range(5)))
+    assert products.made == ["A1"]
