@@ -5,6 +5,7 @@ scripts; both are named from the folder above, where the scripts are that severa
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -12,7 +13,7 @@ import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
-from libs.common.tsl.limits import MAX_DEPTH
+from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
 from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
@@ -258,9 +259,14 @@ def _document(entities: list[_Entity]) -> _Part:
     properties = [one for one in entities if one.type != "service"]
     return {
         "version": "v1.0",
-        "properties": list(_with_parents(part for one in properties for part in _members(one))),
-        "services": [_service(one) for one in services],
+        "properties": _some(_with_parents(part for one in properties for part in _members(one))),
+        "services": _some(_service(one) for one in services),
     }
+
+
+def _some(parts: Iterator[_Part]) -> list[_Part]:
+    """All that a TSL may have, and the one more that has it refused."""
+    return list(islice(parts, MAX_MEMBERS + 1))
 
 
 def _service(entity: _Entity) -> _Part:

@@ -1,6 +1,7 @@
 """What may be done with device templates: a library is taken, and products are made of it."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
@@ -33,6 +34,8 @@ ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
 LARGEST_HEAD = 4 * 1024 * 1024
 """Bytes that are kept of a library besides its archive."""
+LONGEST = 15
+"""Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
 
 
 class Templates:
@@ -183,10 +186,12 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]
     """The version of a library, and its templates with what is wrong with them."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
-    templates = [
-        KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one)))
-        for one in library.models
-    ]
+    until = time.thread_time() + LONGEST
+    templates = []
+    for one in library.models:
+        templates.append(KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one))))
+        if time.thread_time() > until:
+            raise LibraryInvalid(f"takes more than {LONGEST} s of a processor to read")
     if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
         raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
     return library.version, templates

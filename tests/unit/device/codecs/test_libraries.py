@@ -15,6 +15,8 @@ from tests.templates import HEAD, SHARED, SMALL, library, packed, small
 
 MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
 
+VENDORS = "vendors: [" + "{id: a, work_dir: a, model_index: a}," * 101 + "]"
+
 
 def models(content: bytes) -> list[str]:
     return [one.model for one in read_library(Archive(content), "alone").models]
@@ -86,6 +88,7 @@ def test_what_is_wrong_with_one_template_is_its_own() -> None:
         (MANIFEST, LibraryInvalid, "vendors.yaml is not there"),
         (MANIFEST | {"vendors.yaml": "vendors: 1"}, LibraryInvalid, r"vendors.yaml: .*array"),
         (MANIFEST | {"vendors.yaml": "a: b: c"}, LibraryInvalid, "is no YAML"),
+        (MANIFEST | {"vendors.yaml": VENDORS}, LibraryInvalid, "length <= 100"),
         ({"manifest.yaml": "x: 1"}, LibraryInvalid, "device_vendor_index"),
     ],
 )
