@@ -64,7 +64,8 @@ class _Batch:
         ]
 
     def _headers(self, number: int, message: Outgoing) -> dict[str, str]:
-        return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number)}
+        end = {"Nats-Batch-Commit": "1"} if number == len(self._messages) else {}
+        return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number), **end}
 
     async def publish(self, bus: Bus) -> None:
         """Publish them, one by one when the stream has one of them."""
@@ -74,7 +75,7 @@ class _Batch:
     async def _commit(self, bus: Bus) -> bool:
         """Publish all; False when the batch holds a duplicate."""
         last = self._messages[-1]
-        headers = self._headers(len(self._messages), last) | {"Nats-Batch-Commit": "1"}
+        headers = self._headers(len(self._messages), last)
         try:
             await write_frames(bus.client, self._frames[:-1])
             answer = await bus.client.request(

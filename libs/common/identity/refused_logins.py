@@ -21,6 +21,8 @@ EVERY = 5.0
 """Seconds between two writings."""
 MOST = 200
 """Devices of one writing; the log-ins of others are not noted."""
+SHARE = 50
+"""Those of one tenant, so that its storm leaves places to others."""
 LIFE = 7 * 86_400
 """Seconds that a note is kept."""
 
@@ -46,9 +48,14 @@ class RefusedLogins:
     def note(self, device: DeviceKeyCopy, over: Way) -> None:
         """Have it noted that a log-in as a device, which there is, was refused; never waits."""
         key = _key(device.sn)
-        if key in self._waiting or len(self._waiting) < MOST:
+        if key in self._waiting or self._has_place(device.tenant):
             self._waiting[key] = RefusedLogin(device.device_id, device.tenant, now_ms(), over)
             self._some.set()
+
+    def _has_place(self, tenant: str) -> bool:
+        if len(self._waiting) >= MOST:
+            return False
+        return sum(one.tenant == tenant for one in self._waiting.values()) < SHARE
 
     async def run(self) -> None:
         """Write what waits, for ever."""

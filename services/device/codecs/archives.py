@@ -17,6 +17,15 @@ MOST_FILES = 5_000
 LONGEST_PATH = 255
 ENDINGS = (".yaml", ".js")
 _PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    ValueError,
+)
 _ENCRYPTED = 1
 _EACH = 1024
 """Bytes that reading a file counts for besides its own."""
@@ -33,7 +42,7 @@ class Archive(Mapping[str, bytes]):
         """Raise `ArchiveInvalid` for what is no ZIP or goes beyond a bound."""
         try:
             self._zip = zipfile.ZipFile(BytesIO(content))
-        except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError) as error:
+        except _UNREADABLE as error:
             raise ArchiveInvalid(f"is no ZIP: {error}") from error
         infos = self._zip.infolist()
         if len(infos) > MOST_FILES:
@@ -55,8 +64,9 @@ class Archive(Mapping[str, bytes]):
         if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
             raise ArchiveInvalid(f"{path} is encrypted or packed in another way than by deflate")
         try:
-            return self._zip.read(info)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+            with self._zip.open(info) as file:
+                return file.read(info.file_size)  # without a size all would be unpacked, then cut
+        except _UNREADABLE as error:
             raise ArchiveInvalid(f"{path} cannot be read: {error}") from error
 
     def __iter__(self) -> Iterator[str]:

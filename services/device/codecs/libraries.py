@@ -18,6 +18,7 @@ from services.device.things.fields import Name
 
 MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
 MOST_MODELS = 1000
+MOST_VENDORS = 100
 Short = Annotated[str, msgspec.Meta(max_length=64)]
 Path = Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)]
 _TOP = PurePosixPath()
@@ -72,7 +73,7 @@ class _Vendor(msgspec.Struct):
 
 
 class _Vendors(msgspec.Struct):
-    vendors: list[_Vendor]
+    vendors: Annotated[list[_Vendor], msgspec.Meta(max_length=MOST_VENDORS)]
 
 
 class _Model(msgspec.Struct):

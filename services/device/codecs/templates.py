@@ -5,6 +5,7 @@ scripts; both are named from the folder above, where the scripts are that severa
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -12,6 +13,7 @@ import msgspec
 import yaml
 
 from libs.common.tsl import Fault, TslDocument, TslInvalid, parse_document
+from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS
 from services.device.codecs.model import MOST_STEPS, Argument, Codec, Entry, Step
 
 TYPES = {
@@ -25,6 +27,10 @@ BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "ma
 TYPES_SCRIPT = Path(__file__).with_name("types.js")
 DEEPEST = 64
 """Levels of a file."""
+MOST_PARTS = 30_000
+"""Scalars, beginnings and ends of lists and maps of a file; public templates have 6,000 at most."""
+LONGEST_ID = 256
+"""Characters of an identifier, which may name several levels."""
 VALUE = "value"
 """The input of a service of a template that takes one value; a boolean one takes none."""
 _Part = dict[str, Any]
@@ -57,7 +63,7 @@ class _Attributes(msgspec.Struct):
 
 
 class _Entity(msgspec.Struct):
-    identifier: str
+    identifier: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
     value_type: str
     name: str | None = None
     type: str = "property"
@@ -165,9 +171,11 @@ def read_yaml(content: bytes, wanted: type[T]) -> T:
 
 
 def _check_shape(content: bytes) -> None:
-    """Raise `ValueError` for what takes readers out of proportion: aliases, and many levels."""
+    """Raise `ValueError` for what takes readers out of proportion: aliases, levels, many parts."""
     depth = 0
-    for event in yaml.parse(content, Loader=yaml.CBaseLoader):
+    for number, event in enumerate(yaml.parse(content, Loader=yaml.CBaseLoader)):
+        if number > MOST_PARTS:
+            raise ValueError(f"has more than {MOST_PARTS} parts")
         match event:
             case yaml.CollectionStartEvent():
                 depth += 1
@@ -251,9 +259,14 @@ def _document(entities: list[_Entity]) -> _Part:
     properties = [one for one in entities if one.type != "service"]
     return {
         "version": "v1.0",
-        "properties": list(_with_parents(part for one in properties for part in _members(one))),
-        "services": [_service(one) for one in services],
+        "properties": _some(_with_parents(part for one in properties for part in _members(one))),
+        "services": _some(_service(one) for one in services),
     }
+
+
+def _some(parts: Iterator[_Part]) -> list[_Part]:
+    """All that a TSL may have, and the one more that has it refused."""
+    return list(islice(parts, MAX_MEMBERS + 1))
 
 
 def _service(entity: _Entity) -> _Part:
@@ -284,7 +297,7 @@ def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
     there = set()
     for part in parts:
         levels = part["id"].split(".")
-        for depth in range(1, len(levels)):
+        for depth in range(1, min(len(levels), MAX_DEPTH + 1)):
             above = ".".join(levels[:depth])
             if above not in there:
                 there.add(above)

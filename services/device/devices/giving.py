@@ -1,7 +1,6 @@
 """Gives devices to applications and takes them back, as super-admins say (docs/ownership.md)."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from libs.common.bus import RpcServer
 from libs.common.contracts.ownership import GiveDevice, OwnedDevice, TakeDevice
@@ -13,6 +12,10 @@ from services.device.things.granted import not_seen
 from services.device.things.model import ApplicationRef, Device
 from services.device.things.serials import SerialTaken
 from services.device.things.store import DeviceStore
+
+
+class _MovedMeanwhile(Exception):
+    """The device left the application before it was taken from it."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,22 @@ class DeviceGiver:
         """Make the users the owner of a device that an application has; its key stays.
 
         The tasks that the device has not answered end. Raises `NotFound`, also for a device of
-        another application.
+        another application, and one that is nobody's.
         """
         device = await self._find(wanted.tenant, wanted.device_id)
-        if device.application is None:
+        if device.application is None and not device.nobodys:
             return _told(device)
         if device.application_id != wanted.application_id:
             raise not_seen(device.id)
-        detach = partial(self.store.detach, device, wanted.application_id, wanted.user_id)
-        await self.leaving.go_back(device, detach, REMOVED)
+
+        async def detach() -> None:
+            if not await self.store.detach(device, wanted.application_id, wanted.user_id):
+                raise _MovedMeanwhile
+
+        try:
+            await self.leaving.go_back(device, detach, REMOVED)
+        except _MovedMeanwhile:
+            return await self.take(wanted)
         return _told(device)
 
     async def _find(self, tenant: str, device_id: int) -> Device:

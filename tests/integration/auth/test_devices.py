@@ -28,7 +28,7 @@ from libs.common.contracts.auth import (
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind, Principal
 from libs.common.identity.device_keys import DeviceKeyCopy, DeviceKeyReader
-from libs.common.identity.refused_logins import LIFE, MOST, RefusedLogins
+from libs.common.identity.refused_logins import LIFE, MOST, SHARE, RefusedLogins
 from libs.common.tls import PeerCertificate
 from services.auth.devices.service import MOST_CERTIFICATES
 from tests.outside import relaying
@@ -348,12 +348,23 @@ async def test_the_gateway_notes_who_came_with_a_wrong_key_or_certificate(auth):
     assert second.at >= first.at
 
 
+async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
+    """Their people see why their device is silent."""
+    logins = RefusedLogins(auth.redis)
+    for number in range(MOST):
+        logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "MQTT")
+    logins.note(DeviceKeyCopy("Other", 1, "t2", "hash"), "MQTT")
+    await logins.write()
+    assert len(await auth.redis.keys("tw:refused-login:S*")) == SHARE
+    assert (await logins.last("Other", 1, "t2")).over == "MQTT"
+
+
 async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
     """And of so many devices only: what is written does not grow with what is tried."""
     logins = RefusedLogins(auth.redis)
     for _ in range(3):
         for number in range(MOST + 10):
-            logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "MQTT")
+            logins.note(DeviceKeyCopy(f"S{number}", number, f"t{number % 5}", "hash"), "MQTT")
     await logins.write()
     assert len(await auth.redis.keys("tw:refused-login:*")) == MOST
     logins.note(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "NATS")

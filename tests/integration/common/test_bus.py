@@ -450,6 +450,9 @@ async def test_what_the_bus_never_takes_is_refused_before_it_is_sent(bus: Bus, c
         await bus.publish_core(large.subject, large.payload, headers)
     with pytest.raises(NatsError):
         await bus.client.publish(large.subject, large.payload, headers=headers)
+    end = Outgoing("event.t.end", b"x" * (bus.client.max_payload - 90))  # the headers of a batch
+    with pytest.raises(TooLarge):  # fit, but not beside the one that ends it
+        await publish_all(bus, [*events(1), end])
     await publish_all(bus, events(1, 2))
     assert await texts(bus) == [b"1", b"2"]
 

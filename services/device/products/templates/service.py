@@ -1,8 +1,11 @@
 """What may be done with device templates: a library is taken, and products are made of it."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooManyRequests
@@ -29,6 +32,10 @@ from services.device.products.templates.store import LibraryStore
 NOT_READ = "blueprint_library_resources_fetch_failed"
 ODD_INDEX = "blueprint_library_address_manifest_invalid"
 EMPTY = "blueprint_library_resource_device_template_not_found"
+LARGEST_HEAD = 4 * 1024 * 1024
+"""Bytes that are kept of a library besides its archive."""
+LONGEST = 15
+"""Seconds of a processor that judging a library may take, while other tenants wait for theirs."""
 
 
 class Templates:
@@ -63,12 +70,12 @@ class Templates:
         with them.
         """
         try:
-            name, content = await self._resources.read(tenant, url)
+            async with self._turn(tenant):
+                name, content = await self._resources.read(tenant, url)
+                async with self._reading:
+                    version, templates = await asyncio.to_thread(_templates, content, name)
         except NotFound as error:
             raise InvalidInput(error.message, field="url", code=NOT_READ) from error
-        try:
-            async with self._turn(tenant), self._reading:
-                version, templates = await asyncio.to_thread(_templates, content, name)
         except NoTemplates as error:
             raise InvalidInput(str(error), field="url", code=EMPTY) from error
         except LibraryInvalid as error:
@@ -107,13 +114,7 @@ class Templates:
     async def make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
         """Make products of templates, or make them anew; one result for each."""
         async with self._turn(principal.tenant):
-            whole = await self._store.whole(principal.tenant)
-            known = {one.ref.model: one for one in whole[0].templates} if whole else {}
-            archive = Archive(whole[1]) if whole else None
-            return [
-                await self._made(principal, archive, known.get(one), one)
-                for one in dict.fromkeys(models)
-            ]
+            return await self._make(principal, models)
 
     async def ensure(self, principal: Principal, model: str) -> None:
         """Make the product of a model that the tenant lacks, when its library has it.
@@ -123,7 +124,10 @@ class Templates:
         library = await self._store.head(principal.tenant)
         if model not in {one.ref.model for one in (library.templates if library else [])}:
             return
-        (made,) = await self.make(principal, [model])
+        async with self._turn(principal.tenant):
+            if await self._products.has(principal.tenant, model):
+                return  # made by another, for whom this has waited
+            (made,) = await self._make(principal, [model])
         if made.faults:
             text = "; ".join(f"{one.field}: {one.reason}" for one in made.faults)
             raise InvalidInput(f"the template of {model} has faults: {text}", field="model")
@@ -136,6 +140,15 @@ class Templates:
             if len(labels) < most and not one.faults:
                 labels.setdefault(one.ref.model, label_of(one.ref.name, one.ref.model))
         return labels
+
+    async def _make(self, principal: Principal, models: Iterable[str]) -> list[ImportedTemplate]:
+        whole = await self._store.whole(principal.tenant)
+        known = {one.ref.model: one for one in whole[0].templates} if whole else {}
+        archive = await asyncio.to_thread(Archive, whole[1]) if whole else None
+        return [
+            await self._made(principal, archive, known.get(one), one)
+            for one in dict.fromkeys(models)
+        ]
 
     async def _made(
         self,
@@ -173,10 +186,15 @@ def _templates(content: bytes, file_name: str) -> tuple[str, list[KeptTemplate]]
     """The version of a library, and its templates with what is wrong with them."""
     archive = Archive(content)
     library = read_library(archive, file_name.rpartition(".")[0] or file_name)
-    return library.version, [
-        KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one)))
-        for one in library.models
-    ]
+    until = time.thread_time() + LONGEST
+    templates = []
+    for one in library.models:
+        templates.append(KeptTemplate(one, shown(_misnamed(one.model) + faults_of(archive, one))))
+        if time.thread_time() > until:
+            raise LibraryInvalid(f"takes more than {LONGEST} s of a processor to read")
+    if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
+        raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
+    return library.version, templates
 
 
 def _misnamed(model: str) -> list[Fault]:

@@ -7,6 +7,8 @@ import pytest
 from libs.common.contracts.ownership import GiveDevice, TakeDevice
 from libs.common.errors import Conflict, NotFound
 from services.device.things.latest import LatestValues
+from services.device.things.model import Device
+from services.device.things.store import DeviceStore
 from tests.integration.device.devices.platform import Platform
 
 PROFILE = "https://example.com/profile.json"
@@ -110,6 +112,34 @@ async def test_nobodys_device_is_given_with_what_it_said(platform: Platform) -> 
     assert await LatestValues(platform.database).of([device]) == {device: {"temperature": 1.0}}
     await platform.mine.refused(404, "DELETE", f"/devices/{device}")
     await platform.sibling.done("GET", f"/devices/{device}")
+
+
+async def test_what_an_application_has_removed_is_not_taken_from_it(platform: Platform) -> None:
+    """It is nobody's, its key is dead, and whoever takes it is not told that it is the users'."""
+    device = await platform.sibling.add("SN1")
+    await platform.sibling.done("PUT", f"/devices/remove/{device}")
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    await give(platform, device)
+    await take(platform, device)
+    await platform.mine.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})
+
+
+async def test_what_leaves_while_it_is_taken_is_looked_at_anew(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application removes its own device first: it is nobody's, and that is told."""
+    device = await platform.sibling.add("SN1")
+    detach = DeviceStore.detach
+
+    async def late(store: DeviceStore, found: Device, application: int, user: int) -> Any:
+        await detach(store, found, application)
+        return await detach(store, found, application, user)
+
+    monkeypatch.setattr(DeviceStore, "detach", late)
+    with pytest.raises(NotFound):
+        await take(platform, device)
+    assert platform.provisioning.ended == []
 
 
 async def test_what_another_application_has_is_not_given(platform: Platform) -> None:

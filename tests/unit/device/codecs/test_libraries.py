@@ -1,5 +1,7 @@
 """Libraries of device templates, and the archives that they come in."""
 
+import struct
+import tracemalloc
 import zipfile
 from io import BytesIO
 
@@ -12,6 +14,8 @@ from services.device.codecs.templates import DEEPEST
 from tests.templates import HEAD, SHARED, SMALL, library, packed, small
 
 MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
+
+VENDORS = "vendors: [" + "{id: a, work_dir: a, model_index: a}," * 101 + "]"
 
 
 def models(content: bytes) -> list[str]:
@@ -84,6 +88,7 @@ def test_what_is_wrong_with_one_template_is_its_own() -> None:
         (MANIFEST, LibraryInvalid, "vendors.yaml is not there"),
         (MANIFEST | {"vendors.yaml": "vendors: 1"}, LibraryInvalid, r"vendors.yaml: .*array"),
         (MANIFEST | {"vendors.yaml": "a: b: c"}, LibraryInvalid, "is no YAML"),
+        (MANIFEST | {"vendors.yaml": VENDORS}, LibraryInvalid, "length <= 100"),
         ({"manifest.yaml": "x: 1"}, LibraryInvalid, "device_vendor_index"),
     ],
 )
@@ -113,13 +118,39 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_an_entry_says_of_its_size_holds() -> None:
-    """A file that unpacks to more than it says is none that can be read."""
-    lying = bytearray(packed({"a.js": bytes(1_000_000)}))
-    said = (1_000_000).to_bytes(4, "little")
+    """A file that unpacks to more than it says cannot be read, and is not unpacked beyond that."""
+    lying = bytearray(packed({"a.js": bytes(64_000_000)}))
+    said = (64_000_000).to_bytes(4, "little")
     while (at := lying.find(said)) >= 0:
         lying[at : at + 4] = (10).to_bytes(4, "little")
-    with pytest.raises(ArchiveInvalid, match="cannot be read"):
-        Archive(bytes(lying))["a.js"]
+    archive = Archive(bytes(lying))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArchiveInvalid, match="cannot be read"):
+            archive["a.js"]
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(8, b"\x20\0"), (8, b"\x40\0"), (42, b"\xff\xff\xff\0"), (42, None), (10, b"\x63\0")],
+    ids=["patched", "strongly encrypted", "beyond the end", "far beyond the end", "odd method"],
+)
+def test_an_odd_entry_of_a_directory_cannot_be_read(at: int, value: bytes | None) -> None:
+    """Whatever it says of itself: that is a fault of the archive, told as one."""
+    made = bytearray(packed({"a.js": "a"}))
+    entry, end = made.rindex(b"PK\1\2"), made.rindex(b"PK\5\6")
+    if value is None:  # an offset of 64 bits, which stands in a field at the end of the entry
+        wide = struct.pack("<HHQ", 1, 8, 2**64 - 1)
+        made[end:end] = wide
+        struct.pack_into("<H", made, entry + 30, len(wide))
+        struct.pack_into("<I", made, end + len(wide) + 12, end + len(wide) - entry)
+        value = b"\xff" * 4
+    made[entry + at : entry + at + len(value)] = value
+    with pytest.raises(ArchiveInvalid, match=r"a\.js"):
+        Archive(bytes(made))["a.js"]
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -62,6 +62,8 @@ FILES = {
     "common/flatten.js": b"function process(o) { return o }",
 }
 
+MEMBERS = "\n  - {identifier: a.b.c.d, value_type: long}" * 3000
+
 
 def properties() -> dict[str, dict[str, Any]]:
     document = to_wire(read_template(FILES, PATH).document)
@@ -138,6 +140,22 @@ def test_faults_are_named(path: str, content: bytes | None, reason: str) -> None
         files[path] = content
     with pytest.raises(TemplateInvalid, match=reason):
         read_template(files, PATH)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("definition:", "a: [" + "[], " * 20_000 + "]\ndefinition:", "more than 30000 parts"),
+        ("interval", ".".join("x" * 20_000), "length <= 256"),
+        ("interval", ".".join("x" * 99), "16 levels"),
+        ("initial_entities:", f"initial_entities:{MEMBERS}", "has 2006 members"),
+    ],
+    ids=["parts", "identifier", "levels", "members"],
+)
+def test_templates_have_bounds(old: str, new: str, reason: str) -> None:
+    """What a small file would make much work of is not begun."""
+    with pytest.raises(TemplateInvalid, match=reason):
+        read_template(FILES | {PATH: TEMPLATE.replace(old, new).encode()}, PATH)
 
 
 def test_faults_of_both_files_come_together() -> None:
