@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
@@ -266,16 +267,17 @@ async def refused(client: NatsClient, device: Device) -> Counter[Attempt]:
 async def settled(platform: Platform) -> dict[str, int]:
     """The metrics of ingest when nothing waits, as two readings that begin after now tell them.
 
-    A reading under way may hold counts of before; it takes seconds where a disk is slow.
+    A reading under way may hold counts of before; it takes seconds where a disk is slow. Version
+    0.1.0 does not count them: a second stands for one.
     """
     first: dict[str, int] = {}
-    begun = 0
+    begun = 0.0
 
     async def same_twice() -> dict[str, int] | None:
         nonlocal first, begun
         with contextlib.suppress(aiohttp.ClientError):
             counts = await platform.metrics()
-            readings = counts.pop("readings", 0)
+            readings = counts.pop("readings", time.monotonic())
             if counts != first or readings < begun:
                 first, begun = counts, readings
             elif readings > begun + 1 and counts["waiting"] == 0 and counts["accepted"]:
