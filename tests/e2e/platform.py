@@ -178,10 +178,7 @@ class Platform:
             return process.wait()
 
     def end(self) -> None:
-        """`kill -9` all of it at once, as nobody asks it again.
-
-        One that stood still for minutes has lost its connections, and takes a minute to stop.
-        """
+        """`kill -9` all of it at once, as nobody asks it again."""
         running = ready.read(self.directory)
         if self._process is not None:
             self._process.kill()
@@ -344,6 +341,12 @@ class _StandStill:
 
     def pytest_runtest_setup(self, item: pytest.Function) -> None:
         self._platform.hold(needed="platform" in item.fixturenames)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
+        """What tests share says good-bye to it at the end."""
+        if nextitem is None:
+            self._platform.hold(needed=True)
 
 
 def _clear(root: Path, *, keep_logs: bool) -> None:
