@@ -22,8 +22,8 @@ from libs.common.bus.publishing import (
     chunks,
 )
 from libs.common.bus.streams import ensure_streams
-from libs.common.bus.wire import size_of
-from libs.common.errors import TooLarge, Unavailable
+from libs.common.bus.wire import check_size, size_of
+from libs.common.errors import Unavailable
 from libs.common.jobs import end_process, within
 from libs.common.tls import trusting_for
 
@@ -209,9 +209,7 @@ class Bus:
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
         """Raise `TooLarge` for a message that the server does not take."""
-        size, most = size_of(payload, headers), self.client.max_payload
-        if size > most:
-            raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+        check_size(subject, size_of(payload, headers), self.client.max_payload)
 
     async def publish_core(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None

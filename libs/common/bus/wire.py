@@ -29,13 +29,9 @@ def publish_frame(
     most: float = inf,
 ) -> bytes:
     """The frame that publishes one message; raises `TooLarge` for more than `most` bytes."""
-    head = b""
-    if headers:
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        head = PREAMBLE + lines.encode() + b"\r\n"
+    head = _head(headers)
     size = len(head) + len(payload)
-    if size > most:
-        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+    check_size(subject, size, most)
     start = b"%s %s" % (subject.encode(), reply.encode())
     if headers:
         return b"HPUB %s %d %d\r\n%s%s\r\n" % (start, len(head), size, head, payload)
@@ -43,11 +39,21 @@ def publish_frame(
 
 
 def size_of(payload: bytes, headers: Mapping[str, str] | None) -> int:
-    """Bytes of a message as nats-server counts them: payload and headers (a little more)."""
+    """Bytes of a message as nats-server counts them: payload and headers."""
+    return len(_head(headers)) + len(payload)
+
+
+def check_size(subject: str, size: int, most: float) -> None:
+    """Raise `TooLarge` for a message of more than `most` bytes."""
+    if size > most:
+        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {most}")
+
+
+def _head(headers: Mapping[str, str] | None) -> bytes:
     if not headers:
-        return len(payload)
-    lines = sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
-    return len(PREAMBLE) + lines + 2 + len(payload)
+        return b""
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return PREAMBLE + lines.encode() + b"\r\n"
 
 
 async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
