@@ -199,8 +199,11 @@ async def _read(cursor: Any) -> list[Device]:
 
 
 def _having(gram: str, condition: Condition) -> Condition:
-    """The condition with a gram; a device that has none yet may have it."""
-    return {"$and": [{"grams": {"$in": [None, _with(gram)["grams"]]}}, condition]}
+    """The condition with a gram; a device that has none yet may have it.
+
+    `None` among the values of `$in` would make MongoDB look at the grams of every device it finds.
+    """
+    return {"$and": [{"$or": [_with(gram), {"grams": {"$exists": False}}]}, condition]}
 
 
 def _with(gram: str) -> Condition:
