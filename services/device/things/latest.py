@@ -98,7 +98,10 @@ class LatestValues:
         }
 
     async def rebuild(
-        self, thing_id: int, read: Callable[[], AsyncIterator[Reported]], rewritten: Container[int]
+        self,
+        thing_id: int,
+        read: Callable[[], AsyncIterator[Sequence[Reported]]],
+        rewritten: Container[int],
     ) -> None:
         """Make the values of a thing those that its reports give, which `read` gives anew.
 
@@ -107,11 +110,10 @@ class LatestValues:
         """
         while True:
             before = await self._latest.find_one({"_id": thing_id})
-            fold: _Fold | None = None
-            async for report in read():
-                folds = {} if fold is None else {thing_id: fold}
-                fold = _fold([report], folds)[thing_id]
-            known = fold or _Fold(0, 0)
+            folds: dict[int, _Fold] = {}
+            async for reports in read():
+                _fold(reports, folds)
+            known = folds.get(thing_id) or _Fold(0, 0)
             entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
             for key, entry in (before or {}).get("v", {}).items():
                 at = entry["t"]

@@ -63,8 +63,8 @@ class Partitions:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
-            rows = self.collection(week).find({"_id": among(some)})
-            found |= {bytes(row["_id"]): row["p"] async for row in rows}
+            rows = await self.collection(week).find({"_id": among(some)}).to_list(None)
+            found |= {bytes(row["_id"]): row["p"] for row in rows}
         return found
 
     async def times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:

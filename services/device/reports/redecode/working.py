@@ -27,7 +27,6 @@ from services.device.reports.redecode.schemas import MOST_TOLD
 from services.device.reports.redecode.store import Job, RedecodeStore, Reread
 from services.device.things import Thing, ThingDirectory
 from services.device.things.latest import LatestValues, Reported
-from services.device.things.model import Device
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ DEVICES = 200
 """Devices that are looked up together."""
 AT_ONCE = 4
 """Devices whose frames are read at the same time."""
+ROWS = 1000
+"""Records of history that are read together."""
 TURN = 5.0
 """Seconds of a turn, beside the frames that are being read: then another product has one."""
 CHANGED = "the codec was changed meanwhile"
@@ -99,7 +100,10 @@ class RedecodeWorker:
         """Read frames of some devices; False when there is no time left for others."""
         if not await self.store.enter(job, ids):
             return False
-        found = await asyncio.gather(*(self._device(job, known, one, until) for one in ids))
+        things = await self._things(job, ids)
+        found = await asyncio.gather(
+            *(self._device(job, known, things.get(one), until) for one in ids)
+        )
         job.differences += [difference for one in found for difference in one.shown]
         job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
@@ -108,11 +112,11 @@ class RedecodeWorker:
             return False
         return went and time.monotonic() <= until
 
-    async def _device(self, job: Job, known: KnownCodec, device_id: int, until: float) -> Reread:
-        device = await self.devices.find(job.tenant, device_id)
-        if device is None or device.model != job.model:
-            return Reread(through=True)
-        return await self._reread(job, known, device, until)
+    async def _things(self, job: Job, ids: list[int]) -> dict[int, Thing]:
+        """Those of `ids` that are of the product still."""
+        devices = await self.devices.find_all(job.tenant, ids)
+        some = await self.things.things([one for one in devices if one.model == job.model])
+        return {thing.id: thing for thing in some}
 
     async def _next(self, job: Job) -> list[int]:
         if job.devices is not None:
@@ -125,8 +129,11 @@ class RedecodeWorker:
         else:
             await self.store.again(job)
 
-    async def _reread(self, job: Job, known: KnownCodec, device: Device, until: float) -> Reread:
-        thing = await self.things.thing(device)
+    async def _device(
+        self, job: Job, known: KnownCodec, thing: Thing | None, until: float
+    ) -> Reread:
+        if thing is None:
+            return Reread(through=True)
         found = await self.rereader.reread(job, known, thing, until)
         if job.dry:
             return found
@@ -140,8 +147,8 @@ class RedecodeWorker:
             await self.facts.renew(thing, times)
         return found
 
-    async def _reports(self, thing: Thing) -> AsyncIterator[Reported]:
-        """All that history has of a device while it is its owner's, the oldest first."""
+    async def _reports(self, thing: Thing) -> AsyncIterator[list[Reported]]:
+        """All that history has of a device while it is its owner's, the oldest first, in parts."""
         now = now_ms()
         first = max(thing.owned_since, now - self.rereader.retention_ms)
         bounds = {
@@ -152,5 +159,6 @@ class RedecodeWorker:
         for week in await self.partitions.collections():
             if week.name < oldest:
                 continue
-            async for row in week.find({"_id": bounds}, sort=[("_id", 1)]):
-                yield thing.id, KEY.unpack(row["_id"])[1], row["p"]
+            rows = week.find({"_id": bounds}, sort=[("_id", 1)])
+            while some := await rows.to_list(ROWS):
+                yield [(thing.id, KEY.unpack(row["_id"])[1], row["p"]) for row in some]
