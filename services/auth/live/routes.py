@@ -11,12 +11,7 @@ from services.auth.live.schemas import BrokerInfo, LiveCredentials
 from services.auth.live.service import LivePasswords
 
 
-@get(
-    "/web/credentials",
-    guards=[users],
-    summary="Get credentials of live updates",
-    response_headers=NOT_KEPT,
-)
+@get("/web/credentials", guards=[users], response_headers=NOT_KEPT)
 async def get_live_credentials(
     principal: Requester, live_passwords: NamedDependency[LivePasswords]
 ) -> LiveCredentials:
@@ -24,7 +19,7 @@ async def get_live_credentials(
     return await live_passwords.issue(principal)
 
 
-@get("/broker-info", guards=[users], summary="Get where MQTT is spoken")
+@get("/broker-info", guards=[users])
 async def get_broker_info(broker: NamedDependency[BrokerInfo]) -> BrokerInfo:
     """Path of MQTT over WebSocket at the page's own origin, and where other clients go."""
     return broker

@@ -72,7 +72,7 @@ async def change_own_password(
     await accounts.change_password(caller_of(request), data.old_password, data.new_password)
 
 
-@get("/sessions", guards=[users], summary="List one's own sessions")
+@get("/sessions", guards=[users])
 async def list_own_sessions(
     principal: Requester, sessions: NamedDependency[OwnSessions]
 ) -> list[OwnSession]:
@@ -80,7 +80,7 @@ async def list_own_sessions(
     return await sessions.list(principal)
 
 
-@delete("/sessions/{session_id:str}", guards=[users], summary="End one of one's own sessions")
+@delete("/sessions/{session_id:str}", guards=[users])
 async def end_own_session(
     request: HttpRequest, sessions: NamedDependency[OwnSessions], session_id: FromPath[str]
 ) -> None:

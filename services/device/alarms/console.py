@@ -27,6 +27,8 @@ from services.device.alarms.schemas import (
 )
 from services.device.alarms.service import Alarms
 
+Rules = NamedDependency[AlarmRules]
+
 READERS = holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
 EDITORS = holders(Function.DEVICE_EDIT)
 RULE = {
@@ -50,7 +52,6 @@ MOST_NAMED = 1000
 @post(
     "/search",
     guards=[READERS],
-    summary="Search alarms",
     example={"keyword": "", "open": True, "page_size": 10, "page_number": 1},
 )
 async def search_alarms(
@@ -62,7 +63,7 @@ async def search_alarms(
     return await alarms.search(principal, data or SearchAlarms())
 
 
-@post("/count", guards=[READERS], summary="Count alarms", example={"open": True})
+@post("/count", guards=[READERS], example={"open": True})
 async def count_alarms(
     principal: Requester,
     alarms: NamedDependency[Alarms],
@@ -72,7 +73,7 @@ async def count_alarms(
     return await alarms.count(principal, data or SearchAlarms())
 
 
-@post("/claim", guards=[EDITORS], summary="Claim alarms", example={"alarm_ids": []})
+@post("/claim", guards=[EDITORS], example={"alarm_ids": []})
 async def claim_alarms(
     principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClaimAlarms]
 ) -> None:
@@ -80,7 +81,7 @@ async def claim_alarms(
     await alarms.claim(principal, data)
 
 
-@post("/clear", guards=[EDITORS], summary="Clear alarms", example={"alarm_ids": []})
+@post("/clear", guards=[EDITORS], example={"alarm_ids": []})
 async def clear_alarms(
     principal: Requester, alarms: NamedDependency[Alarms], data: JSONBody[ClearAlarms]
 ) -> None:
@@ -88,7 +89,7 @@ async def clear_alarms(
     await alarms.clear(principal, data)
 
 
-@get("/export", guards=[READERS], summary="Export alarms", media_type="text/csv")
+@get("/export", guards=[READERS], media_type="text/csv")
 async def export_alarms(
     request: HttpRequest,
     alarms: NamedDependency[Alarms],
@@ -119,53 +120,39 @@ async def export_alarms(
     return Stream(lines, media_type="text/csv", headers=headers)
 
 
-@post(
-    "/search",
-    guards=[READERS],
-    summary="Search alarm rules",
-    example={"keyword": "hot", "page_size": 10, "page_number": 1},
-)
+@post("/search", guards=[READERS], example={"keyword": "hot", "page_size": 10, "page_number": 1})
 async def search_alarm_rules(
-    principal: Requester,
-    alarm_rules: NamedDependency[AlarmRules],
-    data: JSONBody[SearchRules | None] = None,
+    principal: Requester, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
 ) -> Page[ShownRule]:
     """The rules of devices that the caller sees; of products for who sees all devices."""
     return await alarm_rules.search(principal, data or SearchRules())
 
 
-@get("/{rule_id:str}", guards=[READERS], summary="Get an alarm rule")
-async def get_alarm_rule(
-    principal: Requester, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
-) -> ShownRule:
+@get("/{rule_id:str}", guards=[READERS])
+async def get_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> ShownRule:
     """One rule."""
     return await alarm_rules.get(principal, rule_id)
 
 
-@post("/", guards=[EDITORS], summary="Create an alarm rule", example=RULE)
+@post("/", guards=[EDITORS], example=RULE)
 async def create_alarm_rule(
-    principal: Requester, alarm_rules: NamedDependency[AlarmRules], data: JSONBody[PutRule]
+    principal: Requester, alarm_rules: Rules, data: JSONBody[PutRule]
 ) -> RuleRef:
     """Make a rule of a device, or of each device of a product; at most 100 of either."""
     rule_id = await alarm_rules.create(principal, data)
     return RuleRef(str(rule_id))
 
 
-@put("/{rule_id:str}", guards=[EDITORS], summary="Change an alarm rule", example=RULE)
+@put("/{rule_id:str}", guards=[EDITORS], example=RULE)
 async def replace_alarm_rule(
-    principal: Requester,
-    alarm_rules: NamedDependency[AlarmRules],
-    rule_id: PathId,
-    data: JSONBody[PutRule],
+    principal: Requester, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
 ) -> None:
     """Set a rule; when it decides otherwise now, the alarms that it has raised are over."""
     await alarm_rules.replace(principal, rule_id, data)
 
 
-@delete("/{rule_id:str}", guards=[EDITORS], summary="Delete an alarm rule")
-async def delete_alarm_rule(
-    principal: Requester, alarm_rules: NamedDependency[AlarmRules], rule_id: PathId
-) -> None:
+@delete("/{rule_id:str}", guards=[EDITORS])
+async def delete_alarm_rule(principal: Requester, alarm_rules: Rules, rule_id: PathId) -> None:
     """Delete a rule; the alarms that it has raised are over, and stay to be looked up."""
     await alarm_rules.delete(principal, rule_id)
 

@@ -22,6 +22,8 @@ from services.device.commands.model import Command, Kind
 from services.device.commands.selections import DeviceCommands, Selections
 from services.device.devices.schemas import DeleteDevices, DeviceResult
 
+Commands = NamedDependency[DeviceCommands]
+
 
 class ConfigureDevices(DeleteDevices):
     """Body of `POST /device-batch/configure`; properties as their TSL has them."""
@@ -44,7 +46,6 @@ class ConfiguredDevices(msgspec.Struct):
 @post(
     "/device-batch/configure",
     guards=[holders(Function.DEVICE_EDIT)],
-    summary="Configure a selection of devices",
     example={"device_id_list": [], "properties": {"interval": 60}},
 )
 async def configure_each_device(
@@ -88,12 +89,11 @@ class ShownCommand(Shown, kw_only=True):
 @post(
     "/device/{device_id:str}/commands/search",
     guards=[holders(Function.DEVICE_VIEW)],
-    summary="Search commands of a device",
     example={"page_size": 20, "page_number": 1},
 )
 async def find_device_commands(
     principal: Requester,
-    device_commands: NamedDependency[DeviceCommands],
+    device_commands: Commands,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
 ) -> Page[ShownCommand]:
@@ -118,26 +118,18 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
     inputs: dict[str, Any] | None = None
 
 
-@get(
-    "/device/{device_id:str}/tsl",
-    guards=[holders(Function.DEVICE_VIEW)],
-    summary="Get the TSL of a device",
-)
+@get("/device/{device_id:str}/tsl", guards=[holders(Function.DEVICE_VIEW)])
 async def get_device_tsl(
-    principal: Requester, device_commands: NamedDependency[DeviceCommands], device_id: PathId
+    principal: Requester, device_commands: Commands, device_id: PathId
 ) -> TslDocument:
     """What the device has and can do: what forms are made from."""
     return await device_commands.tsl(principal, device_id)
 
 
-@post(
-    "/device/{device_id:str}/properties",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Set properties of a device",
-)
+@post("/device/{device_id:str}/properties", guards=[holders(Function.DEVICE_EDIT)])
 async def set_device_properties(
     principal: Requester,
-    device_commands: NamedDependency[DeviceCommands],
+    device_commands: Commands,
     device_id: PathId,
     data: JSONBody[SetProperties],
 ) -> ShownCommand:
@@ -148,14 +140,10 @@ async def set_device_properties(
     return _shown_command(await device_commands.update(principal, device_id, data.properties))
 
 
-@post(
-    "/device/{device_id:str}/services/call",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Call a service of a device",
-)
+@post("/device/{device_id:str}/services/call", guards=[holders(Function.DEVICE_EDIT)])
 async def call_service_of_device(
     principal: Requester,
-    device_commands: NamedDependency[DeviceCommands],
+    device_commands: Commands,
     device_id: PathId,
     data: JSONBody[CallDeviceService],
 ) -> ShownCommand:

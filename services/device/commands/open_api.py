@@ -46,7 +46,6 @@ def task_address(task_id: int) -> dict[str, str]:
 
 @patch(
     "/devices/{device_id:str}/properties",
-    summary="Update device properties incrementally",
     response_headers=_ADDRESS,
     example={"properties": {"reporting_interval": 10}},
     tags=["Devices"],
@@ -64,7 +63,7 @@ async def update_device_properties(
     return Response(answer, headers=task_address(command.id))
 
 
-@get("/devices/{device_id:str}/config", summary="Get device configuration", tags=["Devices"])
+@get("/devices/{device_id:str}/config", tags=["Devices"])
 async def get_device_config(
     principal: Requester, commands: Commands, device_id: DeviceId
 ) -> Config:
@@ -74,7 +73,6 @@ async def get_device_config(
 
 @post(
     "/devices/{device_id:str}/services/call",
-    summary="Invoke a service asynchronously",
     response_headers=_ADDRESS,
     example={"serviceId": "reboot", "inputs": {}},
     tags=["Devices"],
@@ -94,7 +92,6 @@ async def call_device_service(
 
 @post(
     "/tasks",
-    summary="Create configuration tasks",
     example={
         "type": "TSL",
         "deviceIds": [1000000],
@@ -110,7 +107,7 @@ async def create_tasks(
     return CreatedTasks(relations)
 
 
-@get("/tasks/{task_id:str}", summary="Get a task", tags=["Tasks"])
+@get("/tasks/{task_id:str}", tags=["Tasks"])
 async def get_task(principal: Requester, commands: Commands, task_id: TaskId) -> Task:
     """The state of a configuration task or of a call."""
     return await commands.task(principal, task_id)

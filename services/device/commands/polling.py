@@ -102,7 +102,7 @@ class CommandPolls:
             arrived.set()
 
 
-@get("/commands", summary="Fetch commands")
+@get("/commands")
 async def fetch_commands(
     principal: Requester,
     command_polls: NamedDependency[CommandPolls],

@@ -23,12 +23,7 @@ from services.device.devices.users import Outcomes, UserDevices
 Users = NamedDependency[UserDevices]
 
 
-@post(
-    "/move",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Move a selection of devices",
-    example={"device_id_list": []},
-)
+@post("/move", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_each_device(
     principal: Requester, user_devices: Users, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
@@ -40,7 +35,6 @@ async def move_each_device(
 @post(
     "/tag",
     guards=[holders(Function.DEVICE_EDIT)],
-    summary="Tag a selection of devices",
     example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
 )
 async def tag_each_device(
@@ -51,12 +45,7 @@ async def tag_each_device(
     return _results(outcomes)
 
 
-@post(
-    "/delete",
-    guards=[holders(Function.DEVICE_DELETE)],
-    summary="Delete a selection of devices",
-    example={"device_id_list": []},
-)
+@post("/delete", guards=[holders(Function.DEVICE_DELETE)], example={"device_id_list": []})
 async def delete_each_device(
     principal: Requester, user_devices: Users, data: JSONBody[DeleteDevices]
 ) -> DeviceResults:

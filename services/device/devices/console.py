@@ -28,17 +28,16 @@ from services.device.devices.schemas import (
 from services.device.devices.users import UserDevices
 from services.device.things.model import Location
 
+Devices = NamedDependency[UserDevices]
+
 
 @post(
     "/search",
     guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW, Function.DASHBOARD_EDIT)],
-    summary="Search devices",
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )
 async def find_devices(
-    principal: Requester,
-    user_devices: NamedDependency[UserDevices],
-    data: JSONBody[FindDevices | None] = None,
+    principal: Requester, user_devices: Devices, data: JSONBody[FindDevices | None] = None
 ) -> Page[ShownDevice]:
     """The devices that the caller sees, the newest first; always a page."""
     wanted = data or FindDevices()
@@ -48,7 +47,6 @@ async def find_devices(
 @post(
     "/",
     guards=[holders(Function.DEVICE_ADD)],
-    summary="Add a device",
     example={
         "name": "Roof",
         "integration": "direct",
@@ -62,30 +60,25 @@ async def create_device(
     await device_adder.add(principal, data)
 
 
-@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)], summary="Delete devices")
+@post("/batch-delete", guards=[holders(Function.DEVICE_DELETE)])
 async def delete_devices(
-    principal: Requester, user_devices: NamedDependency[UserDevices], data: JSONBody[DeleteDevices]
+    principal: Requester, user_devices: Devices, data: JSONBody[DeleteDevices]
 ) -> None:
     """Delete devices through their integrations; unknown ids are passed over."""
     await user_devices.delete(principal, data)
 
 
-@post(
-    "/move-to-group",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Move devices to a group",
-    example={"device_id_list": []},
-)
+@post("/move-to-group", guards=[holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_devices(
-    principal: Requester, user_devices: NamedDependency[UserDevices], data: JSONBody[MoveDevices]
+    principal: Requester, user_devices: Devices, data: JSONBody[MoveDevices]
 ) -> None:
     """Let devices be in a group, or in none; unknown devices are passed over."""
     await user_devices.move(principal, data)
 
 
-@get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)], summary="Get a device")
+@get("/{device_id:str}", guards=[holders(Function.DEVICE_VIEW)])
 async def get_device_detail(
-    request: HttpRequest, user_devices: NamedDependency[UserDevices], device_id: PathId
+    request: HttpRequest, user_devices: Devices, device_id: PathId
 ) -> DeviceDetail:
     """A device with its entities.
 
@@ -95,36 +88,25 @@ async def get_device_detail(
     return await user_devices.get(principal_of(request), device_id, seen=is_seen(request))
 
 
-@put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)], summary="Rename a device")
+@put("/{device_id:str}", guards=[holders(Function.DEVICE_EDIT)])
 async def rename_device(
-    principal: Requester,
-    user_devices: NamedDependency[UserDevices],
-    device_id: PathId,
-    data: JSONBody[RenameDevice],
+    principal: Requester, user_devices: Devices, device_id: PathId, data: JSONBody[RenameDevice]
 ) -> None:
     """Give a device another name."""
     await user_devices.rename(principal, device_id, data)
 
 
-@post(
-    "/{device_id:str}/credentials",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Issue device credentials",
-)
+@post("/{device_id:str}/credentials", guards=[holders(Function.DEVICE_EDIT)])
 async def issue_device_credentials(
-    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+    principal: Requester, user_devices: Devices, device_id: PathId
 ) -> DeviceCredentials:
     """Make a new key for a device, shown only here; the old one dies."""
     return await user_devices.issue_credentials(principal, device_id)
 
 
-@get(
-    "/{device_id:str}/refused-login",
-    guards=[holders(Function.DEVICE_VIEW)],
-    summary="Get the last refused log-in of a device",
-)
+@get("/{device_id:str}/refused-login", guards=[holders(Function.DEVICE_VIEW)])
 async def get_refused_login(
-    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+    principal: Requester, user_devices: Devices, device_id: PathId
 ) -> LastRefusedLogin:
     """When somebody came last as the device with a wrong key or certificate, and over what.
 
@@ -133,25 +115,17 @@ async def get_refused_login(
     return await user_devices.last_refused(principal, device_id)
 
 
-@get(
-    "/{device_id:str}/location",
-    guards=[holders(Function.DEVICE_VIEW)],
-    summary="Get the location of a device",
-)
+@get("/{device_id:str}/location", guards=[holders(Function.DEVICE_VIEW)])
 async def get_device_location(
-    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+    principal: Requester, user_devices: Devices, device_id: PathId
 ) -> Location | None:
     """Where a device is; nothing where that is not known."""
     return await user_devices.location(principal, device_id)
 
 
-@get(
-    "/{device_id:str}/canvas",
-    guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)],
-    summary="Get the canvas of a device",
-)
+@get("/{device_id:str}/canvas", guards=[holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)])
 async def get_device_canvas(
-    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+    principal: Requester, user_devices: Devices, device_id: PathId
 ) -> DeviceCanvas:
     """Which canvas it has: the same for all users; it is made at the first call."""
     return await user_devices.canvas(principal, device_id)
@@ -160,14 +134,10 @@ async def get_device_canvas(
 @put(
     "/{device_id:str}/location",
     guards=[holders(Function.DEVICE_EDIT)],
-    summary="Set the location of a device",
     example={"latitude": "52.520008", "longitude": "13.404954", "address": "Alexanderplatz"},
 )
 async def set_device_location(
-    principal: Requester,
-    user_devices: NamedDependency[UserDevices],
-    device_id: PathId,
-    data: JSONBody[SentLocation],
+    principal: Requester, user_devices: Devices, device_id: PathId, data: JSONBody[SentLocation]
 ) -> None:
     """Say where a device is (WGS 84)."""
     location = location_of(data)
@@ -176,13 +146,9 @@ async def set_device_location(
     await user_devices.place(principal, device_id, location)
 
 
-@post(
-    "/{device_id:str}/clear-location",
-    guards=[holders(Function.DEVICE_EDIT)],
-    summary="Clear the location of a device",
-)
+@post("/{device_id:str}/clear-location", guards=[holders(Function.DEVICE_EDIT)])
 async def clear_device_location(
-    principal: Requester, user_devices: NamedDependency[UserDevices], device_id: PathId
+    principal: Requester, user_devices: Devices, device_id: PathId
 ) -> None:
     """Forget where a device is."""
     await user_devices.place(principal, device_id, None)

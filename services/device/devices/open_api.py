@@ -23,11 +23,7 @@ from services.device.things.access import DeviceId
 Devices = NamedDependency[DeviceService]
 
 
-@post(
-    "/",
-    summary="Add a device",
-    example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]},
-)
+@post("/", example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]})
 async def add_device(
     principal: Requester, device_service: Devices, data: JSONBody[AddDevice]
 ) -> DeviceRef:
@@ -36,9 +32,7 @@ async def add_device(
 
 
 @post(
-    "/search",
-    summary="Search devices",
-    example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]},
+    "/search", example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]}
 )
 async def search_devices(
     principal: Requester, device_service: Devices, data: JSONBody[SearchDevices]
@@ -47,7 +41,7 @@ async def search_devices(
     return await device_service.search(principal, data)
 
 
-@get("/{device_id:str}", summary="Get a device")
+@get("/{device_id:str}")
 async def get_device(
     principal: Requester, device_service: Devices, device_id: DeviceId
 ) -> DeviceRecord:
@@ -55,7 +49,7 @@ async def get_device(
     return await device_service.get(principal, device_id)
 
 
-@put("/", summary="Update a device")
+@put("/")
 async def update_device(
     principal: Requester, device_service: Devices, data: JSONBody[UpdateDevice]
 ) -> DeviceRef:
@@ -63,19 +57,19 @@ async def update_device(
     return await device_service.update(principal, data)
 
 
-@delete("/{device_id:str}", summary="Delete a device")
+@delete("/{device_id:str}")
 async def delete_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> str:
     """Delete a device, also one that was removed from the application; answers its SN."""
     return await device_service.delete(principal, device_id)
 
 
-@put("/remove/{device_id:str}", summary="Remove a device from the application")
+@put("/remove/{device_id:str}")
 async def remove_device(principal: Requester, device_service: Devices, device_id: DeviceId) -> None:
     """Take a device from the application: its key and open tasks end, its id and history stay."""
     await device_service.remove(principal, device_id)
 
 
-@get("/{device_id:str}/thing-specification", summary="Query TSL model")
+@get("/{device_id:str}/thing-specification")
 async def get_thing_specification(
     principal: Requester, device_service: Devices, device_id: DeviceId
 ) -> TslDocument:
@@ -83,7 +77,7 @@ async def get_thing_specification(
     return await device_service.thing_specification(principal, device_id)
 
 
-@post("/{device_id:str}/credentials", summary="Issue device credentials")
+@post("/{device_id:str}/credentials")
 async def issue_credentials(
     principal: Requester, device_service: Devices, device_id: DeviceId
 ) -> DeviceCredentials:

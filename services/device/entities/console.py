@@ -45,6 +45,9 @@ from services.device.entities.search.service import EntitySearch
 from services.device.entities.service import EntityService
 from services.device.entities.writing import EntityWriter
 
+Custom = NamedDependency[CustomEntities]
+Entities = NamedDependency[EntityService]
+
 Time = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS, description="ms since 1970")]
 Zone = Annotated[str | None, QueryParameter(max_length=64, description="IANA time zone")]
 READERS = (
@@ -67,7 +70,6 @@ FINDERS = (
 @post(
     "/search",
     guards=[holders(*FINDERS)],
-    summary="Search entities",
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
@@ -83,7 +85,6 @@ async def search_entities(
 @post(
     "/advanced-search",
     guards=[holders(*FINDERS)],
-    summary="Search entities by columns",
     example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
 )
 async def search_entities_by_columns(
@@ -98,56 +99,41 @@ async def search_entities_by_columns(
     return await entity_search.search_advanced(principal, data)
 
 
-@post(
-    "/batch-get-status",
-    guards=[holders(*READERS)],
-    summary="Get the latest values of entities",
-    example={"entity_ids": []},
-)
+@post("/batch-get-status", guards=[holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
-    principal: Requester, entities: NamedDependency[EntityService], data: JSONBody[AskStatus]
+    principal: Requester, entities: Entities, data: JSONBody[AskStatus]
 ) -> dict[str, LatestValue]:
     """By id, of those that the caller sees; what has no value is empty."""
     ids = ids_of(data.entity_ids)
     return await entities.statuses(principal, ids)
 
 
-@get(
-    "/{entity_id:str}/children",
-    guards=[holders(*READERS, Function.INTEGRATION_VIEW)],
-    summary="List the children of an entity",
-)
+@get("/{entity_id:str}/children", guards=[holders(*READERS, Function.INTEGRATION_VIEW)])
 async def list_entity_children(
-    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+    principal: Requester, entities: Entities, entity_id: PathId
 ) -> list[ShownEntity]:
     """The members of an OBJECT, the inputs of a service, the outputs of an event."""
     return await entities.children(principal, entity_id)
 
 
-@get("/{entity_id:str}/meta", guards=[users], summary="Get the metadata of an entity")
+@get("/{entity_id:str}/meta", guards=[users])
 async def get_entity_meta(
-    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+    principal: Requester, entities: Entities, entity_id: PathId
 ) -> EntityMeta:
     """What is known of an entity besides its value."""
     return await entities.meta(principal, entity_id)
 
 
-@get(
-    "/{entity_id:str}/status",
-    guards=[holders(*READERS)],
-    summary="Get the latest value of an entity",
-)
+@get("/{entity_id:str}/status", guards=[holders(*READERS)])
 async def get_entity_status(
-    principal: Requester, entities: NamedDependency[EntityService], entity_id: PathId
+    principal: Requester, entities: Entities, entity_id: PathId
 ) -> EntityStatus:
     """The latest value of a property; empty when there is none."""
     return await entities.status(principal, entity_id)
 
 
 @post(
-    "/history/search",
-    guards=[holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
-    summary="Search the history of entities",
+    "/history/search", guards=[holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)]
 )
 async def search_entity_history(
     principal: Requester,
@@ -158,11 +144,7 @@ async def search_entity_history(
     return await entity_history.search(principal, data)
 
 
-@post(
-    "/history/aggregate",
-    guards=[holders(*READERS)],
-    summary="Aggregate the history of an entity",
-)
+@post("/history/aggregate", guards=[holders(*READERS)])
 async def aggregate_entity_history(
     principal: Requester,
     entity_history: NamedDependency[EntityHistory],
@@ -175,7 +157,6 @@ async def aggregate_entity_history(
 @get(
     "/export",
     guards=[holders(Function.ENTITY_DATA_EXPORT, Function.ENTITY_DATA_VIEW, Function.DEVICE_VIEW)],
-    summary="Export the history of entities",
 )
 async def export_entity_history(
     request: HttpRequest,
@@ -207,11 +188,7 @@ async def export_entity_history(
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
 
 
-@post(
-    "/property/update",
-    guards=[holders(Function.INTEGRATION_VIEW, *READERS)],
-    summary="Update properties of entities",
-)
+@post("/property/update", guards=[holders(Function.INTEGRATION_VIEW, *READERS)])
 async def update_entity_properties(
     principal: Requester,
     entity_writer: NamedDependency[EntityWriter],
@@ -221,15 +198,9 @@ async def update_entity_properties(
     await entity_writer.update(principal, data)
 
 
-@post(
-    "/service/call",
-    guards=[holders(Function.INTEGRATION_VIEW, *READERS)],
-    summary="Call services of entities",
-)
+@post("/service/call", guards=[holders(Function.INTEGRATION_VIEW, *READERS)])
 async def call_entity_services(
-    request: HttpRequest,
-    entity_caller: NamedDependency[EntityCaller],
-    data: JSONBody[CallEntities],
+    request: HttpRequest, entity_caller: NamedDependency[EntityCaller], data: JSONBody[CallEntities]
 ) -> CalledServices:
     """Call services with inputs by entity key, and wait for their outputs.
 
@@ -246,36 +217,25 @@ async def call_entity_services(
     )
 
 
-@post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)], summary="Create a custom entity")
+@post("/", guards=[holders(Function.ENTITY_CUSTOM_ADD)])
 async def create_entity(
-    principal: Requester,
-    custom_entities: NamedDependency[CustomEntities],
-    data: JSONBody[CreateEntity],
+    principal: Requester, custom_entities: Custom, data: JSONBody[CreateEntity]
 ) -> EntityMeta:
     """Make an entity `system.integration.{identifier}`, or a child of one."""
     return await custom_entities.create(principal, data)
 
 
-@put(
-    "/{entity_id:str}",
-    guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)],
-    summary="Update a custom entity",
-)
+@put("/{entity_id:str}", guards=[holders(Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT)])
 async def update_entity(
-    principal: Requester,
-    custom_entities: NamedDependency[CustomEntities],
-    entity_id: PathId,
-    data: JSONBody[UpdateEntity],
+    principal: Requester, custom_entities: Custom, entity_id: PathId, data: JSONBody[UpdateEntity]
 ) -> None:
     """Give a custom entity another name, and a property other attributes."""
     await custom_entities.update(principal, entity_id, data)
 
 
-@post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)], summary="Delete custom entities")
+@post("/delete", guards=[holders(Function.ENTITY_CUSTOM_DELETE)])
 async def delete_entities(
-    principal: Requester,
-    custom_entities: NamedDependency[CustomEntities],
-    data: JSONBody[DeleteEntities],
+    principal: Requester, custom_entities: Custom, data: JSONBody[DeleteEntities]
 ) -> None:
     """Delete custom entities with their children; other ids are passed over."""
     await custom_entities.delete(principal, data)

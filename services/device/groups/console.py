@@ -25,7 +25,6 @@ MANAGERS = holders(Function.DEVICE_GROUP_MANAGE)
 @post(
     "/search",
     guards=[READERS],
-    summary="Search device groups",
     example={"name": "roof", "with_device_count": True, "page_size": 100, "page_number": 1},
 )
 async def find_device_groups(
@@ -35,13 +34,13 @@ async def find_device_groups(
     return await groups.search(principal, data or FindGroups())
 
 
-@get("/number", guards=[READERS], summary="Count device groups")
+@get("/number", guards=[READERS])
 async def count_device_groups(principal: Requester, groups: NamedDependency[Groups]) -> GroupNumber:
     """How many groups there are; at most 1000."""
     return GroupNumber(await groups.count(principal))
 
 
-@post("/", guards=[MANAGERS], summary="Create a device group", example={"name": "Roof"})
+@post("/", guards=[MANAGERS], example={"name": "Roof"})
 async def create_device_group(
     principal: Requester, groups: NamedDependency[Groups], data: JSONBody[NamedGroup]
 ) -> GroupRef:
@@ -50,7 +49,7 @@ async def create_device_group(
     return GroupRef(str(group_id))
 
 
-@put("/{group_id:str}", guards=[MANAGERS], summary="Rename a device group")
+@put("/{group_id:str}", guards=[MANAGERS])
 async def rename_device_group(
     principal: Requester,
     groups: NamedDependency[Groups],
@@ -61,7 +60,7 @@ async def rename_device_group(
     await groups.rename(principal, group_id, data.name)
 
 
-@delete("/{group_id:str}", guards=[MANAGERS], summary="Delete a device group")
+@delete("/{group_id:str}", guards=[MANAGERS])
 async def delete_device_group(
     principal: Requester, groups: NamedDependency[Groups], group_id: PathId
 ) -> None:

@@ -39,12 +39,7 @@ Given = NamedDependency[Sheets]
 Jobs = NamedDependency[Imports]
 
 
-@post(
-    "/template",
-    guards=[ADDERS],
-    summary="Get a sheet to fill with devices",
-    media_type=MEDIA,
-)
+@post("/template", guards=[ADDERS], media_type=MEDIA)
 async def make_device_sheet(
     request: HttpRequest, sheets: Given, data: JSONBody[TemplateOf]
 ) -> Response[bytes]:
@@ -53,7 +48,7 @@ async def make_device_sheet(
     return _file(made, "Devices", data.format)
 
 
-@post("/parse", guards=[ADDERS], summary="Read a sheet of devices")
+@post("/parse", guards=[ADDERS])
 async def parse_device_sheet(
     principal: Requester, sheets: Given, data: MultipartBody[SentSheet]
 ) -> ParsedSheet:
@@ -62,12 +57,7 @@ async def parse_device_sheet(
     return await sheets.parse(principal, data.integration, content)
 
 
-@post(
-    "/fill-error",
-    guards=[ADDERS],
-    summary="Get the rows of a sheet that failed",
-    media_type=MEDIA,
-)
+@post("/fill-error", guards=[ADDERS], media_type=MEDIA)
 async def fill_device_errors(
     request: HttpRequest, sheets: Given, data: MultipartBody[SentErrors]
 ) -> Response[bytes]:
@@ -84,7 +74,7 @@ async def fill_device_errors(
     return _file(made, "Errors", "xlsx")
 
 
-@post("/import", guards=[ADDERS], summary="Import devices")
+@post("/import", guards=[ADDERS])
 async def import_devices(
     principal: Requester, imports: Jobs, data: MultipartBody[SentImport]
 ) -> ImportRef:
@@ -101,25 +91,25 @@ async def import_devices(
     return ImportRef(str(begun))
 
 
-@get("/import", guards=[ADDERS], summary="List imports of devices")
+@get("/import", guards=[ADDERS])
 async def list_imports(principal: Requester, imports: Jobs) -> list[ShownImport]:
     """The imports of the last seven days, the newest first; at most 20 that have ended."""
     return await imports.newest(principal)
 
 
-@get("/import/{import_id:str}", guards=[ADDERS], summary="Get an import of devices")
+@get("/import/{import_id:str}", guards=[ADDERS])
 async def get_import(principal: Requester, imports: Jobs, import_id: PathId) -> ShownImport:
     """How far it is."""
     return await imports.get(principal, import_id)
 
 
-@post("/import/{import_id:str}/cancel", guards=[ADDERS], summary="Cancel an import of devices")
+@post("/import/{import_id:str}/cancel", guards=[ADDERS])
 async def cancel_import(principal: Requester, imports: Jobs, import_id: PathId) -> None:
     """Add no further rows; devices that were added stay."""
     await imports.cancel(principal, import_id)
 
 
-@post("/import/{import_id:str}/faults", guards=[ADDERS], summary="List rows with faults")
+@post("/import/{import_id:str}/faults", guards=[ADDERS])
 async def list_import_faults(
     principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindFaults | None] = None
 ) -> Page[RowFaults]:
@@ -128,28 +118,16 @@ async def list_import_faults(
     return await imports.faults(principal, import_id, wanted)
 
 
-@post(
-    "/import/{import_id:str}/errors",
-    guards=[ADDERS],
-    summary="Get rows with faults",
-    media_type=MEDIA,
-)
+@post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)
 async def get_import_errors(
-    request: HttpRequest,
-    imports: Jobs,
-    import_id: PathId,
-    data: JSONBody[FaultsFile | None] = None,
+    request: HttpRequest, imports: Jobs, import_id: PathId, data: JSONBody[FaultsFile | None] = None
 ) -> Response[bytes]:
     """The rows with faults as a sheet, to be mended and sent again."""
     form = (data or FaultsFile()).format
     return _file(await imports.errors(principal_of(request), import_id, form), "Errors", form)
 
 
-@post(
-    "/import/{import_id:str}/keys",
-    guards=[ADDERS],
-    summary="Get the keys of imported devices",
-)
+@post("/import/{import_id:str}/keys", guards=[ADDERS])
 async def get_import_keys(
     principal: Requester, imports: Jobs, import_id: PathId, data: JSONBody[FindKeys | None] = None
 ) -> Page[FirstKey]:
@@ -158,12 +136,7 @@ async def get_import_keys(
     return await imports.keys(principal, import_id, wanted)
 
 
-@post(
-    "/export",
-    guards=[holders(Function.DEVICE_VIEW)],
-    summary="Export devices",
-    media_type=MEDIA,
-)
+@post("/export", guards=[holders(Function.DEVICE_VIEW)], media_type=MEDIA)
 async def export_devices(
     request: HttpRequest, sheets: Given, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:

@@ -33,6 +33,8 @@ from services.device.products.service import ProductService
 from services.device.things.fields import LARGEST_PAGE, Name
 from services.device.things.model import DeviceType
 
+Products = NamedDependency[ProductService]
+
 _VIEWERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
 """Who adds a device chooses its product."""
 _READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
@@ -121,11 +123,9 @@ _EXAMPLE = {
 }
 
 
-@post("/search", guards=_VIEWERS, summary="Search products", example={"page_size": 100})
+@post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_products(
-    principal: Requester,
-    product_service: NamedDependency[ProductService],
-    data: JSONBody[FindProducts | None] = None,
+    principal: Requester, product_service: Products, data: JSONBody[FindProducts | None] = None
 ) -> Page[ShownProduct]:
     """The products of the tenant, without their TSL; always a page."""
     wanted = data or FindProducts()
@@ -138,34 +138,27 @@ async def find_products(
     )
 
 
-@get("/{model:str}", guards=_VIEWERS, summary="Get a product")
+@get("/{model:str}", guards=_VIEWERS)
 async def get_product_detail(
-    principal: Requester, product_service: NamedDependency[ProductService], model: FromPath[str]
+    principal: Requester, product_service: Products, model: FromPath[str]
 ) -> ProductDetail:
     """A product with its current TSL."""
     found = await product_service.get(principal, model)
     return ProductDetail(**_fields(found), tsl=found.tsl)
 
 
-@get(
-    "/{model:str}/versions/{version:str}",
-    guards=_VIEWERS,
-    summary="Get a version of a product",
-)
+@get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
 async def get_product_version(
-    principal: Requester,
-    product_service: NamedDependency[ProductService],
-    model: FromPath[str],
-    version: FromPath[str],
+    principal: Requester, product_service: Products, model: FromPath[str], version: FromPath[str]
 ) -> TslDocument:
     """The TSL of one version: devices keep the version that they were added with."""
     return await product_service.version(principal, model, version)
 
 
-@put("/{model:str}", guards=_MANAGERS, summary="Save a product", example=_EXAMPLE)
+@put("/{model:str}", guards=_MANAGERS, example=_EXAMPLE)
 async def save_product(
     principal: Requester,
-    product_service: NamedDependency[ProductService],
+    product_service: Products,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> ShownProduct:
@@ -180,10 +173,10 @@ async def save_product(
     return ShownProduct(**_fields(saved))
 
 
-@post("/{model:str}/check", guards=_MANAGERS, summary="Check a product", example=_EXAMPLE)
+@post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
 async def check_product(
     principal: Requester,
-    product_service: NamedDependency[ProductService],
+    product_service: Products,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> CheckedProduct:
@@ -192,15 +185,15 @@ async def check_product(
     return CheckedProduct([ProductFault(_spelled(one.path), one.reason) for one in faults])
 
 
-@delete("/{model:str}", guards=_MANAGERS, summary="Delete a product")
+@delete("/{model:str}", guards=_MANAGERS)
 async def remove_product(
-    principal: Requester, product_service: NamedDependency[ProductService], model: FromPath[str]
+    principal: Requester, product_service: Products, model: FromPath[str]
 ) -> None:
     """Delete a product that has no devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
 
 
-@get("/{model:str}/codec", guards=_READERS, summary="Get the codec of a product")
+@get("/{model:str}/codec", guards=_READERS)
 async def get_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
@@ -208,23 +201,15 @@ async def get_codec_of_product(
     return await codec_service.get(principal, model)
 
 
-@put(
-    "/{model:str}/codec",
-    guards=_MANAGERS,
-    summary="Save the codec of a product",
-    example=EXAMPLE,
-)
+@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE)
 async def save_codec_of_product(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[PutCodec],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
     """Scripts are read, their functions looked for and the examples decoded before it is kept."""
     return await codec_service.put(principal, model, data)
 
 
-@delete("/{model:str}/codec", guards=_MANAGERS, summary="Delete the codec of a product")
+@delete("/{model:str}/codec", guards=_MANAGERS)
 async def remove_codec_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> None:
@@ -232,27 +217,15 @@ async def remove_codec_of_product(
     await codec_service.delete(principal, model)
 
 
-@post(
-    "/{model:str}/codec/test",
-    guards=_MANAGERS,
-    summary="Try the codec of a product",
-    example=TRIAL,
-)
+@post("/{model:str}/codec/test", guards=_MANAGERS, example=TRIAL)
 async def try_codec_of_product(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[TryCodec],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
     return await codec_service.tried(principal, model, data)
 
 
-@get(
-    "/{model:str}/codec/healing",
-    guards=_READERS,
-    summary="Get whether gaps of a product are healed",
-)
+@get("/{model:str}/codec/healing", guards=_READERS)
 async def get_healing_of_product(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
@@ -260,17 +233,9 @@ async def get_healing_of_product(
     return await codec_service.healing(principal, model)
 
 
-@put(
-    "/{model:str}/codec/healing",
-    guards=_MANAGERS,
-    summary="Save whether gaps of a product are healed",
-    example=HEALING,
-)
+@put("/{model:str}/codec/healing", guards=_MANAGERS, example=HEALING)
 async def save_healing_of_product(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[PutHealing],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
 ) -> Healing:
     """Ask devices for what they remember of gaps, so often a device; off by default."""
     return await codec_service.put_healing(principal, model, data)

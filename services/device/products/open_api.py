@@ -45,7 +45,7 @@ _TSL = {
 }
 
 
-@get("/", summary="List products")
+@get("/")
 async def list_products(
     principal: Requester,
     product_service: Products,
@@ -56,7 +56,7 @@ async def list_products(
     return await product_service.page(principal, page_number, min(page_size, LARGEST_PAGE))
 
 
-@get("/{model:str}", summary="Get a product")
+@get("/{model:str}")
 async def get_product(
     principal: Requester, product_service: Products, model: FromPath[str]
 ) -> ProductWithTsl:
@@ -64,11 +64,7 @@ async def get_product(
     return await product_service.get(principal, model)
 
 
-@put(
-    "/{model:str}",
-    summary="Create or update a product",
-    example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL},
-)
+@put("/{model:str}", example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL})
 async def put_product(
     principal: Requester,
     product_service: Products,
@@ -79,7 +75,7 @@ async def put_product(
     return await product_service.put(principal, model, data)
 
 
-@delete("/{model:str}", summary="Delete a product")
+@delete("/{model:str}")
 async def delete_product(
     principal: Requester, product_service: Products, model: FromPath[str]
 ) -> str:

@@ -56,7 +56,7 @@ def _state(name: str, reading: StreamReading) -> StreamState:
     return StreamState(name, round(reading.oldest, 1), round(fill, 4), reading.missing)
 
 
-@get("/streams", guards=[super_admins], summary="Get the state of the streams")
+@get("/streams", guards=[super_admins])
 async def get_streams(streams: NamedDependency[Streams]) -> list[StreamState]:
     """How far storing lags behind, how full the streams are, and whether copies are missing."""
     return await streams.read()

@@ -52,7 +52,7 @@ class LedgerReader:
         )
 
 
-@get("/ledger", guards=[super_admins], summary="Get the ledger")
+@get("/ledger", guards=[super_admins])
 async def get_ledger(
     principal: Requester, ledger_reader: NamedDependency[LedgerReader]
 ) -> LedgerReading | None:

@@ -18,15 +18,11 @@ from services.management.canvases.schemas import (
 )
 from services.management.canvases.service import CanvasService
 
+Canvases = NamedDependency[CanvasService]
 
-@get(
-    "/canvas/{canvas_id:str}",
-    guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)],
-    summary="Get a canvas",
-)
-async def get_canvas(
-    principal: Requester, canvases: NamedDependency[CanvasService], canvas_id: PathId
-) -> ShownCanvas:
+
+@get("/canvas/{canvas_id:str}", guards=[holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)])
+async def get_canvas(principal: Requester, canvases: Canvases, canvas_id: PathId) -> ShownCanvas:
     """The canvas of a dashboard needs `dashboard.view`, that of a device either function."""
     return await canvases.get(principal, canvas_id)
 
@@ -34,14 +30,10 @@ async def get_canvas(
 @put(
     "/canvas/{canvas_id:str}",
     guards=[holders(Function.DASHBOARD_EDIT, Function.DEVICE_EDIT)],
-    summary="Save a canvas",
     example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
-    principal: Requester,
-    canvases: NamedDependency[CanvasService],
-    canvas_id: PathId,
-    data: JSONBody[SaveCanvas],
+    principal: Requester, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
 ) -> None:
     """Set all that lies on it: widgets that are left out are deleted.
 
@@ -50,13 +42,9 @@ async def save_canvas(
     await canvases.save(principal, canvas_id, data)
 
 
-@get(
-    "/dashboard/{dashboard_id:str}/canvas",
-    guards=[holders(Function.DASHBOARD_VIEW)],
-    summary="List the canvases of a dashboard",
-)
+@get("/dashboard/{dashboard_id:str}/canvas", guards=[holders(Function.DASHBOARD_VIEW)])
 async def list_canvases(
-    principal: Requester, canvases: NamedDependency[CanvasService], dashboard_id: PathId
+    principal: Requester, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasOfDashboard]:
     """The main one first, then the oldest."""
     return await canvases.of_dashboard(principal, dashboard_id)
@@ -65,29 +53,20 @@ async def list_canvases(
 @post(
     "/dashboard/{dashboard_id:str}/canvas",
     guards=[holders(Function.DASHBOARD_EDIT)],
-    summary="Add a canvas to a dashboard",
     example={"name": "Second page"},
 )
 async def add_canvas(
-    principal: Requester,
-    canvases: NamedDependency[CanvasService],
-    dashboard_id: PathId,
-    data: JSONBody[NameCanvas],
+    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[NameCanvas]
 ) -> CanvasOfDashboard:
     """An empty one, besides the main canvas that every dashboard has."""
     return await canvases.add(principal, dashboard_id, data)
 
 
 @post(
-    "/dashboard/{dashboard_id:str}/canvas/batch-delete",
-    guards=[holders(Function.DASHBOARD_EDIT)],
-    summary="Delete canvases of a dashboard",
+    "/dashboard/{dashboard_id:str}/canvas/batch-delete", guards=[holders(Function.DASHBOARD_EDIT)]
 )
 async def delete_canvases(
-    principal: Requester,
-    canvases: NamedDependency[CanvasService],
-    dashboard_id: PathId,
-    data: JSONBody[DeleteCanvases],
+    principal: Requester, canvases: Canvases, dashboard_id: PathId, data: JSONBody[DeleteCanvases]
 ) -> None:
     """All but the main one can be deleted; unknown ones are passed over."""
     await canvases.remove(principal, dashboard_id, data)

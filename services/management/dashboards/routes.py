@@ -21,11 +21,12 @@ from services.management.dashboards.schemas import (
 )
 from services.management.dashboards.service import DashboardService
 
+Dashboards = NamedDependency[DashboardService]
+
 
 @post(
     "/",
     guards=[holders(Function.DASHBOARD_ADD)],
-    summary="Create a dashboard",
     example={
         "name": "Roofs",
         "cover_type": "DEFAULT_IMAGE",
@@ -33,18 +34,16 @@ from services.management.dashboards.service import DashboardService
     },
 )
 async def create_dashboard(
-    principal: Requester,
-    dashboards: NamedDependency[DashboardService],
-    data: JSONBody[CreateDashboard],
+    principal: Requester, dashboards: Dashboards, data: JSONBody[CreateDashboard]
 ) -> MainCanvas:
     """Create an empty dashboard; every role of its creator sees it."""
     return await dashboards.create(principal, data)
 
 
-@put("/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)], summary="Update a dashboard")
+@put("/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT)])
 async def update_dashboard(
     principal: Requester,
-    dashboards: NamedDependency[DashboardService],
+    dashboards: Dashboards,
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
 ) -> dict[str, str]:
@@ -53,77 +52,61 @@ async def update_dashboard(
     return {}
 
 
-@delete(
-    "/{dashboard_id:str}",
-    guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
-    summary="Delete a dashboard",
-)
+@delete("/{dashboard_id:str}", guards=[holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)])
 async def delete_dashboard(
-    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
 ) -> dict[str, str]:
     """Delete a dashboard with its canvases and grants."""
     await dashboards.delete(principal, dashboard_id)
     return {}
 
 
-@post(
-    "/batch-delete",
-    guards=[holders(Function.DASHBOARD_DELETE)],
-    summary="Delete dashboards",
-)
+@post("/batch-delete", guards=[holders(Function.DASHBOARD_DELETE)])
 async def delete_dashboards(
-    principal: Requester,
-    dashboards: NamedDependency[DashboardService],
-    data: JSONBody[DeleteDashboards],
+    principal: Requester, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
 ) -> None:
     """Delete dashboards with their canvases and grants; unknown ones are passed over."""
     await dashboards.delete_all(principal, data)
 
 
-@get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)], summary="List dashboards")
-async def list_dashboards(
-    principal: Requester, dashboards: NamedDependency[DashboardService]
-) -> list[ShownDashboard]:
+@get("/dashboards", guards=[holders(Function.DASHBOARD_VIEW)])
+async def list_dashboards(principal: Requester, dashboards: Dashboards) -> list[ShownDashboard]:
     """The dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.seen_by(principal)
 
 
-@post("/search", guards=[holders(Function.DASHBOARD_VIEW)], summary="Search dashboards")
+@post("/search", guards=[holders(Function.DASHBOARD_VIEW)])
 async def search_dashboards(
-    principal: Requester,
-    dashboards: NamedDependency[DashboardService],
-    data: JSONBody[SearchDashboards | None] = None,
+    principal: Requester, dashboards: Dashboards, data: JSONBody[SearchDashboards | None] = None
 ) -> list[FoundDashboard]:
     """The dashboards that the caller sees: the caller's home first, then the newest."""
     wanted = data or SearchDashboards()
     return await dashboards.search(principal, wanted)
 
 
-@get("/covers", guards=[users], summary="List preset covers")
+@get("/covers", guards=[users])
 async def list_dashboard_covers() -> list[PresetCover]:
     """Pictures that a dashboard can have."""
     return PRESETS
 
 
-@get("/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)], summary="Get the main canvas")
-async def get_main_canvas(
-    principal: Requester, dashboards: NamedDependency[DashboardService]
-) -> MainCanvas:
+@get("/main-canvas", guards=[holders(Function.DASHBOARD_VIEW)])
+async def get_main_canvas(principal: Requester, dashboards: Dashboards) -> MainCanvas:
     """The canvas of the caller's home, else of the newest dashboard; empty without any."""
     return await dashboards.main_canvas(principal)
 
 
-@post("/{dashboard_id:str}/home", guards=[users], summary="Make a dashboard the home")
+@post("/{dashboard_id:str}/home", guards=[users])
 async def set_home_dashboard(
-    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
     """Let the caller begin with it, and with no other one."""
     await dashboards.set_home(principal, dashboard_id)
 
 
-@post("/{dashboard_id:str}/cancel-home", guards=[users], summary="End a home")
+@post("/{dashboard_id:str}/cancel-home", guards=[users])
 async def end_home_dashboard(
-    principal: Requester, dashboards: NamedDependency[DashboardService], dashboard_id: PathId
+    principal: Requester, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
     """Let the caller begin with it no more."""
     await dashboards.end_home(principal, dashboard_id)

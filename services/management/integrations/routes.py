@@ -19,7 +19,7 @@ from services.management.integrations.service import IntegrationService
 _SEES = holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
-@post("/search", guards=[_SEES], summary="Search integrations")
+@post("/search", guards=[_SEES])
 async def search_integrations(
     principal: Requester,
     integrations: NamedDependency[IntegrationService],
@@ -30,7 +30,7 @@ async def search_integrations(
     return await integrations.search(principal, wanted)
 
 
-@get("/{integration_id:str}", guards=[_SEES], summary="Get an integration")
+@get("/{integration_id:str}", guards=[_SEES])
 async def get_integration(
     principal: Requester,
     integrations: NamedDependency[IntegrationService],

@@ -15,6 +15,8 @@ from services.management.resources.media import ZIP
 from services.management.resources.schemas import AnnouncedUpload, AnnounceUpload
 from services.management.resources.service import ResourceService
 
+Resources = NamedDependency[ResourceService]
+
 PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
 """What is answered without a caller: browsers load pictures without a token."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
@@ -29,16 +31,9 @@ _SAFE = {
 }
 
 
-@post(
-    "/upload-config",
-    guards=[users],
-    summary="Announce an upload",
-    example={"file_name": "roof.png"},
-)
+@post("/upload-config", guards=[users], example={"file_name": "roof.png"})
 async def announce_upload(
-    principal: Requester,
-    resources: NamedDependency[ResourceService],
-    data: JSONBody[AnnounceUpload],
+    principal: Requester, resources: Resources, data: JSONBody[AnnounceUpload]
 ) -> AnnouncedUpload:
     """Where to PUT a picture (PNG, JPEG, GIF, WebP, SVG) or a ZIP, once and within 15 minutes.
 
@@ -53,16 +48,14 @@ async def announce_upload(
     request_max_body_size=LARGEST_FILE,
     include_in_schema=False,
 )
-async def upload_file(
-    request: HttpRequest, resources: NamedDependency[ResourceService], ticket: FromPath[str]
-) -> None:
+async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
     """Take the file as the body. What it is, is told by its content and not by its header."""
     await resources.upload(ticket, await request.body())
 
 
 @get("/files/{key:str}", include_in_schema=False)
 async def get_file(
-    request: HttpRequest, resources: NamedDependency[ResourceService], key: FromPath[str]
+    request: HttpRequest, resources: Resources, key: FromPath[str]
 ) -> Response[bytes]:
     """A file that was uploaded; raise `NotFound`."""
     found = await resources.get(key)

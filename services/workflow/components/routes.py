@@ -21,13 +21,13 @@ from services.workflow.nodes.base import Registry
 FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@get("/", guards=[holders(*FUNCTIONS)], summary="List node types")
+@get("/", guards=[holders(*FUNCTIONS)])
 async def list_components(registry: NamedDependency[Registry]) -> dict[str, list[Component]]:
     """Node types by group; `data` is JSON text."""
     return catalogue(registry)
 
 
-@get("/{name:str}", guards=[holders(*FUNCTIONS)], summary="Describe a node type")
+@get("/{name:str}", guards=[holders(*FUNCTIONS)])
 async def get_component(registry: NamedDependency[Registry], name: FromPath[str]) -> str:
     """JSON text with the component, its parameters and its outputs."""
     node = registry.find(name)
@@ -36,7 +36,7 @@ async def get_component(registry: NamedDependency[Registry], name: FromPath[str]
     return describe(node)
 
 
-@get("/languages", guards=[holders(*FUNCTIONS)], summary="List languages")
+@get("/languages", guards=[holders(*FUNCTIONS)])
 async def list_languages() -> Languages:
     """What code and conditions may be written in."""
     return Languages(**LANGUAGES)

@@ -33,7 +33,7 @@ Size = Annotated[int | None, QueryParameter(ge=1)]
 Number = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
-@get("/default/{credentials_type:str}", guards=[READERS], summary="Get the default of a type")
+@get("/default/{credentials_type:str}", guards=[READERS])
 async def get_default_credentials(
     principal: Requester,
     credentials: Credentials,
@@ -51,7 +51,7 @@ async def get_default_credentials(
     return await credentials.default(user, kind, with_secret=wanted)
 
 
-@get(guards=[READERS], summary="List credentials")
+@get(guards=[READERS])
 async def list_credentials(
     principal: Requester,
     credentials: Credentials,
@@ -66,7 +66,7 @@ async def list_credentials(
     return await credentials.search(principal, None if not text else _kind(text), wanted)
 
 
-@get("/{credential_id:str}", guards=[READERS], summary="Get credentials")
+@get("/{credential_id:str}", guards=[READERS])
 async def get_credentials(
     principal: Requester, credentials: Credentials, credential_id: PathId
 ) -> ShownCredentials:
@@ -76,7 +76,6 @@ async def get_credentials(
 
 @post(
     guards=[WRITERS],
-    summary="Create credentials",
     example={
         "credentials_type": "HTTP",
         "access_key": "gate@default",
@@ -90,7 +89,7 @@ async def create_credentials(
     await credentials.create(principal, data)
 
 
-@put("/{credential_id:str}", guards=[WRITERS], summary="Update credentials")
+@put("/{credential_id:str}", guards=[WRITERS])
 async def update_credentials(
     principal: Requester,
     credentials: Credentials,
@@ -101,7 +100,7 @@ async def update_credentials(
     await credentials.update(principal, credential_id, data)
 
 
-@post("/delete", guards=[WRITERS], summary="Delete credentials", example={"ids": []})
+@post("/delete", guards=[WRITERS], example={"ids": []})
 async def delete_credentials(
     principal: Requester, credentials: Credentials, data: JSONBody[DeleteCredentials]
 ) -> None:

@@ -23,86 +23,68 @@ from services.workflow.flows.schemas import (
 )
 from services.workflow.flows.service import FlowService
 
+Flows = NamedDependency[FlowService]
+
 LONGEST_VERSION = 9
 """Digits."""
 
 Version = Annotated[str | None, QueryParameter(description="Empty, or absent, is the newest")]
 
 
-@post("/search", guards=[holders(Function.WORKFLOW_VIEW)], summary="Search flows")
+@post("/search", guards=[holders(Function.WORKFLOW_VIEW)])
 async def search_flows(
-    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[SearchFlows]
+    principal: Requester, flows: Flows, data: JSONBody[SearchFlows]
 ) -> list[ShownFlow] | Page[ShownFlow]:
     """The flows that the caller sees, by part of their name, the newest first."""
     return await flows.search(principal, data)
 
 
-@put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)], summary="Update a flow")
+@put("/{flow_id:str}", guards=[holders(Function.WORKFLOW_EDIT)])
 async def update_flow(
-    principal: Requester,
-    flows: NamedDependency[FlowService],
-    flow_id: PathId,
-    data: JSONBody[UpdateFlow],
+    principal: Requester, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
 ) -> None:
     """Set name and remark."""
     await flows.update(principal, flow_id, data)
 
 
-@post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)], summary="Delete flows")
-async def delete_flows(
-    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[DeleteFlows]
-) -> None:
+@post("/batch-delete", guards=[holders(Function.WORKFLOW_DELETE)])
+async def delete_flows(principal: Requester, flows: Flows, data: JSONBody[DeleteFlows]) -> None:
     """Delete flows with their designs and logs; unknown ones are passed over."""
     await flows.delete(principal, data.workflow_id_list)
 
 
-@get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Enable a flow")
-async def enable_flow(
-    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
-) -> None:
+@get("/{flow_id:str}/enable", guards=[holders(Function.WORKFLOW_EDIT)])
+async def enable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
     """Let a flow run; refused with the reasons when its design cannot."""
     await flows.switch(principal, flow_id, enabled=True)
 
 
-@get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)], summary="Disable a flow")
-async def disable_flow(
-    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
-) -> None:
+@get("/{flow_id:str}/disable", guards=[holders(Function.WORKFLOW_EDIT)])
+async def disable_flow(principal: Requester, flows: Flows, flow_id: PathId) -> None:
     """Let a flow run no more; what runs already ends by itself."""
     await flows.switch(principal, flow_id, enabled=False)
 
 
-@get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a design")
+@get("/{flow_id:str}/design", guards=[holders(Function.WORKFLOW_VIEW)])
 async def get_design(
-    principal: Requester,
-    flows: NamedDependency[FlowService],
-    flow_id: PathId,
-    version: Version = None,
+    principal: Requester, flows: Flows, flow_id: PathId, version: Version = None
 ) -> ShownDesign:
     """A version of a flow's design. `version` of the answer is that of the newest."""
     wanted = _version(version)
     return await flows.design(principal, flow_id, wanted)
 
 
-@get(
-    "/{flow_id:str}/versions",
-    guards=[holders(Function.WORKFLOW_VIEW)],
-    summary="List the versions of a flow",
-)
+@get("/{flow_id:str}/versions", guards=[holders(Function.WORKFLOW_VIEW)])
 async def list_flow_versions(
-    principal: Requester, flows: NamedDependency[FlowService], flow_id: PathId
+    principal: Requester, flows: Flows, flow_id: PathId
 ) -> list[FlowVersion]:
     """The versions of its design that are kept, the newest first."""
     return await flows.versions(principal, flow_id)
 
 
-@post(
-    "/design",
-    guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)],
-    summary="Save a design",
-)
+@post("/design", guards=[holders(Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)])
 async def save_design(
-    principal: Requester, flows: NamedDependency[FlowService], data: JSONBody[SaveDesign]
+    principal: Requester, flows: Flows, data: JSONBody[SaveDesign]
 ) -> SavedDesign:
     """Save a new flow, or a new version of one; name the version that it was made from."""
     return await flows.save(principal, data)

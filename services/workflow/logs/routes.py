@@ -12,11 +12,7 @@ from services.workflow.logs.schemas import SearchLogs, ShownLog, ShownRun
 from services.workflow.logs.service import LogService
 
 
-@post(
-    "/{flow_id:str}/logs/search",
-    guards=[holders(Function.WORKFLOW_VIEW)],
-    summary="Search the log of a flow",
-)
+@post("/{flow_id:str}/logs/search", guards=[holders(Function.WORKFLOW_VIEW)])
 async def search_flow_logs(
     principal: Requester,
     logs: NamedDependency[LogService],
@@ -27,7 +23,7 @@ async def search_flow_logs(
     return await logs.search(principal, flow_id, data)
 
 
-@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)], summary="Show a run")
+@get("/logs/{log_id:str}", guards=[holders(Function.WORKFLOW_VIEW)])
 async def get_flow_log(
     principal: Requester, logs: NamedDependency[LogService], log_id: PathId
 ) -> ShownRun:

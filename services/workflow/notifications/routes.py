@@ -12,7 +12,7 @@ from services.workflow.notifications.sending import READERS
 from services.workflow.notifications.service import NotificationSettings
 
 
-@get("/", guards=[holders(*READERS)], summary="Show notifications of alarms")
+@get("/", guards=[holders(*READERS)])
 async def get_alarm_notifications(
     principal: Requester, notifications: NamedDependency[NotificationSettings]
 ) -> ShownNotifications:
@@ -23,7 +23,6 @@ async def get_alarm_notifications(
 @put(
     "/",
     guards=[holders(*READERS)],
-    summary="Set notifications of alarms",
     example={
         "severities": ["CRITICAL"],
         "quiet_hours": {"begin": "22:00", "end": "06:30"},

@@ -21,12 +21,14 @@ from services.workflow.trials.schemas import (
 )
 from services.workflow.trials.service import TrialService
 
+Trials = NamedDependency[TrialService]
+
 FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@post("/design/validate", guards=[holders(*FUNCTIONS)], summary="Validate a design")
+@post("/design/validate", guards=[holders(*FUNCTIONS)])
 async def validate_design(
-    request: HttpRequest, trials: NamedDependency[TrialService], data: JSONBody[ValidateDesign]
+    request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
 ) -> Verdict:
     """Tell whether a design can run; `detail` has every reason why it cannot."""
     reasons = await trials.reasons(principal_of(request), data.design_data)
@@ -37,9 +39,9 @@ async def validate_design(
     )
 
 
-@post("/design/test", guards=[holders(*FUNCTIONS)], summary="Test a flow")
+@post("/design/test", guards=[holders(*FUNCTIONS)])
 async def test_design(
-    principal: Requester, trials: NamedDependency[TrialService], data: JSONBody[TestDesign]
+    principal: Requester, trials: Trials, data: JSONBody[TestDesign]
 ) -> TestedDesign:
     """Run a design, saved or not, with `input` as what triggers it; nothing is logged.
 
@@ -48,10 +50,8 @@ async def test_design(
     return await trials.test_design(principal, data)
 
 
-@post("/node/test", guards=[holders(*FUNCTIONS)], summary="Test a node")
-async def test_node(
-    principal: Requester, trials: NamedDependency[TrialService], data: JSONBody[TestNode]
-) -> TraceItem:
+@post("/node/test", guards=[holders(*FUNCTIONS)])
+async def test_node(principal: Requester, trials: Trials, data: JSONBody[TestNode]) -> TraceItem:
     """Run one node with `input` as the output of the one before, which references are to."""
     return await trials.test_node(principal, data)
 

@@ -24,12 +24,7 @@ MANAGERS = holders(Function.ENTITY_TAG_MANAGE)
 Tags = NamedDependency[EntityTags]
 
 
-@post(
-    "/search",
-    guards=[users],
-    summary="Search entity tags",
-    example={"keyword": "zone", "page_size": 10, "page_number": 1},
-)
+@post("/search", guards=[users], example={"keyword": "zone", "page_size": 10, "page_number": 1})
 async def find_entity_tags(
     principal: Requester, entity_tags: Tags, data: JSONBody[FindTags | None] = None
 ) -> Page[ShownTag]:
@@ -37,18 +32,13 @@ async def find_entity_tags(
     return await entity_tags.search(principal, data or FindTags())
 
 
-@get("/number", guards=[users], summary="Count entity tags")
+@get("/number", guards=[users])
 async def count_entity_tags(principal: Requester, entity_tags: Tags) -> TagNumber:
     """How many tags there are; at most 300."""
     return TagNumber(await entity_tags.count(principal))
 
 
-@post(
-    "/",
-    guards=[MANAGERS],
-    summary="Create an entity tag",
-    example={"name": "zone-a", "color": "#6b7785", "description": ""},
-)
+@post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
 async def create_entity_tag(
     principal: Requester, entity_tags: Tags, data: JSONBody[WrittenTag]
 ) -> TagRef:
@@ -56,7 +46,7 @@ async def create_entity_tag(
     return TagRef(str(await entity_tags.create(principal, data)))
 
 
-@put("/{tag_id:str}", guards=[MANAGERS], summary="Change an entity tag")
+@put("/{tag_id:str}", guards=[MANAGERS])
 async def update_entity_tag(
     principal: Requester, entity_tags: Tags, tag_id: PathId, data: JSONBody[WrittenTag]
 ) -> None:
@@ -64,7 +54,7 @@ async def update_entity_tag(
     await entity_tags.update(principal, tag_id, data)
 
 
-@post("/delete", guards=[MANAGERS], summary="Delete entity tags", example={"ids": []})
+@post("/delete", guards=[MANAGERS], example={"ids": []})
 async def delete_entity_tags(
     principal: Requester, entity_tags: Tags, data: JSONBody[DeleteTags]
 ) -> None:
@@ -72,11 +62,7 @@ async def delete_entity_tags(
     await entity_tags.delete(principal, data.ids)
 
 
-@post(
-    "/mapping",
-    guards=[holders(Function.ENTITY_DATA_EDIT)],
-    summary="Put tags on entities",
-)
+@post("/mapping", guards=[holders(Function.ENTITY_DATA_EDIT)])
 async def map_entity_tags(principal: Requester, entity_tags: Tags, data: JSONBody[MapTags]) -> None:
     """Add, replace or remove tags of the entities that the caller sees, all or none."""
     await entity_tags.map(principal, data)

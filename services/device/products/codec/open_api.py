@@ -23,7 +23,7 @@ from services.device.products.codec.service import CodecService
 Codecs = NamedDependency[CodecService]
 
 
-@get("/{model:str}/codec", summary="Get the codec of a product")
+@get("/{model:str}/codec")
 async def get_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> ProductCodec:
@@ -31,18 +31,15 @@ async def get_product_codec(
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", summary="Give a product a codec", example=EXAMPLE)
+@put("/{model:str}/codec", example=EXAMPLE)
 async def put_product_codec(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[PutCodec],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutCodec]
 ) -> ProductCodec:
     """Scripts are read, their functions looked for and the examples decoded before it is kept."""
     return await codec_service.put(principal, model, data)
 
 
-@delete("/{model:str}/codec", summary="Delete the codec of a product")
+@delete("/{model:str}/codec")
 async def delete_product_codec(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> str:
@@ -50,18 +47,15 @@ async def delete_product_codec(
     return await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", summary="Try a codec", example=TRIAL)
+@post("/{model:str}/codec/test", example=TRIAL)
 async def try_product_codec(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[TryCodec],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[TryCodec]
 ) -> TriedCodec:
     """Decode bytes or encode values; nothing is stored and nothing is sent."""
     return await codec_service.tried(principal, model, data)
 
 
-@get("/{model:str}/codec/healing", summary="Get whether gaps of a product are healed")
+@get("/{model:str}/codec/healing")
 async def get_product_healing(
     principal: Requester, codec_service: Codecs, model: FromPath[str]
 ) -> Healing:
@@ -69,16 +63,9 @@ async def get_product_healing(
     return await codec_service.healing(principal, model)
 
 
-@put(
-    "/{model:str}/codec/healing",
-    summary="Say whether gaps of a product are healed",
-    example=HEALING,
-)
+@put("/{model:str}/codec/healing", example=HEALING)
 async def put_product_healing(
-    principal: Requester,
-    codec_service: Codecs,
-    model: FromPath[str],
-    data: JSONBody[PutHealing],
+    principal: Requester, codec_service: Codecs, model: FromPath[str], data: JSONBody[PutHealing]
 ) -> Healing:
     """Ask devices for what they remember of gaps, so often a device; off by default."""
     return await codec_service.put_healing(principal, model, data)

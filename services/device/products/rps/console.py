@@ -35,7 +35,6 @@ class ShownRecord(msgspec.Struct):
 @post(
     "/search",
     guards=[holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
-    summary="Search RPS records",
     example={"sn": "ROOF", "page_size": 50},
 )
 async def find_rps_records(
@@ -52,7 +51,7 @@ async def find_rps_records(
     )
 
 
-@delete("/{sn:str}", guards=[holders(Function.PRODUCT_MANAGE)], summary="Delete an RPS record")
+@delete("/{sn:str}", guards=[holders(Function.PRODUCT_MANAGE)])
 async def remove_rps_record(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> None:
     """Delete the record of an SN, so that the device can be added."""
     await rps_service.delete(principal, sn)

@@ -14,9 +14,7 @@ Rps = NamedDependency[RpsService]
 
 
 @post(
-    "/profile",
-    summary="Specify profile URL",
-    example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"},
+    "/profile", example={"sn": "ROOF0002", "profileUrl": "https://example.com/profiles/roof.json"}
 )
 async def set_rps_profile(
     principal: Requester, rps_service: Rps, data: JSONBody[SetProfile]
@@ -27,7 +25,6 @@ async def set_rps_profile(
 
 @post(
     "/search",
-    summary="Query profile URL list",
     example={
         "pageSize": 50,
         "pageNumber": 1,
@@ -41,7 +38,7 @@ async def search_rps_profiles(
     return await rps_service.search(principal, data)
 
 
-@delete("/{sn:str}", summary="Delete RPS record")
+@delete("/{sn:str}")
 async def delete_rps_profile(principal: Requester, rps_service: Rps, sn: FromPath[str]) -> str:
     """Delete the RPS record of an SN, so that the device can be added."""
     return await rps_service.delete(principal, sn)

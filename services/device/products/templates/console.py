@@ -25,10 +25,7 @@ _EDITORS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
 Library = NamedDependency[Templates]
 
 
-@get(
-    guards=[holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)],
-    summary="Get the source of blueprints",
-)
+@get(guards=[holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_EDITORS)])
 async def get_blueprint_source(principal: Requester, templates: Library) -> BlueprintSource:
     """The library of device templates that was uploaded last; `DEFAULT` when there is none."""
     library = await templates.source(principal.tenant)
@@ -45,11 +42,7 @@ async def get_blueprint_source(principal: Requester, templates: Library) -> Blue
     )
 
 
-@post(
-    guards=[holders(*_EDITORS)],
-    summary="Set the source of blueprints",
-    example={"source_type": "DEFAULT"},
-)
+@post(guards=[holders(*_EDITORS)], example={"source_type": "DEFAULT"})
 async def set_blueprint_source(
     principal: Requester, templates: Library, data: JSONBody[SetBlueprintSource]
 ) -> None:
@@ -67,7 +60,7 @@ async def set_blueprint_source(
     await templates.take(principal.tenant, data.url)
 
 
-@post("/search", guards=_VIEWERS, summary="Search device templates", example={"page_size": 100})
+@post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
     principal: Requester, templates: Library, data: JSONBody[FindTemplates | None] = None
 ) -> Page[ShownTemplate]:
@@ -77,12 +70,7 @@ async def find_product_templates(
     return Page(page_size=wanted.size, page_number=wanted.number, total=total, content=rows)
 
 
-@post(
-    "/import",
-    guards=_MANAGERS,
-    summary="Import device templates",
-    example={"models": ["AM102"]},
-)
+@post("/import", guards=_MANAGERS, example={"models": ["AM102"]})
 async def import_product_templates(
     principal: Requester, templates: Library, data: JSONBody[ImportTemplates]
 ) -> list[ImportedTemplate]:

@@ -22,7 +22,6 @@ Wait = Annotated[
 
 @post(
     "/report",
-    summary="Report properties",
     status_code=202,
     body=ReportMessage | list[ReportMessage],
     example={"properties": {"temperature": 21.5}},
@@ -36,7 +35,6 @@ async def report_properties(
 
 @post(
     "/event",
-    summary="Report an event",
     status_code=202,
     body=EventMessage | list[EventMessage],
     example={"eventId": "alarm", "outputs": {"level": 2}},
@@ -50,7 +48,6 @@ async def report_event(
 
 @post(
     "/reply",
-    summary="Answer a command",
     status_code=202,
     body=ReplyMessage | list[ReplyMessage],
     example={"commandId": 1000017, "status": "SUCCESS", "outputs": {}},

@@ -16,7 +16,6 @@ from services.device.reports.frames.service import FrameService
 @post(
     "/{device_id:str}/frames/search",
     guards=[holders(Function.DEVICE_VIEW)],
-    summary="Search frames of a device",
     example={"page_size": 20},
 )
 async def find_device_frames(

@@ -13,11 +13,7 @@ from services.device.reports.history.service import LATEST_TIME
 from services.device.things.access import DeviceId
 
 
-@get(
-    "/device/openapi/v1/devices/{device_id:str}/frames",
-    summary="List frames of a device",
-    tags=["Devices"],
-)
+@get("/device/openapi/v1/devices/{device_id:str}/frames", tags=["Devices"])
 async def list_device_frames(
     principal: Requester,
     frames: NamedDependency[FrameService],

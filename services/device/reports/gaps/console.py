@@ -16,7 +16,6 @@ from services.device.reports.gaps.service import GapService
 @post(
     "/{device_id:str}/gaps/search",
     guards=[holders(Function.DEVICE_VIEW)],
-    summary="Search gaps of a device",
     example={"page_size": 20},
 )
 async def find_device_gaps(

@@ -11,11 +11,7 @@ from services.device.reports.history.service import LATEST_TIME, HistoryPage, Hi
 from services.device.things.access import DeviceId
 
 
-@get(
-    "/device/openapi/v1/devices/{device_id:str}/properties/history",
-    summary="Query property history",
-    tags=["Devices"],
-)
+@get("/device/openapi/v1/devices/{device_id:str}/properties/history", tags=["Devices"])
 async def get_property_history(
     principal: Requester,
     history: NamedDependency[HistoryService],

@@ -79,7 +79,6 @@ _decode = msgspec.json.Decoder(DeviceConnection).decode
 @post(
     "/{device_id:str}/connections/search",
     guards=[holders(Function.DEVICE_VIEW)],
-    summary="Search connection events of a device",
     example={"page_size": 20},
 )
 async def find_device_connections(

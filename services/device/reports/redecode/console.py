@@ -17,12 +17,7 @@ _READERS = [holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [holders(Function.PRODUCT_MANAGE)]
 
 
-@post(
-    "/{model:str}/codec/redecode",
-    guards=_MANAGERS,
-    summary="Read frames of a product again",
-    example={"dry": True},
-)
+@post("/{model:str}/codec/redecode", guards=_MANAGERS, example={"dry": True})
 async def redecode_frames_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
 ) -> Redecode:
@@ -30,11 +25,7 @@ async def redecode_frames_of_product(
     return await redecodes.begin(principal, model, data)
 
 
-@get(
-    "/{model:str}/codec/redecode",
-    guards=_READERS,
-    summary="Get how far frames of a product are read again",
-)
+@get("/{model:str}/codec/redecode", guards=_READERS)
 async def get_redecode_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode | None:
@@ -42,7 +33,7 @@ async def get_redecode_of_product(
     return await redecodes.last(principal, model)
 
 
-@delete("/{model:str}/codec/redecode", guards=_MANAGERS, summary="Stop reading frames of a product")
+@delete("/{model:str}/codec/redecode", guards=_MANAGERS)
 async def stop_redecode_of_product(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:

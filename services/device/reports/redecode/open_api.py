@@ -13,7 +13,7 @@ from services.device.reports.redecode.service import RedecodeService
 Redecodes = NamedDependency[RedecodeService]
 
 
-@post("/{model:str}/codec/redecode", summary="Read frames again", example={"dry": True})
+@post("/{model:str}/codec/redecode", example={"dry": True})
 async def redecode_product_frames(
     principal: Requester, redecodes: Redecodes, model: FromPath[str], data: JSONBody[StartRedecode]
 ) -> Redecode:
@@ -21,7 +21,7 @@ async def redecode_product_frames(
     return await redecodes.begin(principal, model, data)
 
 
-@get("/{model:str}/codec/redecode", summary="Get how far frames are read again")
+@get("/{model:str}/codec/redecode")
 async def get_product_redecode(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:
@@ -29,7 +29,7 @@ async def get_product_redecode(
     return await redecodes.get(principal, model)
 
 
-@delete("/{model:str}/codec/redecode", summary="Stop reading frames again")
+@delete("/{model:str}/codec/redecode")
 async def stop_product_redecode(
     principal: Requester, redecodes: Redecodes, model: FromPath[str]
 ) -> Redecode:

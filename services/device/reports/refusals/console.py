@@ -16,7 +16,6 @@ from services.device.reports.refusals.service import Refusals
 @post(
     "/{device_id:str}/refusals/search",
     guards=[holders(Function.DEVICE_VIEW)],
-    summary="Search refusals of a device",
     example={"page_size": 20},
 )
 async def find_device_refusals(

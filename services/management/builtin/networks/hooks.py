@@ -41,7 +41,6 @@ class Hooks:
 
 @post(
     "/integration/hooks/{token:str}",
-    summary="Tell what a network server has heard",
     body=Any,
     example={"devEui": "24e124136b502217", "port": 85, "counter": 17, "data": "AXVkA2fXAA=="},
     request_max_body_size=LARGEST_HOOK,

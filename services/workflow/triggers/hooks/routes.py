@@ -33,12 +33,7 @@ class Begun(msgspec.Struct):
     run_id: str
 
 
-@post(
-    "/hooks/{token:str}",
-    summary="Begin a flow that waits for this",
-    body=Any,
-    example={"door": "open"},
-)
+@post("/hooks/{token:str}", body=Any, example={"door": "open"})
 async def begin_flow(
     request: HttpRequest, hooks: NamedDependency[HookCaller], token: FromPath[str]
 ) -> Begun:
