@@ -43,11 +43,7 @@ async def announce_upload(
     return resources.announce(principal, data)
 
 
-@put(
-    "/uploads/{ticket:str}",
-    request_max_body_size=LARGEST_FILE,
-    include_in_schema=False,
-)
+@put("/uploads/{ticket:str}", request_max_body_size=LARGEST_FILE, include_in_schema=False)
 async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
     """Take the file as the body. What it is, is told by its content and not by its header."""
     await resources.upload(ticket, await request.body())

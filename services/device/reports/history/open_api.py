@@ -10,18 +10,20 @@ from libs.common.http.open_api import get
 from services.device.reports.history.service import LATEST_TIME, HistoryPage, HistoryService
 from services.device.things.access import DeviceId
 
+StartTime = Annotated[int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)]
+EndTime = Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)]
+PageKey = Annotated[str | None, QueryParameter(name="pageKey", max_length=64)]
+
 
 @get("/device/openapi/v1/devices/{device_id:str}/properties/history", tags=["Devices"])
 async def get_property_history(
     principal: Requester,
     history: NamedDependency[HistoryService],
     device_id: DeviceId,
-    start_time: Annotated[
-        int | None, QueryParameter(name="startTime", ge=0, le=LATEST_TIME)
-    ] = None,
-    end_time: Annotated[int | None, QueryParameter(name="endTime", ge=0, le=LATEST_TIME)] = None,
+    start_time: StartTime = None,
+    end_time: EndTime = None,
     page_size: Annotated[int | None, QueryParameter(name="pageSize", ge=1)] = None,
-    page_key: Annotated[str | None, QueryParameter(name="pageKey", max_length=64)] = None,
+    page_key: PageKey = None,
     order: Annotated[
         str | None, QueryParameter(max_length=8, schema_extra={"enum": ["asc", "desc"]})
     ] = None,
