@@ -7,6 +7,7 @@ administrator be made over loopback only. It may run again at every start.
 import asyncio
 import os
 import sys
+from collections.abc import Coroutine
 
 from deploy.platform import mongo_server, services
 from deploy.platform.mongo_server import DatabaseUser
@@ -25,22 +26,22 @@ def users(environ: dict[str, str]) -> list[DatabaseUser]:
     return [*services.database_users(state), services.backup_user(state)]
 
 
-async def _run(environ: dict[str, str]) -> None:
-    async with asyncio.timeout(START_SECONDS):
-        await mongo_server.set_up(
-            [f"{LOOPBACK}:{MONGO_PORT}"], environ["MONGO_ADMIN"], users(environ)
-        )
-
-
-def main() -> int:
-    """Set MongoDB up; exit code 1 when it is not there in time."""
+def finished(work: Coroutine[None, None, None]) -> int:
+    """The exit code when MongoDB is being set up by `work`: 1 when it is not there in time."""
     try:
-        asyncio.run(_run(dict(os.environ)))
+        asyncio.run(asyncio.wait_for(work, START_SECONDS))
     except TimeoutError:
         sys.stderr.write(f"mongo-setup: MongoDB was not ready within {START_SECONDS:.0f} s\n")
         return 1
     sys.stdout.write("mongo-setup: the replica set and its users are there\n")
     return 0
+
+
+def main() -> int:
+    """Set MongoDB up."""
+    environ = dict(os.environ)
+    member = f"{LOOPBACK}:{MONGO_PORT}"
+    return finished(mongo_server.set_up([member], environ["MONGO_ADMIN"], users(environ)))
 
 
 if __name__ == "__main__":
