@@ -54,20 +54,14 @@ class Selections:
         return results
 
 
+@dataclass(frozen=True)
 class DeviceCommands:
     """What one device that a user sees is asked to do, and what it was asked."""
 
-    def __init__(
-        self,
-        commands: CommandService,
-        store: CommandStore,
-        devices: GrantedDevices,
-        things: ThingDirectory,
-    ) -> None:
-        self._commands = commands
-        self._store = store
-        self._devices = devices
-        self._things = things
+    commands: CommandService
+    store: CommandStore
+    devices: GrantedDevices
+    things: ThingDirectory
 
     async def page(
         self,
@@ -81,8 +75,8 @@ class DeviceCommands:
 
         No `statuses` are all of them. Of earlier owners' commands none is shown.
         """
-        device = await self._devices.find(principal, device_id)
-        return await self._store.page(device, statuses, skip, limit)
+        device = await self.devices.find(principal, device_id)
+        return await self.store.page(device, statuses, skip, limit)
 
     async def tsl(self, principal: Principal, device_id: int) -> TslDocument:
         """The TSL that a device follows."""
@@ -93,8 +87,8 @@ class DeviceCommands:
     ) -> Command:
         """Ask a device to take on properties; a single bad one refuses them all."""
         thing = await self._thing(principal, device_id)
-        draft = await self._commands.check_properties(thing, properties)
-        (command,) = await self._commands.issue(principal, [draft])
+        draft = await self.commands.check_properties(thing, properties)
+        (command,) = await self.commands.issue(principal, [draft])
         return command
 
     async def call(
@@ -102,9 +96,9 @@ class DeviceCommands:
     ) -> Command:
         """Ask a device to run a service of its TSL."""
         thing = await self._thing(principal, device_id)
-        draft = self._commands.check_call(thing, service_id, inputs)
-        (command,) = await self._commands.issue(principal, [draft])
+        draft = self.commands.check_call(thing, service_id, inputs)
+        (command,) = await self.commands.issue(principal, [draft])
         return command
 
     async def _thing(self, principal: Principal, device_id: int) -> Thing:
-        return await self._things.thing(await self._devices.find(principal, device_id))
+        return await self.things.thing(await self.devices.find(principal, device_id))

@@ -38,22 +38,15 @@ class Brought:
     location: Location | None = None
 
 
+@dataclass(frozen=True)
 class DeviceBringer:
     """Writes devices of integrations."""
 
-    def __init__(
-        self,
-        devices: DeviceStore,
-        ids: IdAllocator,
-        products: ProductService,
-        templates: Templates,
-        groups: GroupStore,
-    ) -> None:
-        self._devices = devices
-        self._ids = ids
-        self._products = products
-        self._templates = templates
-        self._groups = groups
+    devices: DeviceStore
+    ids: IdAllocator
+    products: ProductService
+    templates: Templates
+    groups: GroupStore
 
     async def add(self, wanted: Brought) -> Device:
         """Write a new device; raise `NotFound` when its group has just been deleted.
@@ -61,13 +54,13 @@ class DeviceBringer:
         Raises as `make`, and `Conflict` for an SN that there is already, whoever has it.
         """
         key = key_of(wanted.new.identifier)
-        holder, _ = await self._devices.with_serial(key)
+        holder, _ = await self.devices.with_serial(key)
         if holder is None:
             device = await self.make(wanted)
             try:
                 await self.add_all([device])
             except SerialTaken:
-                holder, _ = await self._devices.with_serial(key)
+                holder, _ = await self.devices.with_serial(key)
             else:
                 return device
         raise (rps_record_exists if holder == "rps" else device_is_taken)(
@@ -86,7 +79,7 @@ class DeviceBringer:
                 f"integration {wanted.integration} named a device {serial!r}: an"
                 " identifier has 1 to 64 letters, digits, '_' or '-'"
             )
-        device = begin(await self._ids.take(), serial, wanted.tenant, await self._product(wanted))
+        device = begin(await self.ids.take(), serial, wanted.tenant, await self._product(wanted))
         device.name, device.additional = wanted.name, wanted.new.additional
         device.integration, device.user_id = wanted.integration, wanted.user_id
         device.group, device.location = wanted.group, wanted.location
@@ -98,36 +91,36 @@ class DeviceBringer:
 
         async def join(session: Session) -> None:
             for tenant, group in groups:
-                await self._groups.join(tenant, group, session)
+                await self.groups.join(tenant, group, session)
 
-        await self._devices.insert(devices, join)
+        await self.devices.insert(devices, join)
 
     async def bring(self, wanted: Brought) -> Device:
         """The same; one that the integration has brought before gets the name and `additional`."""
         try:
             return await self.add(wanted)
         except Conflict:
-            _, known = await self._devices.with_serial(key_of(wanted.new.identifier))
+            _, known = await self.devices.with_serial(key_of(wanted.new.identifier))
             owner = None if known is None else (known.tenant, known.integration)
             if known is None or owner != (wanted.tenant, wanted.integration):
                 raise
         changes = DeviceChanges(name=wanted.name, additional=wanted.new.additional)
-        return await self._devices.update(wanted.tenant, known.id, changes) or known
+        return await self.devices.update(wanted.tenant, known.id, changes) or known
 
     async def _product(self, wanted: Brought) -> Product:
         """The product of the device; one that the tenant lacks is made of a TSL or a template."""
         new, model = wanted.new, wanted.new.model or None
-        if model is not None and not await self._products.has(wanted.tenant, model):
+        if model is not None and not await self.products.has(wanted.tenant, model):
             who = Principal(kind=Kind.USER, tenant=wanted.tenant, subject=str(wanted.user_id or 0))
             if new.tsl is None:
-                await self._templates.ensure(who, model)
+                await self.templates.ensure(who, model)
             else:
                 return await self._make(who, model, new.tsl)
-        return await self._products.choose(wanted.tenant, model, key_of(new.identifier))
+        return await self.products.choose(wanted.tenant, model, key_of(new.identifier))
 
     async def _make(self, who: Principal, model: str, tsl: dict[str, Any]) -> Product:
         try:
-            return await self._products.put(who, model, PutProduct(name=model, tsl=tsl))
+            return await self.products.put(who, model, PutProduct(name=model, tsl=tsl))
         except InvalidInput as error:
             raise UpstreamFailed(f"the integration's product: {error.text}") from error
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -43,30 +44,19 @@ class Called(NamedTuple):
     """Those that devices get when they connect: they are offline."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class EntityCaller:
     """Calls of services, for users and for flows."""
 
-    def __init__(
-        self,
-        *,
-        entities: EntityService,
-        commands: CommandService,
-        bus: Bus,
-        store: CommandStore,
-        integrations: Integrations,
-        client: IntegrationClient,
-        rpc: RpcClient,
-        seconds: float,
-    ) -> None:
-        self._entities = entities
-        self._commands = commands
-        self._bus = bus
-        self._store = store
-        self._integrations = integrations
-        self._client = client
-        self._rpc = rpc
-        self._seconds = seconds
-        """How long a device or a flow may take."""
+    entities: EntityService
+    commands: CommandService
+    bus: Bus
+    store: CommandStore
+    integrations: Integrations
+    client: IntegrationClient
+    rpc: RpcClient
+    seconds: float
+    """How long a device or a flow may take."""
 
     async def call(self, principal: Principal, body: CallEntities) -> Called:
         """Call the services that are named; give their outputs by name, all in one.
@@ -75,7 +65,7 @@ class EntityCaller:
         Raises `UpstreamTimeout` when a device, an integration or a flow is late (what a device
         or a flow was asked goes on), `UpstreamFailed` when a device refuses or a flow fails.
         """
-        entities = await self._entities.with_keys(principal, body.exchange)
+        entities = await self.entities.with_keys(principal, body.exchange)
         return await self.run(principal, body.exchange, entities)
 
     async def run(
@@ -114,7 +104,7 @@ class EntityCaller:
         return Called(_together([called.outputs, *answers]), called.queued)
 
     def _draft(self, calling: Calling) -> Draft:
-        return self._commands.check_call(calling.thing.record, calling.service_id, calling.inputs)
+        return self.commands.check_call(calling.thing.record, calling.service_id, calling.inputs)
 
     async def _checked(self, calling: Calling) -> dict[str, Any]:
         """The inputs of a service of an integration itself, or of a flow."""
@@ -128,7 +118,7 @@ class EntityCaller:
 
     async def _check_callable(self, calling: Calling) -> None:
         integration = calling.thing.integration
-        found = None if integration == SYSTEM else await self._integrations.find(integration)
+        found = None if integration == SYSTEM else await self.integrations.find(integration)
         if found is None:
             raise _not_callable(calling, "nobody answers for it")
         manifest = found.manifest
@@ -139,9 +129,9 @@ class EntityCaller:
         if not drafts:
             return Called({})
         ids = {draft.thing.id for draft in drafts}
-        replies = ServiceReplies(self._bus, self._store, self._seconds)
+        replies = ServiceReplies(self.bus, self.store, self.seconds)
         async with replies.listening(principal.tenant, ids):
-            commands = await self._commands.issue(principal, drafts)
+            commands = await self.commands.issue(principal, drafts)
             queued = [one for one in commands if one.queued]
             answers = await asyncio.gather(
                 *(replies.outputs(one) for one in commands if not one.queued)
@@ -155,7 +145,7 @@ class EntityCaller:
         if thing.flow is not None:
             return await self._run_flow(thing.tenant, thing.flow, inputs, principal.user_id)
         try:
-            return await self._client.call(
+            return await self.client.call(
                 thing.integration, thing.tenant, thing.id, calling.service_id, inputs
             )
         except InvalidInput as error:
@@ -171,10 +161,10 @@ class EntityCaller:
             inputs=inputs,
             user_id=user_id or None,
             hops=current_hops(),
-            seconds=self._seconds,
+            seconds=self.seconds,
         )
-        patience = self._seconds + FLOW_MARGIN
-        return (await self._rpc.call(CALL, wanted, FlowOutputs, patience)).outputs
+        patience = self.seconds + FLOW_MARGIN
+        return (await self.rpc.call(CALL, wanted, FlowOutputs, patience)).outputs
 
 
 def _together(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

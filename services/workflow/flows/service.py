@@ -1,6 +1,7 @@
 """Saves, shows, enables and deletes flows on behalf of users."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -53,40 +54,27 @@ Change = tuple[Flow, Concealed | None]
 """A flow as it is to be, and its secrets when they are to be kept anew."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class FlowService:
     """The operations on flows."""
 
-    def __init__(
-        self,
-        *,
-        store: FlowStore,
-        unsettled: UnsettledStore,
-        secrets: SecretStore,
-        runs: RunStore,
-        vault: Vault,
-        deploying: Deploying,
-        sharing: Sharing,
-        people: People,
-        limits: Callable[[str], Limits],
-        next_id: Callable[[], Awaitable[int]],
-    ) -> None:
-        self._store = store
-        self._unsettled = unsettled
-        self._secrets = secrets
-        self._runs = runs
-        self._vault = vault
-        self._deploying = deploying
-        self._sharing = sharing
-        self._people = people
-        self._limits = limits
-        self._next_id = next_id
+    store: FlowStore
+    unsettled: UnsettledStore
+    secrets: SecretStore
+    runs: RunStore
+    vault: Vault
+    deploying: Deploying
+    sharing: Sharing
+    people: People
+    limits: Callable[[str], Limits]
+    next_id: Callable[[], Awaitable[int]]
 
     async def search(
         self, user: Principal, wanted: SearchFlows
     ) -> list[ShownFlow] | Page[ShownFlow]:
         """The flows that a user sees, the newest first."""
-        grants = await self._sharing.of(user)
-        flows, total = await self._store.search(
+        grants = await self.sharing.of(user)
+        flows, total = await self.store.search(
             user.tenant,
             ids=None if grants.everything else sorted(grants.resources.workflows),
             name=wanted.name or "",
@@ -96,7 +84,7 @@ class FlowService:
             limit=wanted.limit,
         )
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
-        names = await self._people.nicknames(user.tenant, authors)
+        names = await self.people.nicknames(user.tenant, authors)
         return wanted.listed([_shown(flow, names) for flow in flows], total)
 
     async def update(self, user: Principal, flow_id: int, wanted: UpdateFlow) -> None:
@@ -118,25 +106,25 @@ class FlowService:
 
         Raises `Forbidden` for a user who has no grant at all.
         """
-        grants = await self._sharing.of(user)
+        grants = await self.sharing.of(user)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
         wanted = [one for one in ids_of(ids) if grants.workflow(one)]
-        found = await self._store.present(user.tenant, wanted)
+        found = await self.store.present(user.tenant, wanted)
         if not found:
             return
 
         async def also(session: Session) -> None:
             for flow_id in found:
-                await self._deploying.stop(user.tenant, flow_id, session)
-            await self._secrets.forget(user.tenant, found, session)
-            await self._unsettled.note(user.tenant, found, session)
+                await self.deploying.stop(user.tenant, flow_id, session)
+            await self.secrets.forget(user.tenant, found, session)
+            await self.unsettled.note(user.tenant, found, session)
 
-        await self._store.remove(user.tenant, found, also)
+        await self.store.remove(user.tenant, found, also)
         for flow_id in found:
-            await self._deploying.forget(user.tenant, flow_id)
-        await self._runs.remove(user.tenant, found)
-        await self._sharing.forget(user.tenant, found)
+            await self.deploying.forget(user.tenant, flow_id)
+        await self.runs.remove(user.tenant, found)
+        await self.sharing.forget(user.tenant, found)
 
     async def design(self, user: Principal, flow_id: int, version: int | None) -> ShownDesign:
         """A version of a flow's design, the newest when none is named."""
@@ -145,7 +133,7 @@ class FlowService:
         if version is not None and version > flow.version:
             raise InvalidInput(f"Invalid Version: {version}", field="version")
         if version is not None and version != flow.version:
-            text = await self._store.design(user.tenant, flow_id, version)
+            text = await self.store.design(user.tenant, flow_id, version)
         if text is None:
             raise NotFound(f"Version Not Found: {version}", field="version")
         return ShownDesign(
@@ -161,7 +149,7 @@ class FlowService:
     async def versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """The versions of a flow's design that are kept, the newest first."""
         flow = await self.visible(user, flow_id)
-        replaced = await self._store.versions(user.tenant, flow_id)
+        replaced = await self.store.versions(user.tenant, flow_id)
         began = {1: flow.created_at} | {number + 1: at for number, at in replaced.items()}
         return [
             FlowVersion(version=number, saved_at=began.get(number))
@@ -178,7 +166,7 @@ class FlowService:
         if bool(wanted.id) != (wanted.version is not None):
             missing, given = ("version", "id") if wanted.id else ("id", "version")
             raise InvalidInput(f"is required beside {given}; a new flow has neither", field=missing)
-        concealed = self._vault.conceal(user.tenant, storable(wanted.design_data))
+        concealed = self.vault.conceal(user.tenant, storable(wanted.design_data))
         flow = await (
             self._change(user, wanted, name, concealed)
             if wanted.id
@@ -191,10 +179,10 @@ class FlowService:
 
         Raises `Forbidden` for a user who has no grant at all, else `NotFound`.
         """
-        grants = await self._sharing.of(user)
+        grants = await self.sharing.of(user)
         if grants.nothing:
             raise Forbidden("user does not have data permission")
-        found = await self._store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
+        found = await self.store.get(user.tenant, flow_id) if grants.workflow(flow_id) else None
         if found is None:
             raise _gone(flow_id)
         return found
@@ -204,17 +192,17 @@ class FlowService:
 
         False when it does not run this version any more.
         """
-        flow = await self._store.get(tenant, flow_id)
+        flow = await self.store.get(tenant, flow_id)
         if flow is None or not flow.enabled or flow.version != version:
             return False
 
         async def also(session: Session) -> None:
-            await self._deploying.stop(tenant, flow_id, session)
+            await self.deploying.stop(tenant, flow_id, session)
 
         off = _changed(flow, enabled=False, stopped=reason)
-        if not await self._store.replace(flow, off, also):
+        if not await self.store.replace(flow, off, also):
             return False
-        await self._deploying.changed(tenant, flow_id)
+        await self.deploying.changed(tenant, flow_id)
         return True
 
     async def _create(
@@ -223,12 +211,12 @@ class FlowService:
         """Add a flow. The grants come first, as a grant of nothing does no harm."""
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("user does not have permission")
-        if await self._store.count(user.tenant) >= self._limits(user.tenant).flows:
+        if await self.store.count(user.tenant) >= self.limits(user.tenant).flows:
             count_limited("flows", user.tenant)
             raise TooManyRequests("there are as many flows as there may be", retry_after=60.0)
         now = now_ms()
         flow = Flow(
-            id=await self._next_id(),
+            id=await self.next_id(),
             tenant=user.tenant,
             name=name,
             remark=wanted.remark or "",
@@ -241,13 +229,13 @@ class FlowService:
         )
         also = await self._prepared(user, flow, None, concealed)
         try:
-            await self._sharing.share(user, flow.id)
-            await self._store.insert(flow, also)
+            await self.sharing.share(user, flow.id)
+            await self.store.insert(flow, also)
         except Exception:
-            await self._sharing.forget(user.tenant, [flow.id])
-            await self._deploying.forget(user.tenant, flow.id)
+            await self.sharing.forget(user.tenant, [flow.id])
+            await self.deploying.forget(user.tenant, flow.id)
             raise
-        await self._deploying.changed(user.tenant, flow.id)
+        await self.deploying.changed(user.tenant, flow.id)
         return flow
 
     async def _change(
@@ -260,7 +248,7 @@ class FlowService:
             if wanted.version != before.version:
                 raise _expired(wanted.version)
             same = wanted.design_data is None
-            kept = self._vault.conceal(user.tenant, before.design) if same else concealed
+            kept = self.vault.conceal(user.tenant, before.design) if same else concealed
             after = _changed(
                 before,
                 name=name,
@@ -284,8 +272,8 @@ class FlowService:
             if after is before:
                 return before
             also = await self._prepared(user, after, before, concealed)
-            if await self._store.replace(before, after, also):
-                await self._deploying.changed(user.tenant, after.id)
+            if await self.store.replace(before, after, also):
+                await self.deploying.changed(user.tenant, after.id)
                 return after
         raise Conflict(f"flow {flow_id} is being changed by others; try again", field="id")
 
@@ -293,15 +281,15 @@ class FlowService:
         self, user: Principal, flow: Flow, before: Flow | None, concealed: Concealed | None
     ) -> AfterWrite:
         """What belongs into the transaction that stores a flow, its secrets among it."""
-        await self._unsettled.note(user.tenant, [flow.id])
+        await self.unsettled.note(user.tenant, [flow.id])
         sealed = concealed.given if concealed else {}
-        after = await self._deploying.ready(user, flow, before, sealed)
+        after = await self.deploying.ready(user, flow, before, sealed)
 
         async def also(session: Session) -> None:
             await after(session)
             if concealed is not None:
                 given, marks = concealed.given, concealed.marks
-                await self._secrets.keep(user.tenant, flow.id, given, marks, session)
+                await self.secrets.keep(user.tenant, flow.id, given, marks, session)
             if before is not None and flow.version != before.version:
                 await self._trim(flow, session)
 
@@ -311,12 +299,12 @@ class FlowService:
         """Delete old versions, but for those that runs in hand need, with their secrets."""
         if flow.version <= KEPT or flow.version % EVERY:
             return
-        needed = await self._runs.versions_in_hand(flow.id)
-        await self._store.trim(flow.id, flow.version - KEPT, needed, session)
+        needed = await self.runs.versions_in_hand(flow.id)
+        await self.store.trim(flow.id, flow.version - KEPT, needed, session)
         marks = marks_in(flow.design)
-        async for design in self._store.designs(flow.id, session):
+        async for design in self.store.designs(flow.id, session):
             marks |= marks_in(design)
-        await self._secrets.keep_only(flow.tenant, flow.id, marks, session)
+        await self.secrets.keep_only(flow.tenant, flow.id, marks, session)
 
 
 def _changed(flow: Flow, **fields: Any) -> Flow:
