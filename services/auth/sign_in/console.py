@@ -53,6 +53,7 @@ class SignInOperation(Operation):
         status: CONSOLE_REFUSALS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)
     },
     response_headers=NOT_KEPT,
+    summary="Sign in, or refresh an access token",
     tags=["Authentication and current user"],
     security=[{}],
 )

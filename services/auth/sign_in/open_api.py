@@ -50,6 +50,7 @@ class TokenOperation(Operation):
         status: REFUSALS[status] for status in (400, 401, 403, 405, 413, 415, 429, 500, 503)
     },
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    summary="Get or refresh an access token",
     tags=["Authentication"],
     security=[{}],
 )
