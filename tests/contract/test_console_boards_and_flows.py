@@ -44,12 +44,12 @@ async def person(platform: Platform, admin: Console) -> dict[str, Any]:
 
 @pytest.fixture
 async def warming(api: Api, thing: Thing) -> AsyncIterator[Thing]:
-    """A device that reports another temperature five times a second."""
+    """A device that reports another temperature every second."""
 
     async def report() -> None:
         for number in itertools.count():
             await api.report(thing.sn, thing.key, {"properties": {"temperature": 20 + number % 10}})
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(1)
 
     reporting = asyncio.ensure_future(report())
     yield thing
