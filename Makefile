@@ -110,9 +110,10 @@ $(CONSOLE): console/node_modules/.installed console/openapi.json console/index.h
 	@$(NPM) run --prefix console --silent build
 	@touch $@
 
+# Most of it is never imported, so nothing is compiled before it is.
 $(DEV): requirements-dev.txt tests/clients/package-lock.json clients/python/openapi.json $(NODE)
 	@echo "installing what tests and checks need"
-	@$(PIP) install -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
+	@$(PIP) install --no-compile -r requirements.txt -r requirements-embedded.txt -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e clients/python
 	@$(NPM) ci --prefix tests/clients --no-audit --no-fund --silent
 	@touch $@

@@ -1,5 +1,7 @@
 """Fixtures of the contract tests: one running platform, and applications that call it."""
 
+import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from uuid import uuid4
@@ -68,6 +70,20 @@ async def thing(api: Api) -> Thing:
     identity = await api.add(sn)
     issued = await api.done("POST", f"/devices/{identity}/credentials")
     return Thing(identity, sn, issued["key"])
+
+
+@pytest.fixture
+async def warming(api: Api, thing: Thing) -> AsyncIterator[Thing]:
+    """A device that reports another temperature every second."""
+
+    async def report() -> None:
+        for number in itertools.count():
+            await api.report(thing.sn, thing.key, {"properties": {"temperature": 20 + number % 10}})
+            await asyncio.sleep(1)
+
+    reporting = asyncio.ensure_future(report())
+    yield thing
+    reporting.cancel()
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,7 @@
 """The console in a real browser: somebody builds a dashboard, and draws a flow."""
 
 import asyncio
-import itertools
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -40,20 +38,6 @@ async def person(platform: Platform, admin: Console) -> dict[str, Any]:
     user = await admin.add_user(email)
     await admin.done("POST", "/user/roles/1/associate-user", {"user_ids": [user]})
     return {"baseUrl": platform.base_url, "email": email, "password": PASSWORD}
-
-
-@pytest.fixture
-async def warming(api: Api, thing: Thing) -> AsyncIterator[Thing]:
-    """A device that reports another temperature five times a second."""
-
-    async def report() -> None:
-        for number in itertools.count():
-            await api.report(thing.sn, thing.key, {"properties": {"temperature": 20 + number % 10}})
-            await asyncio.sleep(0.2)
-
-    reporting = asyncio.ensure_future(report())
-    yield thing
-    reporting.cancel()
 
 
 async def travel(journey: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,11 @@ Generated from the services' routes. An operation without a guard fails here, un
 among those that are open for a reason.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 import aiohttp
@@ -136,6 +138,11 @@ each_operation = pytest.mark.parametrize(
 )
 REQUESTS = [one for _, one in OPERATIONS if one.guard is not None and one.method != WEBSOCKET]
 SOCKETS = [one for _, one in OPERATIONS if one.guard is not None and one.method == WEBSOCKET]
+OF_USERS: dict[frozenset[Function], list[Guarded]] = defaultdict(list)
+"""Operations of users, by the functions that let somebody in."""
+for _request in REQUESTS:
+    if _request.guard is not None and _request.guard.kind is Kind.USER:
+        OF_USERS[frozenset(_request.guard.functions)].append(_request)
 each_guarded = pytest.mark.parametrize("operation", REQUESTS, ids=map(name_of, REQUESTS))
 
 
@@ -290,20 +297,29 @@ async def test_matrix(operation: Guarded, cast: Cast, subtests: pytest.Subtests)
         assert seen(answer) is due, answer.text
 
 
-@each_guarded
-async def test_matrix_of_functions(operation: Guarded, cast: Cast) -> None:
-    """Any one of an operation's functions lets a user in; all others together do not."""
-    guard = operation.guard
-    assert guard is not None
-    if guard.kind is not Kind.USER:
-        return
-    for function in sorted(guard.functions):
-        await cast.hold(frozenset({function}))
-        answer = await cast.ask(operation, token=cast.holder.token, known=False)
-        assert seen(answer) is Seen.IN, (function, answer.text)
-    await cast.hold(frozenset(Function) - guard.functions)
-    answer = await cast.ask(operation, token=cast.holder.token, known=False)
-    assert seen(answer) is expected(guard, Kind.USER), answer.text
+@pytest.mark.parametrize("function", sorted(set().union(*OF_USERS)))
+async def test_matrix_of_functions(function: str, cast: Cast, subtests: pytest.Subtests) -> None:
+    """Any one of an operation's functions lets a user in."""
+    await cast.hold(frozenset({function}))
+    for operation in chain.from_iterable(
+        operations for functions, operations in OF_USERS.items() if function in functions
+    ):
+        with subtests.test(name_of(operation)):
+            answer = await cast.ask(operation, token=cast.holder.token, known=False)
+            assert seen(answer) is Seen.IN, answer.text
+
+
+@pytest.mark.parametrize("functions", OF_USERS, ids=lambda some: "-".join(sorted(some)) or "none")
+async def test_matrix_of_other_functions(
+    functions: frozenset[Function], cast: Cast, subtests: pytest.Subtests
+) -> None:
+    """All functions together that are none of an operation's do not let a user in."""
+    await cast.hold(frozenset(Function) - functions)
+    for operation in OF_USERS[functions]:
+        assert operation.guard is not None
+        with subtests.test(name_of(operation)):
+            answer = await cast.ask(operation, token=cast.holder.token, known=False)
+            assert seen(answer) is expected(operation.guard, Kind.USER), answer.text
 
 
 @each_guarded

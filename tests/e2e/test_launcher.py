@@ -1,18 +1,16 @@
-"""`thingway up` as a person uses it: stop, start again, a port that is taken."""
+"""`thingway up` as a person uses it: stop, and start again."""
 
 import asyncio
 import contextlib
 import json
 import signal
-import socket
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.node import node
-from tests.e2e.platform import MODEL, PRODUCT, THINGWAY, Platform, alive
+from tests.e2e.platform import MODEL, PRODUCT, Platform, alive
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.xdist_group("launcher")
@@ -97,20 +95,3 @@ async def test_a_stop_leaves_nothing_and_a_second_start_keeps_all(tmp_path: Path
                 await application.close()
     finally:
         platform.stop()
-
-
-def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path):
-    """The line names the port and the option; nothing is left behind."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = subprocess.run(
-            [THINGWAY, "up", "--data", tmp_path / "data", "--port", str(port)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert done.returncode == 2
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    assert len(lines) == 1
-    assert str(port) in lines[0]
-    assert "--port" in lines[0]

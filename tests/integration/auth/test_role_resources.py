@@ -15,7 +15,7 @@ from libs.common.contracts.access import (
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict, InvalidInput
 from libs.common.things import LAST_MEMBER, entity_id
-from services.auth.grants.service import MAX_GRANTS
+from services.auth.grants import service
 from tests.integration.auth.rights import (
     STRANGER,
     audited,
@@ -234,21 +234,22 @@ async def test_what_a_user_makes_is_granted_to_all_of_its_roles(auth):
         assert await resources(auth, role_id) == [("DASHBOARD", "8")]
 
 
-async def test_a_role_that_is_full_gets_nothing_shared(auth):
+async def test_a_role_that_is_full_gets_nothing_shared(auth, monkeypatch):
     """Whoever may make things cannot make the grants of its whole role too many to be answered."""
+    monkeypatch.setattr(service, "MAX_GRANTS", 3)
     role_id = int(await create_role(auth))
     await store_user(auth, 7, role_id)
     grants = auth.mongo.database["grants"]
     await grants.insert_many(
         {"tenant": "default", "role": role_id, "type": "DEVICE", "id": number}
-        for number in range(MAX_GRANTS - 1)
+        for number in range(2)
     )
 
     await share(auth, 7, DASHBOARD)
     with pytest.raises(Conflict):
         await share(auth, 7, ResourceRef("9", ResourceType.DASHBOARD))
 
-    assert await grants.count_documents({"role": role_id}) == MAX_GRANTS
+    assert await grants.count_documents({"role": role_id}) == 3
 
 
 async def test_what_nobody_with_a_role_makes_is_granted_to_none(auth):

@@ -87,6 +87,25 @@ def test_zero_is_refused_where_it_would_not_mean_without_limit(kind: type, varia
         load(kind, {**GIVEN, variable: "0"})
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CALLOUT_SEED", None),
+        ("ACCESS_TOKEN_LIFE", "an hour"),
+        ("AUDIT_RETENTION_DAYS", "24856"),
+        ("TENANT_LIMITS", "{"),
+        ("TENANT_LIMITS", '{"requests": 0}'),
+        ("TENANT_LIMITS", '{"teapots": 1}'),
+    ],
+)
+def test_what_auth_cannot_work_with_is_a_bad_variable(variable: str, value: str | None):
+    """It is missing, is not of its type, or means nothing; one line says so."""
+    environment = {**GIVEN, f"THINGWAY_{variable}": value}
+    environment = {name: text for name, text in environment.items() if text is not None}
+    with pytest.raises(SettingsInvalid, match=rf"\ATHINGWAY_{variable}[^\n]+\Z"):
+        load(AuthSettings, environment)
+
+
 KEYS = [
     (GatewaySettings, "THINGWAY_INTERNAL_PRIVATE_KEY"),
     (StoreSettings, "THINGWAY_INTERNAL_PUBLIC_KEY"),

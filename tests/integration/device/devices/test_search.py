@@ -10,24 +10,31 @@ from tests.integration.device.devices.platform import Platform, tsl
 EUI = "24E124136B502217"
 
 
-@pytest_asyncio.fixture
-async def ids(platform: Platform) -> dict[str, int]:
+@pytest.fixture
+def platform(started: Platform) -> Platform:
+    """The features with what `ids` put there: no test here changes it."""
+    return started
+
+
+@pytest_asyncio.fixture(scope="module")
+async def ids(started: Platform) -> dict[str, int]:
     """Four devices of mine, one of a sibling."""
-    await platform.mine.put_product("AM319-HCHO", tsl(), deviceType="SUB_DEVICE")
+    await started.empty()
+    await started.mine.put_product("AM319-HCHO", tsl(), deviceType="SUB_DEVICE")
     added = {
-        "a": await platform.mine.add(EUI, name="Hall (north)", model="AM319-HCHO", project="P1"),
-        "b": await platform.mine.add("SN-b", name="hall south", tag=["red", "blue"]),
-        "c": await platform.mine.add("sn-c", name="Cellar", tag=["blue"], project="P2"),
-        "d": await platform.mine.add("SN-cc", name="cellar 2", autoProvision=True, config={}),
+        "a": await started.mine.add(EUI, name="Hall (north)", model="AM319-HCHO", project="P1"),
+        "b": await started.mine.add("SN-b", name="hall south", tag=["red", "blue"]),
+        "c": await started.mine.add("sn-c", name="Cellar", tag=["blue"], project="P2"),
+        "d": await started.mine.add("SN-cc", name="cellar 2", autoProvision=True, config={}),
     }
-    await platform.sibling.add("SN-e", name="Hall")
+    await started.sibling.add("SN-e", name="Hall")
     facts = {
         "a": {"connectStatus": "ONLINE", "electricity": 80, "firmwareVersion": "v1.3"},
         "b": {"connectStatus": "OFFLINE", "electricity": 5, "firmwareVersion": "1v3"},
         "c": {"imei": "86Ab", "electricity": 3, "hardwareVersion": "V2.0", "lastUpdateTime": 7},
     }
     for key, fields in facts.items():
-        await platform.database["devices"].update_one({"_id": added[key]}, {"$set": fields})
+        await started.database["devices"].update_one({"_id": added[key]}, {"$set": fields})
     return added
 
 
@@ -144,7 +151,8 @@ async def test_pages_follow_each_other(platform: Platform, ids: dict[str, int]) 
 
 async def test_no_device_is_an_empty_page(platform: Platform) -> None:
     """`content` is an empty list, `total` 0."""
-    found = await search(platform)
+    body = {"pageSize": 10, "pageNumber": 1}
+    found = await platform.foreign.done("POST", "/devices/search", body)
     assert found == {"pageSize": 10, "pageNumber": 1, "total": 0, "content": []}
 
 

@@ -53,6 +53,10 @@ def parts(text: str) -> set[str]:
 TEXTS = sorted({part[:128] for name in NAMES for part in parts(name)} | parts("SN-ABC765"))
 
 
+BOUNDS = (1000, 10_000), (1, 2)
+"""What `FEW` and `MANY` may be, so that all is rare, and all is common."""
+
+
 async def plain(platform: Platform, condition: dict[str, Any]) -> list[int]:
     mine = {"application.applicationId": 1, "tenant": "default"}
     found = platform.database["devices"].find({**mine, **condition}, {"_id": 1}, sort=[("_id", 1)])
@@ -79,23 +83,23 @@ async def test_a_device_is_found_by_its_name_of_now(platform: Platform) -> None:
     assert (await named("north"), await named("south")) == (0, 1)
 
 
-@pytest.mark.parametrize("bounds", [(1000, 10_000), (1, 2)], ids=["rare", "common"])
 async def test_names_and_keywords_are_found_as_they_are_written(
-    platform: Platform, store: DeviceStore, monkeypatch: pytest.MonkeyPatch, bounds: tuple[int, int]
+    platform: Platform, store: DeviceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the alphabet and the case; of an SN as of a name."""
-    monkeypatch.setattr(pages, "FEW", bounds[0])
-    monkeypatch.setattr(pages, "MANY", bounds[1])
+    """Whatever the alphabet and the case; of an SN as of a name; of few as of many."""
     for text in TEXTS:
         named = {"name": containing(text)}
-        expected = await plain(platform, named)
-        assert await ids(store, name=text) == (expected, len(expected)), text
+        by_name = await plain(platform, named)
         serial = {"snKey": {"$regex": pattern_of(text.upper())}}
-        expected = await plain(platform, {"$or": [named, serial]})
-        assert await ids(store, keyword=text) == (expected, len(expected)), text
+        by_both = await plain(platform, {"$or": [named, serial]})
+        for few, many in BOUNDS:
+            monkeypatch.setattr(pages, "FEW", few)
+            monkeypatch.setattr(pages, "MANY", many)
+            assert await ids(store, name=text) == (by_name, len(by_name)), (text, few)
+            assert await ids(store, keyword=text) == (by_both, len(by_both)), (text, few)
 
 
-@pytest.mark.parametrize("bounds", [(1000, 10_000), (1, 2)], ids=["rare", "common"])
+@pytest.mark.parametrize("bounds", BOUNDS, ids=["rare", "common"])
 @pytest.mark.parametrize("column", ["deviceId", "name", "sn"])
 async def test_pages_of_a_text_are_in_order(
     platform: Platform,
