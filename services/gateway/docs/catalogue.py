@@ -22,7 +22,9 @@ FRESH = 60.0
 """Seconds for which a document of all services is kept."""
 FRESH_INCOMPLETE = 2.0
 """Seconds for which it is kept while a service does not answer."""
-TIMEOUT = 3.0
+TIMEOUT = ClientTimeout(total=20.0, sock_connect=3.0)
+"""A service that has just started writes its document when it is asked first, on a busy machine for
+seconds; one that is away is known sooner."""
 
 
 class Catalogue:
@@ -61,7 +63,7 @@ class Catalogue:
     async def _fetch(self, name: str) -> bool:
         url = self._services[name] / "schema" / "openapi.json"
         try:
-            async with self._session.get(url, timeout=ClientTimeout(total=TIMEOUT)) as answer:
+            async with self._session.get(url, timeout=TIMEOUT) as answer:
                 answer.raise_for_status()
                 document: Any = msgspec.json.decode(await answer.read())
         except (ClientError, TimeoutError, msgspec.DecodeError) as error:
