@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from tests.adversary.ears import Ears, Heard
 from tests.adversary.records import Documents, Streams, read_documents, read_streams
 from tests.adversary.town import Home, Town
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
 Json = dict[str, Any]
 PAGE = 500
@@ -117,7 +117,7 @@ async def _report(home: Home, ears: Ears) -> list[int]:
     await ears.mqtt.publish(f"thing/{home.device.sn}/up/report", text, qos=1)
     text = f'{{"properties":{{"counter":{over_nats}}}}}'
     subject = f"thing.{home.device.sn}.up.report"
-    acknowledged = await ears.device_nats.request(subject, text.encode(), timeout=10)
+    acknowledged = await ears.device_nats.request(subject, text.encode(), timeout=PATIENCE)
     assert b'"stream"' in acknowledged.data, acknowledged.data
     assert b'"error"' not in acknowledged.data, acknowledged.data
     await home.device.stored({"counter": over_mqtt})
@@ -156,7 +156,7 @@ async def _read_durable(ears: Ears, numbers: list[int], task: int) -> None:
     async def empty() -> bool:
         info = await ears.durable.consumer_info()
         waiting = min(info.num_pending, PAGE)
-        for message in await ears.durable.fetch(waiting, timeout=10) if waiting else ():
+        for message in await ears.durable.fetch(waiting, timeout=PATIENCE) if waiting else ():
             heard = Heard("durable", message.subject, message.data)
             wanted.discard(_counter(heard.body))
             wanted.discard(message.subject.split(".", 2)[2])

@@ -9,6 +9,7 @@ from pymongo import MongoClient
 
 from tests.adversary.town import Home
 from tests.e2e.platform import Platform
+from tests.e2e.waiting import PATIENCE
 
 PASSING = {
     "leases",
@@ -64,7 +65,7 @@ async def _pages(admin: NatsClient, subject: str, what: str) -> list[Json]:
     found: list[Json] = []
     while True:
         body = msgspec.json.encode({"offset": len(found)})
-        answer = msgspec.json.decode((await admin.request(subject, body, timeout=10)).data)
+        answer = msgspec.json.decode((await admin.request(subject, body, timeout=PATIENCE)).data)
         found += answer[what] or []
         if len(found) >= answer["total"] or not answer[what]:
             return found

@@ -13,7 +13,7 @@ from tests.adversary.nats_wire import Frame, Publication, Subscription, attackin
 from tests.adversary.oracle import Oracle
 from tests.adversary.town import Home
 from tests.e2e.devices import Device
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.xdist_group("adversary")
 
@@ -130,7 +130,7 @@ async def test_a_message_id_is_the_devices_own(oracle: Oracle) -> None:
                 answer = await client.request(
                     f"thing.{home.device.sn}.up.report",
                     body,
-                    timeout=10,
+                    timeout=PATIENCE,
                     headers={"Nats-Msg-Id": "1"},
                 )
             assert json.loads(answer.data).get("duplicate") is True, answer.data

@@ -12,7 +12,7 @@ from tests.adversary.nats_wire import NatsWire, Publication
 from tests.adversary.oracle import Oracle
 from tests.adversary.records import connect_mongo
 from tests.e2e.devices import Device
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.xdist_group("adversary")
 
@@ -129,7 +129,7 @@ async def test_a_flood_on_nats_stops_nobody(oracle: Oracle, number: int) -> None
         subject = f"thing.{town.alice.device.sn}.up.report"
         for counter in range(20):
             body = json.dumps({"properties": {"counter": counter}}).encode()
-            answer = await client.request(subject, body, timeout=10)
+            answer = await client.request(subject, body, timeout=PATIENCE)
             assert b'"error"' not in answer.data, answer.data
         await flooding
     await oracle.settle()
