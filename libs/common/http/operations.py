@@ -27,7 +27,7 @@ class Operation(HTTPRouteHandler):
         kind = get_origin(given) or given
         if not (isinstance(kind, type) and issubclass(kind, self.envelope | Response)):
             fn.__annotations__["return"] = self.envelope[given]
-        self.summary = fn.__name__.replace("_", " ").capitalize()
+        self.summary = self.summary or fn.__name__.replace("_", " ").capitalize()
         super().__call__(fn)
         return self
 
