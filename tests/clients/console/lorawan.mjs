@@ -31,20 +31,20 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("tab", { name: "Frames" }).click();
   await frame.getByRole("link", { name: "Try the codec" }).click();
 
-  await page.getByRole("region", { name: "Trial" }).getByRole("row", { name: /temperature 21.5 taken/ }).waitFor();
+  await page.getByRole("region", { name: "Trial" }).getByRole("row", { name: /temperature 21\.5 taken/ }).waitFor();
   const last = page.getByRole("region", { name: "Last frames" });
   await last.getByText("as stored").nth(1).waitFor();
   const script = page.getByRole("textbox", { name: "script" });
   // Chromium writes over what is chosen with inline styles, of which it complains itself.
   await script.press("ControlOrMeta+a").then(() => script.press("Delete"));
   await script.fill("function decodeUplink({bytes}) { return {data: {temperature: bytes[0] / 10 - 40}} }");
-  await last.getByRole("row", { name: /-18.5/ }).waitFor();
+  await last.getByRole("row", { name: /-18\.5/ }).waitFor();
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("The codec is saved").waitFor();
   const again = page.getByRole("region", { name: "Read frames again" });
   await again.getByRole("button", { name: "See what would change" }).click();
   await again.getByText("Frames that would be read otherwise: 2").waitFor();
-  const changes = (await again.getByRole("row", { name: /21.5/ }).getByRole("cell").allTextContents()).slice(2).join("").replace(/\s+/g, "");
+  const changes = (await again.getByRole("row", { name: /21\.5/ }).getByRole("cell").allTextContents()).slice(2).join("").replace(/\s+/g, "");
   await look("redecode");
 
   await page.goto(`${baseUrl}/#/connect?kind=lorawan&server=chirpstack&model=${model}`);
