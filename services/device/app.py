@@ -146,6 +146,7 @@ from services.device.settings import DeviceSettings
 from services.device.things.granted import GrantedDevices
 from services.device.things.integrations import IntegrationClient, Integrations
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
+from services.device.things.names import EntityNames
 from services.device.wiring import Base, started
 
 OPEN_API = Router(
@@ -317,6 +318,10 @@ def entities(shared: Shared, reporter: Reporter, alarms: AlarmStore) -> dict[str
         integrations=shared.integrations,
         maker=shared.maker,
         values=latest,
+        names={
+            True: base.devices.entity_names,
+            False: EntityNames(base.mongo, base.things.own.collection),
+        },
     )
     writer = EntityWriter(
         entities=service, commands=shared.commands, reporter=reporter, integrations=shared.client

@@ -238,13 +238,17 @@ async def test_custom_entities(admin: Console) -> None:
 
 
 async def test_entities_of_devices_stay(hall: Hall) -> None:
-    """A deletion passes over what nobody made; a rename says that it is not allowed."""
+    """A deletion passes over what nobody made; a name is given, and given back to the TSL."""
     led = hall.entities["led"]
     answer = await hall.admin.ask("POST", "/entity/delete", {"entity_ids": [led]})
     console_accepted(answer, data=False)
     await hall.admin.done("GET", f"/entity/{led}/meta")
-    path, body = f"/entity/{led}", {"name": "N"}
-    await hall.admin.fails(400, "method_not_allowed", "PUT", path, body, "entity_id")
+    meta = shaped(await hall.admin.done("GET", f"/entity/{led}/meta"), EntityMeta)
+    for name in ("Lamp of the hall", meta.name):
+        answer = await hall.admin.ask("PUT", f"/entity/{led}", {"name": name})
+        console_accepted(answer, data=False)
+        shown = shaped(await hall.admin.done("GET", f"/entity/{led}/meta"), EntityMeta)
+        assert (shown.name, shown.key) == (name, meta.key)
 
 
 @pytest.mark.parametrize(

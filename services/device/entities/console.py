@@ -229,7 +229,7 @@ async def create_entity(
 async def update_entity(
     principal: Requester, custom_entities: Custom, entity_id: PathId, data: JSONBody[UpdateEntity]
 ) -> None:
-    """Give a custom entity another name, and a property other attributes."""
+    """Give an entity another name, and a custom property other attributes."""
     await custom_entities.update(principal, entity_id, data)
 
 

@@ -236,7 +236,10 @@ class CreateEntity(msgspec.Struct, kw_only=True):
 
 
 class UpdateEntity(msgspec.Struct):
-    """Body of `PUT /entity/{entity_id}`; the attributes of a PROPERTY are set as a whole."""
+    """Body of `PUT /entity/{entity_id}`.
+
+    The attributes of a custom PROPERTY are set as a whole; all others have those of their TSL.
+    """
 
     name: Name
     value_attribute: dict[str, Any] | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from services.device.integrations.own import ThingMaker
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity
 from services.device.things.integrations import Integrations, ShownIntegration
+from services.device.things.names import EntityNames, with_name
 
 MOST_KEYS = 1000
 """Entities of one exchange."""
@@ -37,6 +39,8 @@ class EntityService:
     integrations: Integrations
     maker: ThingMaker
     values: ValueReader
+    names: Mapping[bool, EntityNames]
+    """Those of devices (true), and of integrations."""
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """An entity, when the user sees it; see `find_all`."""
@@ -58,7 +62,7 @@ class EntityService:
         grants = await (self.grants.of(principal) if shared else self._granted(principal))
         seen = [one for one in rows if _shared(one) or one.seen_with(grants)]
         if not seen:
-            raise NotFound(f"entity {ids[0]} not found", field="entity_id")
+            raise unknown_entity(ids[0])
         return seen
 
     async def with_keys(self, principal: Principal, keys: Collection[str]) -> dict[str, Entity]:
@@ -98,6 +102,16 @@ class EntityService:
         """What is known of an entity besides its value."""
         return meta_of(await self.find(principal, entity_id))
 
+    async def rename(self, tenant: str, entity: Entity, name: str) -> None:
+        """Call an entity of a device or of an integration otherwise, or again as its TSL does."""
+        thing, member = entity.thing, entity.member
+        if member.number not in thing.members.by_number:
+            raise InvalidInput("every device has it by this name", field="entity_id")
+        given = None if name == (member.declared or member.name) else name
+        change = partial(with_name, path=member.path, name=given)
+        if not await self.names[thing.device].change(tenant, thing.id, change):
+            raise unknown_entity(entity.id)
+
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """The latest value of a property; nothing for one without a value of its own."""
         entity = await self.find(principal, entity_id)
@@ -120,6 +134,11 @@ class EntityService:
     async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
         entries = await self.values.entries(tenant, entities)
         return [_latest_value(one, entries.get(one.thing.id, {})) for one in entities]
+
+
+def unknown_entity(entity_id: int) -> NotFound:
+    """There is none, or none that the user sees."""
+    return NotFound(f"entity {entity_id} not found", field="entity_id")
 
 
 def _shared(entity: Entity) -> bool:

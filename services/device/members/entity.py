@@ -20,6 +20,7 @@ from libs.common.tsl import TslDocument
 from services.device.members.common import COMMON
 from services.device.members.member import Member, MemberSet, shown_value
 from services.device.things.model import ListedDevice, Thing
+from services.device.things.names import names_of
 
 Document = dict[str, Any]
 """A document of `things`: see `of_thing`."""
@@ -165,9 +166,10 @@ def of_thing(document: Document, loaded: Thing | None = None) -> EntityThing:
     """The thing that a document of `things` is: an integration's own, or a custom entity.
 
     `{_id, tenant, integration, identifier ("" for an integration's own), createdAt, updatedAt,
-    members: [fields of `Member`]}`. Whoever writes it numbers the members: a custom entity
-    itself is number 0 with an empty path, its children follow from 1 with parent "".
+    members: [fields of `Member`], entityNames?}`. Whoever writes it numbers the members: a custom
+    entity itself is number 0 with an empty path, its children follow from 1 with parent "".
     """
+    members = MemberSet(msgspec.convert(document["members"], list[Member]))
     return EntityThing(
         id=document["_id"],
         tenant=document["tenant"],
@@ -177,7 +179,7 @@ def of_thing(document: Document, loaded: Thing | None = None) -> EntityThing:
         name=None,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
-        members=MemberSet(msgspec.convert(document["members"], list[Member])),
+        members=members.renamed(names_of(document.get("entityNames", ""))),
         flow=document.get("flow"),
         loaded=loaded,
     )

@@ -36,6 +36,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Below the thing's key; empty for a custom entity itself."""
     type: EntityType
     name: str
+    declared: str | None = None
+    """What the TSL calls it, where users call it otherwise."""
     value_type: ValueType
     access_mod: AccessMod | None = None
     """Of a property; all else has `W`, without which editors neither offer it nor show a field."""
@@ -70,6 +72,15 @@ class MemberSet:
         """By path, which puts a parent right before its children or near it."""
         self.by_number = {member.number: member for member in self.members}
         self.by_path = {member.path: member for member in self.members}
+
+    def renamed(self, names: Mapping[str, str]) -> "MemberSet":
+        """The same with other names, by path."""
+        return MemberSet(
+            msgspec.structs.replace(one, name=names[one.path], declared=one.name)
+            if one.path in names
+            else one
+            for one in self.members
+        )
 
     def children(self, path: str) -> list[Member]:
         """The children of a member, by path."""

@@ -8,7 +8,8 @@ from libs.common.things import SYSTEM
 from libs.common.tsl import TslDocument
 from services.device.members.entity import tsl_fields
 
-BY_MODEL = ("tenant", "model", "tslVersion", "shape", "integration", "snKey", "name")
+_MODEL = ("tenant", "model", "tslVersion", "shape")
+BY_MEMBERS = (*_MODEL, "entityNames", "integration", "snKey", "name")
 """What devices are counted by, and what keywords look at: so that no document is read."""
 
 
@@ -19,7 +20,7 @@ async def _make_collections(database: Database) -> None:
         [("tenant", 1), ("integration", 1), ("identifier", 1)], name="thing", unique=True
     )
     devices = database["devices"]
-    await devices.create_index([(field, 1) for field in BY_MODEL], name="model")
+    await devices.create_index([(field, 1) for field in _MODEL], name="model")
     if "product" in await devices.index_information():  # which is a part of that one
         await devices.drop_index("product")
 
@@ -61,10 +62,23 @@ async def _make_tags(database: Database) -> None:
     await database["tagged_entities"].create_index([("tenant", 1), ("tags", 1)], name="tag")
 
 
+async def _index_members(database: Database) -> None:
+    index = [(field, 1) for field in BY_MEMBERS]
+    await database["devices"].create_index(index, name="members")
+
+
+async def _drop_model(database: Database) -> None:
+    """Replicas from before entities could be renamed name it when they count devices."""
+    if "model" in await database["devices"].index_information():
+        await database["devices"].drop_index("model")
+
+
 MIGRATIONS = [
     Migration(400, "members, shapes and things", _make_collections),
     Migration(411, "indexes of shapes", _index_shapes),
     Migration(412, "decimal places of custom entities", _keep_decimal_places),
     Migration(500, "devices by integration", _index_integrations),
     Migration(710, "tags of entities", _make_tags),
+    Migration(711, "devices by members", _index_members),
+    Migration(712, "the index that counted devices by model", _drop_model, contract=True),
 ]

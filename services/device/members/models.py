@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from libs.common.store.mongo import Database
 from libs.common.things import GENERIC
@@ -11,6 +12,7 @@ from services.device.members.registry import MemberRegistry, owner_of
 from services.device.members.shape_store import ShapeStore
 from services.device.members.shapes import members_of_shape
 from services.device.things.model import ModelKey
+from services.device.things.names import names_of
 from services.device.things.tsls import TslKey, Tsls
 
 KEPT = 100_000
@@ -38,15 +40,17 @@ class Models:
         `known` are the TSLs of all versions among them, when they have just been looked up.
         """
         wanted = set(keys)
-        found = dict.fromkeys(wanted, _NONE)
-        shapes = {shape for model, _, shape in wanted if model == GENERIC and shape}
-        for shape, members in (await self._of_shapes(shapes)).items():
-            found[GENERIC, "", shape] = members
-        versions = [(tenant, model, version) for model, version, _ in wanted if model != GENERIC]
+        shapes = await self._of_shapes({one.shape for one in wanted if one.shape})
+        versions = {(tenant, one.model, one.version) for one in wanted if one.model != GENERIC}
         tsls = known or await self._tsls.find_all(versions)
-        for version in versions:
-            found[version[1], version[2], ""] = await self._of_tsl(version, tsls[version])
-        return found
+        declared = {version: await self._of_tsl(version, tsls[version]) for version in versions}
+        return {
+            one: _renamed(
+                shapes.get(one.shape) or declared.get((tenant, one.model, one.version), _NONE),
+                one.names,
+            )
+            for one in wanted
+        }
 
     async def _of_tsl(self, version: TslKey, tsl: Tsl) -> MemberSet:
         tenant, model, _ = version
@@ -83,3 +87,8 @@ class Models:
         while self._size > KEPT and len(self._known) > 1:
             _, oldest = self._known.popitem(last=False)
             self._size -= len(oldest.members)
+
+
+@lru_cache(maxsize=1000)
+def _renamed(members: MemberSet, names: str) -> MemberSet:
+    return members.renamed(names_of(names)) if names else members

@@ -18,6 +18,8 @@ LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""
 _LISTED = stored_fields(ListedDevice)
 _LISTED_FORM = list[ListedDevice]
+_MODEL = ("model", "tslVersion", "shape", "entityNames")
+"""The fields of a `ModelKey`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,9 @@ class DeviceLists:
     async def count_models(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
         """How many devices meet all conditions, by model."""
         few = any("_id" in condition or "group" in condition for condition in conditions)
-        options: dict[str, Any] = {} if few else {"hint": "model"}
+        options: dict[str, Any] = {} if few else {"hint": "members"}
         groups = await self._devices.aggregate(
-            [{"$match": all_of(tenant, conditions)}, _grouped("model", "tslVersion", "shape")],
-            **options,
+            [{"$match": all_of(tenant, conditions)}, _grouped(*_MODEL)], **options
         )
         found: Counter[ModelKey] = Counter()
         async for group in groups:
@@ -91,7 +92,7 @@ class DeviceLists:
 
     async def counted_models(self, tenant: str) -> list[CountedModel]:
         """The devices of a tenant, counted by integration and model."""
-        grouped = _grouped("integration", "model", "tslVersion", "shape")
+        grouped = _grouped("integration", *_MODEL)
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
             CountedModel(
@@ -160,5 +161,4 @@ def _grouped(*fields: str) -> Condition:
 
 
 def _model_of(group: Document) -> ModelKey:
-    of = group["_id"]
-    return model_key(of["model"], of["tslVersion"], of.get("shape"))
+    return model_key(*map(group["_id"].get, _MODEL))

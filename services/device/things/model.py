@@ -6,7 +6,7 @@ The names of stored fields are those of the structs in camelCase, `id` is `_id` 
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,8 +17,6 @@ from libs.common.tsl import Tsl
 
 DeviceType = Literal["GATEWAY", "SUB_DEVICE", "COMMON"]
 Provisioning = Literal["DISABLE", "WAITING", "SUCCESS"]
-ModelKey = tuple[str, str, str]
-"""Product, TSL version, and the shape of devices of the open product."""
 
 FACTS = {
     "hardware_version": "hardwareVersion",
@@ -35,6 +33,17 @@ TOLD = frozenset({"joined", "link"})
 S = TypeVar("S", bound=msgspec.Struct)
 _BEGINNING = datetime.fromtimestamp(0, UTC)
 """Of a device of unknown age."""
+
+
+class ModelKey(NamedTuple):
+    """What devices of the same members have in common."""
+
+    model: str
+    version: str
+    shape: str = ""
+    """Of devices of the open product, which have no version here."""
+    names: str = ""
+    """See `ListedDevice.entity_names`."""
 
 
 class ApplicationRef(msgspec.Struct, rename="camel"):
@@ -79,6 +88,8 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     tsl_version: str
     shape: str | None = None
     """What it has reported, when its product is open; see `entities.shapes`."""
+    entity_names: str = ""
+    """What users call its entities; see `services.device.things.names`."""
     group: int | None = None
     """The group that it is in."""
     created_at: datetime = _BEGINNING
@@ -92,7 +103,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     @property
     def model_key(self) -> ModelKey:
         """The model that it is of."""
-        return model_key(self.model, self.tsl_version, self.shape)
+        return model_key(self.model, self.tsl_version, self.shape, self.entity_names)
 
 
 class Device(ListedDevice, kw_only=True):
@@ -264,9 +275,10 @@ def document_of(device: Device) -> Document:
     }
 
 
-def model_key(model: str, version: str, shape: str | None) -> ModelKey:
+def model_key(model: str, version: str, shape: str | None, names: str | None = None) -> ModelKey:
     """The model of a product and version, or of a shape where the product is open."""
-    return (GENERIC, "", shape or "") if model == GENERIC else (model, version, "")
+    version, shape = ("", shape or "") if model == GENERIC else (version, "")
+    return ModelKey(model, version, shape, names or "")
 
 
 def facts_of(device: Device) -> dict[str, Any]:

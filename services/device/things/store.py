@@ -3,7 +3,7 @@
 A document is a `Device` (`services.device.things.model`), and besides it has `grams` (see
 `services.device.things.grams`), `httpUntil` while it speaks HTTP, and `factTimes` (ms, by fact).
 What people change is one transaction with the event that tells of it. Beside it stand what others
-ask of the same records: `lists`, `presence`, and `notes` of what devices report.
+ask of the same records: `lists`, `presence`, `notes` of what devices report, and `entity_names`.
 """
 
 from collections.abc import (
@@ -41,6 +41,7 @@ from services.device.things.model import (
     document_of,
     stored_fields,
 )
+from services.device.things.names import EntityNames
 from services.device.things.notes import DeviceNotes
 from services.device.things.pages import WHOLE, DevicePages
 from services.device.things.presence import DevicePresence
@@ -69,6 +70,7 @@ class DeviceStore:
         self.lists = DeviceLists(self._devices)
         self.presence = DevicePresence(self._devices, self._hot)
         self.notes = DeviceNotes(self._devices)
+        self.entity_names = EntityNames(mongo, self._devices)
         self._quota = Quota(self._devices, limits, "devices")
         self.search = DevicePages(self._devices).find
         self._serials = Serials(mongo.database)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService, Settled
-from libs.common.errors import InvalidInput, NotFound
+from libs.common.errors import InvalidInput
 from libs.common.http.console import ids_of
 from libs.common.identity import Principal
 from libs.common.things import number_of, thing_of
@@ -20,7 +20,7 @@ from services.device.entities.schemas import (
     EntityMeta,
     UpdateEntity,
 )
-from services.device.entities.service import EntityService, meta_of
+from services.device.entities.service import EntityService, meta_of, unknown_entity
 from services.device.entities.tags.store import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing, of_thing
@@ -50,17 +50,14 @@ class CustomEntities:
         return meta_of(Entity(of_thing(document), member))
 
     async def update(self, principal: Principal, entity_id: int, body: UpdateEntity) -> None:
-        """Change a custom entity: its name, and the attributes of a property.
+        """Change the name of an entity, and of a custom property the attributes.
 
-        All other entities have those of their TSL.
+        All other entities have the attributes of their TSL.
         """
         entity = await self.entities.find(principal, entity_id)
         if not entity.customized:
-            raise InvalidInput(
-                "only custom entities have names of their own",
-                field="entity_id",
-                code="method_not_allowed",
-            )
+            await self.entities.rename(principal.tenant, entity, body.name)
+            return
         number = number_of(entity_id)
         changes: dict[str, Any] = {"name": body.name}
         if body.value_attribute is not None and entity.member.type == "PROPERTY":
@@ -74,7 +71,7 @@ class CustomEntities:
             ]
 
         if await self.store.change(principal.tenant, entity.thing.id, change) is None:
-            raise NotFound(f"entity {entity_id} not found", field="entity_id")
+            raise unknown_entity(entity_id)
 
     async def delete(self, principal: Principal, body: DeleteEntities) -> None:
         """Delete custom entities; all others, and what is unknown, are passed over.

@@ -168,9 +168,11 @@ def of_models(models: Collection[ModelKey]) -> Condition:
     """The condition that a device is of one of these models."""
     return {
         "$or": [
-            {"model": model, "tslVersion": version}
-            if version
-            else {"model": model, "shape": shape or None}
-            for model, version, shape in models
+            {
+                "model": one.model,
+                "entityNames": one.names or None,
+                **({"tslVersion": one.version} if one.version else {"shape": one.shape or None}),
+            }
+            for one in models
         ]
     }

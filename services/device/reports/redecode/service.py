@@ -73,7 +73,7 @@ class RedecodeService:
 
     async def _total(self, tenant: str, model: str) -> int:
         counted = await self._lists.counted_models(tenant)
-        return sum(one.devices for one in counted if one.model[0] == model)
+        return sum(one.devices for one in counted if one.model.model == model)
 
 
 def _ids(devices: list[int | str]) -> list[int]:

@@ -72,17 +72,23 @@ async def seed(world: World) -> dict[str, int]:
         {"_id": shape, "members": [["temp", "LONG"], ["gps", "OBJECT"], ["gps.lat", "DOUBLE"]]}
     )
     found = {
-        "a": await world.add("SN-A1", "Hall", "CLIMATE"),
+        "a": await world.add("SN-A1", "Hall", "CLIMATE", entityNames='{"wifi.ssid":"Door net"}'),
         "b": await world.add("SN-A2", "hall door", "SMALL"),
         "c": await world.add("SN-C", "Cellar", "CLIMATE", integration="simulator"),
-        "g": await world.add("GEN-1", "Battery of the attic", shape=shape),
+        "g": await world.add(
+            "GEN-1", "Battery of the attic", shape=shape, entityNames='{"temp":"Temperature"}'
+        ),
         "h": await world.add("GEN-2", "Silent"),
         "x": await world.add("SN-X", "Hall", "CLIMATE", tenant="other")
         if await world.put_product("CLIMATE", CLIMATE, "other") is None
         else 0,
     }
     found["p"] = await world.custom(
-        "", member(1, "status", name="Status"), integration="ping", tenant="default"
+        "",
+        member(1, "status", name="Status"),
+        integration="ping",
+        tenant="default",
+        entityNames='{"status":"Reached"}',
     )
     found["k"] = await world.custom(
         "counter",
@@ -95,7 +101,9 @@ async def seed(world: World) -> dict[str, int]:
         member(2, "ghost", name="Ghost", type="SERVICE", parent="", visible=False),
     )
     found["t"] = await world.add("TWIN-1", "twin one", "SMALL")
-    found["d"] = await world.add("SN-D", "Door", "SMALL")
+    found["d"] = await world.add(
+        "SN-D", "Door", "SMALL", entityNames='{"battery":"Cell","door":"Battery level"}'
+    )
     return found
 
 

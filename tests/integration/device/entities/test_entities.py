@@ -11,6 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.things import LAST_DECLARED
 from services.device.entities.console import FINDERS, READERS
+from services.device.things import names
 from tests.integration.device.console.world import World
 from tests.integration.device.entities.seed import CLIMATE, seed
 
@@ -77,6 +78,61 @@ async def test_metadata(world: World, ids: dict[str, int]):
     }
     custom = await world.admin().done("GET", f"/entity/{entity(ids, 'k', 0)}/meta")
     assert (custom["key"], custom["customized"]) == ("system.integration.counter", True)
+
+
+async def called(world: World, of: str) -> str:
+    return (await world.admin().done("GET", f"/entity/{of}/meta"))["name"]
+
+
+@pytest.mark.parametrize(
+    ("of", "declared"), [("a.7", "Mode"), ("g.3", "lat"), ("p.1", "Status"), ("d.2", "Door")]
+)
+async def test_users_call_entities_otherwise(world: World, ids: dict[str, int], of, declared):
+    """Of devices and integrations; the name of the TSL gives the entity back to it."""
+    letter, _, number = of.partition(".")
+    one = entity(ids, letter, int(number))
+    await world.admin().done("PUT", f"/entity/{one}", {"name": "Of the foyer"})
+    assert await called(world, one) == "Of the foyer"
+    (found,) = await world.admin().done("POST", "/entity/search", {"keyword": "the foyer"})
+    assert found["entity_id"] == one
+    await world.admin().done("PUT", f"/entity/{one}", {"name": declared})
+    assert await called(world, one) == declared
+    assert await world.admin().done("POST", "/entity/search", {"keyword": "the foyer"}) == []
+
+
+async def test_a_name_is_of_one_device(world: World, ids: dict[str, int]):
+    """Others of its product, and of its name in another tenant, keep theirs."""
+    await world.admin().done("PUT", f"/entity/{entity(ids, 'a', MODE)}", {"name": "Way"})
+    assert await called(world, entity(ids, "c", MODE)) == "Mode"
+    await world.admin().refused(404, "PUT", f"/entity/{entity(ids, 'x', MODE)}", {"name": "Way"})
+
+
+async def test_who_changes_names(world: World, ids: dict[str, int]):
+    """One of two functions, and a grant of the entity."""
+    mode, other = entity(ids, "a", MODE), entity(ids, "c", MODE)
+    world.grants.give(7, ResourceType.ENTITY, mode)
+    for function in (Function.ENTITY_DATA_EDIT, Function.ENTITY_CUSTOM_EDIT):
+        user = world.user(7, function)
+        await user.done("PUT", f"/entity/{mode}", {"name": function})
+        assert await called(world, mode) == function
+        await user.refused(404, "PUT", f"/entity/{other}", {"name": "Mine"})
+
+
+async def test_what_every_device_has_is_called_the_same(world: World, ids: dict[str, int]):
+    """Its status, its place and its alarm."""
+    (row, *_) = (await world.admin().done("GET", f"/device/{ids['a']}"))["common_entities"]
+    path = f"/entity/{row['id']}"
+    await world.admin().refused(400, "PUT", path, {"name": "Mine"}, field="entity_id")
+
+
+async def test_names_of_a_device_have_an_end(world: World, ids: dict[str, int], monkeypatch):
+    """What is called otherwise already can be called anything."""
+    monkeypatch.setattr(names, "MOST_NAMES", 1)
+    mode, samples = entity(ids, "c", MODE), entity(ids, "c", SAMPLES)
+    await world.admin().done("PUT", f"/entity/{mode}", {"name": "Way"})
+    await world.admin().refused(400, "PUT", f"/entity/{samples}", {"name": "All"}, field="name")
+    await world.admin().done("PUT", f"/entity/{mode}", {"name": "Manner"})
+    assert await called(world, mode) == "Manner"
 
 
 async def status(world: World, of: str) -> Any:

@@ -249,7 +249,7 @@ async def test_attributes_of_a_property_are_set_as_a_whole(world: World):
 
 
 async def test_a_rename_changes_the_name_alone(world: World):
-    """Custom entities only: all others are called what their TSL calls them."""
+    """Its key stays, and a name that is none is refused."""
     made = await world.admin().done("POST", "/entity", body("renamed"))
     await world.admin().done("PUT", f"/entity/{made['id']}", {"name": "New name"})
     meta = await world.admin().done("GET", f"/entity/{made['id']}/meta")

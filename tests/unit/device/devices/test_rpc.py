@@ -15,9 +15,9 @@ from services.device.things.lists import CountedModel
 from services.device.things.model import ModelKey
 from services.device.things.pages import Query
 
-LAMP: ModelKey = ("LAMP", "1.0", "")
-DOOR: ModelKey = ("DOOR", "1.0", "")
-GONE: ModelKey = ("GONE", "1.0", "")
+LAMP = ModelKey("LAMP", "1.0")
+DOOR = ModelKey("DOOR", "1.0")
+GONE = ModelKey("GONE", "1.0")
 
 
 @dataclass

@@ -60,7 +60,7 @@ class FakeStore:
         self, tenant: str, conditions: Sequence[Condition]
     ) -> dict[ModelKey, int]:
         share = DEVICES // len(self.models)
-        return {(one, "v1", ""): share for one in self.models}
+        return {ModelKey(one, "v1"): share for one in self.models}
 
     async def integrations(self, tenant: str) -> list[str]:
         return ["direct"]
@@ -76,7 +76,7 @@ class FakeStore:
 
 class FakeModels:
     async def of(self, tenant: str, keys: Any) -> dict[ModelKey, MemberSet]:
-        return {key: model(SIZES[key[0]]) for key in keys}
+        return {key: model(SIZES[key.model]) for key in keys}
 
 
 class NoEntities:
