@@ -22,7 +22,7 @@ from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform import state as states
 from deploy.platform.bootstrap import demo_product
-from libs.common.jobs import happened
+from libs.common.jobs import ended, happened
 from libs.common.tls import mqtt_doors
 
 _QOS = 1
@@ -102,9 +102,7 @@ async def shown(
         async with _display(console, counts):
             await _until_stopped(seconds, tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
         console.print(counts.totals(), soft_wrap=True, highlight=False)
 
 

@@ -21,6 +21,7 @@ import aiomqtt
 from deploy.local.simulated_device import DemoDevice
 from deploy.local.supervisor import Backoff
 from deploy.platform.bootstrap import demo_product
+from libs.common.jobs import together
 from libs.common.tls import mqtt_doors
 
 log = logging.getLogger("simulator")
@@ -68,16 +69,7 @@ async def run(doors: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) 
 async def _serve(client: aiomqtt.Client, device: DemoDevice) -> None:
     await client.subscribe(f"thing/{device.sn}/down/command", qos=_QOS)
     log.info("connected as %s", device.sn)
-    reporting = asyncio.create_task(_report_regularly(client, device))
-    obeying = asyncio.create_task(_obey(client, device))
-    try:
-        done, _ = await asyncio.wait({reporting, obeying}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        reporting.cancel()
-        obeying.cancel()
-        await asyncio.gather(reporting, obeying, return_exceptions=True)
+    await together(_report_regularly(client, device), _obey(client, device))
 
 
 async def _report_regularly(client: aiomqtt.Client, device: DemoDevice) -> None:

@@ -63,6 +63,17 @@ async def ended(*tasks: "asyncio.Task[Any]") -> None:
         raise cancelled
 
 
+async def together(*jobs: Coroutine[Any, Any, None]) -> None:
+    """Run jobs until one ends, which ends the others; raise what it has ended with."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await ended(*tasks)
+
+
 async def within(seconds: float, job: Coroutine[Any, Any, T]) -> T:
     """The result of `job`, which has ended when this returns or raises.
 

@@ -21,6 +21,7 @@ from deploy.local.products import Target
 from deploy.local.simulate import shown
 from deploy.local.supervisor import Backoff
 from deploy.platform.errors import CommandError
+from libs.common.jobs import together
 from services.device.codecs.workers import CodecWorkers
 
 APPLICATION = "5eed0000-0000-4000-8000-000000000001"
@@ -123,8 +124,7 @@ class Network:
             try:
                 async with connected(place, password) as client:
                     await self.serve(client)
-            except* (aiomqtt.MqttError, OSError) as group:
-                error = group.exceptions[0]
+            except (aiomqtt.MqttError, OSError) as error:
                 self.counts.last_error = str(error) or type(error).__name__
                 if not self.counts.uplinks:
                     text = f"{place.broker}: {self.counts.last_error}"
@@ -135,9 +135,7 @@ class Network:
         """Say what sensors say, and take downlinks, while the connection holds."""
         await client.subscribe(self.downlinks, qos=1)
         self.counts.last_error = ""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.take(client))
-            group.create_task(self._say(client))
+        await together(self.take(client), self._say(client))
 
     async def _say(self, client: aiomqtt.Client) -> None:
         due = time.monotonic()

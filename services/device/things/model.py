@@ -88,7 +88,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     tsl_version: str
     shape: str | None = None
     """What it has reported, when its product is open; see `entities.shapes`."""
-    entity_names: str = ""
+    entity_names: str | None = None
     """What users call its entities; see `services.device.things.names`."""
     group: int | None = None
     """The group that it is in."""

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from libs.common.jobs import Beside, ended, happened, running, within
+from libs.common.jobs import Beside, ended, happened, running, together, within
 
 
 async def test_a_job_that_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch):
@@ -89,6 +89,28 @@ async def test_a_job_that_swallows_a_cancellation_ends_all_the_same():
     await ended(task)
     assert task.cancelled()
     assert swallowed == 2
+
+
+async def test_jobs_together_end_with_the_first_one_though_another_swallows_it():
+    """What the first one raises is raised."""
+    left = False
+
+    async def deaf() -> None:
+        nonlocal left
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            await asyncio.sleep(60)
+        finally:
+            left = True
+
+    async def wrong() -> None:
+        await asyncio.sleep(0)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await together(deaf(), wrong())
+    assert left
 
 
 async def test_what_takes_too_long_ends_though_it_swallows_a_cancellation():

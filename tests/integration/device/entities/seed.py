@@ -72,7 +72,9 @@ async def seed(world: World) -> dict[str, int]:
         {"_id": shape, "members": [["temp", "LONG"], ["gps", "OBJECT"], ["gps.lat", "DOUBLE"]]}
     )
     found = {
-        "a": await world.add("SN-A1", "Hall", "CLIMATE", entityNames='{"wifi.ssid":"Door net"}'),
+        "a": await world.add(
+            "SN-A1", "Hall", "CLIMATE", entityNames='{"wifi.ap.channel":"Door net"}'
+        ),
         "b": await world.add("SN-A2", "hall door", "SMALL"),
         "c": await world.add("SN-C", "Cellar", "CLIMATE", integration="simulator"),
         "g": await world.add(
