@@ -8,7 +8,7 @@ most ten seconds old, and the exact value stands with the latest values.
 """
 
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -61,14 +61,16 @@ class Facts:
             for key in newest:
                 self._written.put(key, now)
 
-    async def renew(self, thing: Thing, rewritten: Container[int]) -> None:
-        """Write what the latest values of a device say that were made anew.
+    async def renew(
+        self, things: dict[int, Thing], rewritten: Mapping[int, Container[int]]
+    ) -> None:
+        """Write what the latest values of devices say that were made anew.
 
-        Facts of times (ms) of `rewritten` go before.
+        Facts of times (ms) of `rewritten`, by device, go before.
         """
         await self._read_places()
-        await self._devices.notes.forget_facts(thing.id, rewritten)
-        await self._write_facts({thing.id: thing})
+        await self._devices.notes.forget_facts(rewritten)
+        await self._write_facts(things)
 
     async def _read_places(self) -> None:
         now = time.monotonic()

@@ -6,7 +6,15 @@ otherwise the careful one compares key by key, and an older value never replaces
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +27,9 @@ log = logging.getLogger(__name__)
 TOO_LARGE = {15, 10334, 17419, 17420}
 """MongoDB's codes of a document that is too large, or nested too deeply."""
 
+NEWEST = 20
+"""Reports of a thing that mostly have all of its properties."""
+
 Reported = tuple[int, int, dict[str, Any]]
 """Thing id, ts in ms, properties."""
 
@@ -29,6 +40,11 @@ class _Fold:
     newest: int
     values: dict[str, Any] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
+
+    def settles(self, names: Iterable[str]) -> bool:
+        """Whether older reports say no more of properties: objects may lack members."""
+        values = [self.values.get(name, {}) for name in names]
+        return not any(isinstance(value, dict) for value in values)
 
 
 class LatestValues:
@@ -100,22 +116,26 @@ class LatestValues:
     async def rebuild(
         self,
         thing_id: int,
-        read: Callable[[], AsyncIterator[Sequence[Reported]]],
+        read: Callable[[int | None], AsyncIterator[Sequence[Reported]]],
         rewritten: Container[int],
+        names: Collection[str] | None,
     ) -> None:
         """Make the values of a thing those that its reports give, which `read` gives anew.
+
+        It gives the newest ones, as many as it is asked for, or all. `names` are properties that
+        may have got values; None is any.
 
         What no report has stays, unless it is of a time (ms) of `rewritten`; and what is newer than
         all reports, which may just be on their way.
         """
         while True:
             before = await self._latest.find_one({"_id": thing_id})
-            folds: dict[int, _Fold] = {}
-            async for reports in read():
-                _fold(reports, folds)
-            known = folds.get(thing_id) or _Fold(0, 0)
+            stored = (before or {}).get("v", {})
+            known = _Fold(0, 0) if names is None else await _folded(read(NEWEST))
+            if names is None or not known.settles({*stored, *names}):
+                known = await _folded(read(None))
             entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
-            for key, entry in (before or {}).get("v", {}).items():
+            for key, entry in stored.items():
                 at = entry["t"]
                 if at not in rewritten and (key not in entries or at > known.newest):
                     entries[key] = entry
@@ -164,6 +184,14 @@ def _fold(reports: Iterable[Reported], into: dict[int, _Fold] | None = None) -> 
                 continue
             times[key] = ts
     return folds
+
+
+async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> _Fold:
+    """Reports of one thing, the oldest first."""
+    folds: dict[int, _Fold] = {}
+    async for reports in parts:
+        _fold(reports, folds)
+    return next(iter(folds.values()), _Fold(0, 0))
 
 
 def _merged(old: Any, new: Any) -> Any:

@@ -37,14 +37,14 @@ class DeviceNotes:
         if operations:
             await self._devices.bulk_write(operations, ordered=False)
 
-    async def forget_facts(self, device_id: int, times: Container[int]) -> None:
-        """Remove the facts of a device that reports of `times` (ms) told."""
-        found = await self._devices.find_one({"_id": device_id}, {"factTimes": 1}) or {}
-        for name, ts in found.get("factTimes", {}).items():
-            if ts in times and name not in TOLD:
-                stored = f"factTimes.{name}"
-                gone = {"$unset": {name: "", stored: ""}}
-                await self._devices.update_one({"_id": device_id, stored: ts}, gone)
+    async def forget_facts(self, times: Mapping[int, Container[int]]) -> None:
+        """Remove facts that reports of certain times (ms) told, by device."""
+        async for found in self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1}):
+            for name, ts in found.get("factTimes", {}).items():
+                if ts in times[found["_id"]] and name not in TOLD:
+                    stored = f"factTimes.{name}"
+                    gone = {"$unset": {name: "", stored: ""}}
+                    await self._devices.update_one({"_id": found["_id"], stored: ts}, gone)
 
     async def shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
         """The shapes of devices, None for one that has none; unknown devices are missing."""

@@ -107,6 +107,7 @@ class Rereader:
             writes.rows |= changed
             writes.stale |= stale
             found.changed += 1
+            found.names.update(*changed.values())
             found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
             if len(job.differences) + len(found.shown) < SHOWN:
                 found.shown.append(_difference(key, before.get(key), one))

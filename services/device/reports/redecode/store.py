@@ -61,6 +61,8 @@ class Reread:
     shown: list[Difference] = field(default_factory=list)
     times: set[int] = field(default_factory=set)
     """When the changed ones were received, ms."""
+    names: set[str] = field(default_factory=set)
+    """Properties that history has otherwise."""
     rest: bytes = b""
     """The key after which it is to go on."""
     through: bool = False

@@ -7,11 +7,12 @@ through twice: what was read by the codec before while a product got its own, is
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from libs.common.clock import now_ms
-from libs.common.store.mongo import StoreError
+from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.products.codec.known import KnownCodec, KnownCodecs
 from services.device.reports.facts import Facts
 from services.device.reports.history.partitions import (
@@ -104,6 +105,8 @@ class RedecodeWorker:
         found = await asyncio.gather(
             *(self._device(job, known, things.get(one), until) for one in ids)
         )
+        if not job.dry:
+            await self._renew(job, things, dict(zip(ids, found, strict=True)))
         job.differences += [difference for one in found for difference in one.shown]
         job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
@@ -134,31 +137,62 @@ class RedecodeWorker:
     ) -> Reread:
         if thing is None:
             return Reread(through=True)
-        found = await self.rereader.reread(job, known, thing, until)
-        if job.dry:
-            return found
-        times = found.times
-        if thing.id in job.under:  # gone on with, maybe after what was read before was lost
-            entries = (await self.latest.entries([thing.id])).get(thing.id, {})
-            known_times = {entry["t"] for entry in entries.values()}
-            times |= await self.rereader.frames.heard(thing.id, known_times)
-        if times:
-            await self.latest.rebuild(thing.id, lambda: self._reports(thing), times)
-            await self.facts.renew(thing, times)
-        return found
+        return await self.rereader.reread(job, known, thing, until)
 
-    async def _reports(self, thing: Thing) -> AsyncIterator[list[Reported]]:
-        """All that history has of a device while it is its owner's, the oldest first, in parts."""
-        now = now_ms()
-        first = max(thing.owned_since, now - self.rereader.retention_ms)
+    async def _renew(self, job: Job, things: dict[int, Thing], found: dict[int, Reread]) -> None:
+        """Make latest values and facts of devices those that history gives now."""
+        for one in job.under:  # gone on with, maybe after what was read before was lost
+            if one in things and one in found:
+                entries = (await self.latest.entries([one])).get(one, {})
+                known_times = {entry["t"] for entry in entries.values()}
+                found[one].times |= await self.rereader.frames.heard(one, known_times)
+        times = {one: reread.times for one, reread in found.items() if reread.times}
+        if not times:
+            return
+        weeks = await self.partitions.collections()
+        await asyncio.gather(
+            *(
+                self.latest.rebuild(
+                    one,
+                    partial(self._reports, things[one], weeks),
+                    rewritten,
+                    None if one in job.under else found[one].names,
+                )
+                for one, rewritten in times.items()
+            )
+        )
+        await self.facts.renew({one: things[one] for one in times}, times)
+
+    async def _reports(
+        self, thing: Thing, weeks: list[Collection], newest: int | None
+    ) -> AsyncIterator[list[Reported]]:
+        """What history has of a device while it is its owner's, the oldest first, in parts.
+
+        The `newest` ones are one part.
+        """
+        first = max(thing.owned_since, now_ms() - self.rereader.retention_ms)
         bounds = {
             "$gte": history_key(thing.id, first, 0),
             "$lte": history_key(thing.id, LAST, LAST),
         }
         oldest = collection_name(partition_of(first))
-        for week in await self.partitions.collections():
-            if week.name < oldest:
-                continue
+        kept = [week for week in weeks if week.name >= oldest]
+        if newest is not None:
+            last: list[Document] = []
+            for week in reversed(kept):
+                rows = week.find({"_id": bounds}, sort=[("_id", -1)], limit=newest - len(last))
+                last += await rows.to_list(None)
+                if len(last) == newest:
+                    break
+            yield _reported(reversed(last))
+            return
+        for week in kept:
             rows = week.find({"_id": bounds}, sort=[("_id", 1)])
             while some := await rows.to_list(ROWS):
-                yield [(thing.id, KEY.unpack(row["_id"])[1], row["p"]) for row in some]
+                yield _reported(some)
+
+
+def _reported(rows: Iterable[Document]) -> list[Reported]:
+    """Rows of history as reports."""
+    keys = ((KEY.unpack(row["_id"]), row["p"]) for row in rows)
+    return [(device, ts, properties) for (device, ts, _), properties in keys]
