@@ -63,7 +63,7 @@ class AlarmStore:
             key = state_key(rule.id, rule.generation, device_id)
             found = await self._states.find_one({"_id": key}, session=session)
             state = _fresh(key, rule, device_id) if found is None else read(found, State)
-            present = await self._devices.presence.with_id(device_id, session)
+            present = await self._devices.presence.with_ids([device_id], session)
             if not present or not rule.applies(present[0].tenant, device_id, present[0].model):
                 return None, await self._end(state, present, session, gone=not present)
             after, changes = decide(state)
@@ -87,7 +87,7 @@ class AlarmStore:
         """
 
         async def work(session: Session) -> list[Document]:
-            present = await self._devices.presence.with_id(state.device, session)
+            present = await self._devices.presence.with_ids([state.device], session)
             found = await self._states.find_one({"_id": state.id}, session=session)
             if found is None:
                 return []
@@ -235,7 +235,7 @@ class AlarmStore:
             done = await self._steps.find_one(step, session=session)
             if done is not None:
                 return ChangedAlarm(done["alarm"], done["changed"]), []
-            present = await self._devices.presence.with_id(device_id, session)
+            present = await self._devices.presence.with_ids([device_id], session)
             if not present:
                 raise NotFound("the device is gone", field="entity")
             change = self._raise_keyed if wanted.raised else self._clear_keyed
@@ -331,8 +331,8 @@ class AlarmStore:
         await self._states.update_many(mine | open_now, others, session=session)
 
     async def _profiles(self, ids: set[int], session: Session) -> Mapping[int, DeviceProfile]:
-        found = [await self._devices.presence.with_id(one, session) for one in ids]
-        return {one.id: profile_of(one) for some in found for one in some}
+        found = await self._devices.presence.with_ids(ids, session)
+        return {one.id: profile_of(one) for one in found}
 
     async def _apply(
         self,

@@ -39,9 +39,9 @@ class DevicePresence:
         """Devices by SN in upper case."""
         return await self._present({"snKey": {"$in": list(keys)}}, session)
 
-    async def with_id(self, device_id: int, session: Session) -> list[PresentDevice]:
-        """The device, when it is there."""
-        return await self._present({"_id": device_id}, session)
+    async def with_ids(self, ids: Some[int], session: Session) -> list[PresentDevice]:
+        """Those of some devices that are there."""
+        return await self._present({"_id": {"$in": list(ids)}}, session)
 
     async def heard(self, device_id: int, at: datetime, life: timedelta) -> str | None:
         """Note a report over HTTP: ONLINE for so long; its connection state, None when it is gone.
@@ -81,14 +81,15 @@ class DevicePresence:
         return {row["_id"] async for row in self._heard.find(noted, {"_id": 1})}
 
     async def heard_again(
-        self, device_id: int, at: datetime, life: timedelta, session: Session
+        self, ids: Some[int], at: datetime, life: timedelta, session: Session
     ) -> None:
         """Make a transaction see what `heard` has written.
 
         Its snapshot is one that a majority has, and `heard` does not wait for a majority: written
         again, what the snapshot lacks is a conflict, and the transaction begins anew.
         """
-        await self._devices.update_one({"_id": device_id}, _heard_at(at, life), session=session)
+        some = {"_id": {"$in": list(ids)}}
+        await self._devices.update_many(some, _heard_at(at, life), session=session)
 
     async def any_silent(self, since: datetime) -> bool:
         """Whether a device was to be heard over HTTP until then at the latest."""

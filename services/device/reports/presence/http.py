@@ -68,30 +68,25 @@ class HttpPresence:
                 await asyncio.wait([note], timeout=PATIENCE)
 
     async def heard_all(self, things: Iterable[Thing]) -> None:
-        """The same of devices that have spoken together: those that are ONLINE take one write."""
+        """The same of devices that have spoken together."""
         heard = {one.id: one for one in things if not self.is_noted(one)}
         waiting = [one for one in heard.values() if one.id not in self._spoke]
         try:
             async with asyncio.timeout(PATIENCE):
-                noted = await self._note_together(waiting)
+                await self._note_together(waiting)
         except (StoreError, TimeoutError) as error:
             log.warning("%d devices were heard, each is noted by itself: %r", len(heard), error)
-            noted = set()
-        await asyncio.gather(*(self.heard(one) for key, one in heard.items() if key not in noted))
+        await asyncio.gather(*(self.heard(one) for one in heard.values()))
 
-    async def _note_together(self, things: Sequence[Thing]) -> set[int]:
-        """Note devices that are ONLINE; those that are noted."""
+    async def _note_together(self, things: Sequence[Thing]) -> None:
         moment, at = time.monotonic(), from_ms(now_ms())
         lives: dict[float, list[int]] = defaultdict(list)
         for thing in things:
             lives[await self._life_of(thing) or self._life].append(thing.id)
-        noted = set[int]()
         for life, ids in lives.items():
-            some = await self._store.heard_together(ids, at, timedelta(seconds=life))
-            for key in some:
+            await self._store.heard_together(ids, at, timedelta(seconds=life))
+            for key in ids:
                 self._quiet.put(key, moment + min(LONGEST_PAUSE, life / 4))
-            noted |= some
-        return noted
 
     def is_noted(self, thing: Thing) -> bool:
         """Whether the device was heard a short while ago, so that there is nothing to note."""

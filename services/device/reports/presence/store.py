@@ -106,20 +106,26 @@ class PresenceStore:
 
     async def heard(self, device_id: int, at: datetime, life: timedelta) -> None:
         """Note a report over HTTP: ONLINE for so long. Raises when the record stays locked."""
-        if await self._devices.heard(device_id, at, life) in (None, "ONLINE"):
-            return
+        if await self._devices.heard(device_id, at, life) not in (None, "ONLINE"):
+            await self._come([device_id], at, life)
+
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+        """The same of several: those that are ONLINE take one write."""
+        online = await self._devices.heard_together(ids, at, life)
+        others = [one for one in ids if one not in online]
+        for first in range(0, len(others), CHUNK):
+            await self._come(others[first : first + CHUNK], at, life)
+
+    async def _come(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
+        """Devices that were not ONLINE have been heard."""
 
         async def work(session: Session) -> list[dict[str, Any]]:
-            await self._devices.heard_again(device_id, at, life, session)
-            devices = await self._devices.with_id(device_id, session)
+            await self._devices.heard_again(ids, at, life, session)
+            devices = await self._devices.with_ids(ids, session)
             connected = await self._connected({one.sn_key for one in devices}, session)
             return await self._settle(devices, connected, session)
 
         await self._outbox.relay(await self._mongo.transaction(work))
-
-    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> set[int]:
-        """Note the same of devices that are ONLINE already; those that are noted."""
-        return await self._devices.heard_together(ids, at, life)
 
     async def _take_turn(self, session: Session) -> None:
         """Let two replicas that think they lead conflict: each would count the other's rows."""

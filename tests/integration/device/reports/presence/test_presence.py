@@ -255,18 +255,19 @@ class ByThemselves(PresenceStore):
 
 
 async def test_devices_that_speak_together_are_noted_together(world: World):
-    """Those that are not ONLINE yet become so by themselves; nobody is noted again at once."""
+    """Also those that become ONLINE, which is said of each once; none is noted by itself."""
     store = ByThemselves(world.mongo, world.outbox, world.first.devices)
     store.ids = []
     some = await things(world, 1, 2, 3)
     presence = HttpPresence(store, 60, usual)
     await presence.heard_all(some[:2])
-    assert sorted(store.ids) == [1, 2]
     before = datetime.now(UTC).replace(microsecond=0)
     again = HttpPresence(store, 60, usual)
     for _ in range(2):
         await again.heard_all(some)
-    assert sorted(store.ids) == [1, 2, 3]
+    assert store.ids == []
+    said = [body["device"]["deviceId"] for _, body in await world.said()]
+    assert sorted(said) == [1, 2, 3]
     async for record in world.database["devices"].find():
         assert record["connectStatus"] == "ONLINE"
         assert record["httpUntil"].replace(tzinfo=UTC) >= before + timedelta(seconds=60)
