@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -55,6 +55,8 @@ class HttpPresence:
         """Until when (monotonic) a device need not be noted again."""
         self._spoke: dict[int, _Spoke] = {}
         """The last time of those whose note is not written yet."""
+        self._together: set[int] = set()
+        """Those that are just being noted together."""
         self._noting = Beside()
         self._slots = asyncio.Semaphore(NOTES)
 
@@ -69,24 +71,37 @@ class HttpPresence:
 
     async def heard_all(self, things: Iterable[Thing]) -> None:
         """The same of devices that have spoken together."""
-        heard = {one.id: one for one in things if not self.is_noted(one)}
-        waiting = [one for one in heard.values() if one.id not in self._spoke]
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._note_together(waiting)
-        except (StoreError, TimeoutError) as error:
-            log.warning("%d devices were heard, each is noted by itself: %r", len(heard), error)
-        await asyncio.gather(*(self.heard(one) for one in heard.values()))
+        held = self._spoke.keys() | self._together
+        new = {one.id: one for one in things if one.id not in held and not self.is_noted(one)}
+        if new:
+            self._together |= new.keys()
+            note = self._noting.begin(object(), partial(self._note_together, new))
+            if note is not None:
+                await asyncio.wait([note], timeout=PATIENCE)
 
-    async def _note_together(self, things: Sequence[Thing]) -> None:
-        moment, at = time.monotonic(), from_ms(now_ms())
+    async def _note_together(self, things: Mapping[int, Thing]) -> None:
+        """Note devices at once; one by one, when that fails."""
+        spoke = _Spoke(time.monotonic(), from_ms(now_ms()))
         lives: dict[float, list[int]] = defaultdict(list)
-        for thing in things:
-            lives[await self._life_of(thing) or self._life].append(thing.id)
-        for life, ids in lives.items():
-            await self._store.heard_together(ids, at, timedelta(seconds=life))
-            for key in ids:
-                self._quiet.put(key, moment + min(LONGEST_PAUSE, life / 4))
+        try:
+            for key, thing in things.items():
+                lives[await self._life_of(thing) or self._life].append(key)
+            for life, ids in lives.items():
+                async with self._slots:
+                    await self._store.heard_together(ids, spoke.at, timedelta(seconds=life))
+                for key in ids:
+                    self._keep_quiet(key, spoke, life)
+        except StoreError as error:
+            log.warning("%d devices were heard, each is noted by itself: %r", len(things), error)
+            for key, thing in things.items():
+                self._spoke.setdefault(key, spoke)
+                self._noting.begin(key, partial(self._note, thing))
+        finally:
+            self._together -= things.keys()
+
+    def _keep_quiet(self, key: int, spoke: _Spoke, life: float) -> None:
+        """A device is noted with what it spoke, and need not be for a while."""
+        self._quiet.put(key, spoke.moment + min(LONGEST_PAUSE, life / 4))
 
     def is_noted(self, thing: Thing) -> bool:
         """Whether the device was heard a short while ago, so that there is nothing to note."""
@@ -107,7 +122,7 @@ class HttpPresence:
                 log.warning("device %d was heard, noting it waits: %r", thing.id, error)
                 await asyncio.sleep(AGAIN)
             else:
-                self._quiet.put(thing.id, spoke.moment + min(LONGEST_PAUSE, life / 4))
+                self._keep_quiet(thing.id, spoke, life)
                 if self._spoke[thing.id] is spoke:
                     break
         del self._spoke[thing.id]

@@ -273,6 +273,28 @@ async def test_devices_that_speak_together_are_noted_together(world: World):
         assert record["httpUntil"].replace(tzinfo=UTC) >= before + timedelta(seconds=60)
 
 
+class OneLocked(ByThemselves):
+    """Cannot write devices together: the record of one of them is locked."""
+
+    async def heard_together(self, ids: list[int], at: datetime, life: timedelta) -> None:
+        raise StoreError
+
+
+async def test_a_record_that_is_locked_holds_up_no_other_device(world: World):
+    """What cannot be noted together is noted one by one."""
+    store = OneLocked(world.mongo, world.outbox, world.first.devices)
+    store.ids = []
+    presence = HttpPresence(store, 60, usual)
+    await presence.heard_all(await things(world, 1, 2))
+
+    async def noted() -> bool:
+        query = {"connectStatus": "ONLINE", "httpUntil": {"$exists": True}}
+        return await world.database["devices"].count_documents(query) == 2
+
+    await until(noted)
+    assert sorted(store.ids) == [1, 2]
+
+
 async def test_a_product_says_after_how_much_silence_its_devices_are_offline(
     world: World, store: PresenceStore
 ):
