@@ -145,6 +145,7 @@ from services.device.reports.totals import LedgerReader
 from services.device.settings import DeviceSettings
 from services.device.things.granted import GrantedDevices
 from services.device.things.integrations import IntegrationClient, Integrations
+from services.device.things.latest import LatestValues
 from services.device.things.messages import CanvasesOverRpc, GrantsOverRpc
 from services.device.things.names import EntityNames
 from services.device.wiring import Base, started
@@ -394,12 +395,13 @@ def alarming(base: Base) -> Alarming:
 def redecoder(
     base: Base, store: RedecodeStore, workers: CodecWorkers, known: KnownCodecs
 ) -> RedecodeWorker:
-    """Make what reads frames again."""
-    database = base.mongo.database
+    """Make what reads frames again: it reads much, and lets no thread do it."""
+    partitions, latest = Partitions(base.mongo.direct), LatestValues(base.mongo.direct)
     rereader = Rereader(
         mongo=base.mongo,
-        frames=FrameStore(database),
-        partitions=base.partitions,
+        frames=FrameStore(base.mongo.direct),
+        written=FrameStore(base.mongo.database),
+        partitions=partitions,
         workers=workers,
         outbox=base.outbox,
         retention_ms=base.settings.retention_days * DAY_MS,
@@ -410,9 +412,9 @@ def redecoder(
         codecs=known,
         devices=base.devices,
         things=base.things,
-        latest=base.latest,
-        facts=Facts(base.devices, base.latest, base.products),
-        partitions=base.partitions,
+        latest=latest,
+        facts=Facts(base.devices, latest, base.products),
+        partitions=partitions,
     )
 
 

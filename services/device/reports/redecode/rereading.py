@@ -56,6 +56,8 @@ class Rereader:
 
     mongo: Mongo
     frames: FrameStore
+    written: FrameStore
+    """The same, in transactions."""
     partitions: Partitions
     workers: CodecWorkers
     outbox: Outbox
@@ -155,7 +157,7 @@ class Rereader:
                 await history.delete_many({"_id": among(keys)}, session=session)
                 if name in new:
                     await history.insert_many(new[name], session=session)
-            await self.frames.reread(stamp, writes.same, writes.frames, session)
+            await self.written.reread(stamp, writes.same, writes.frames, session)
             return await self.outbox.add(writes.told, session)
 
         await self.outbox.relay(await self.mongo.transaction(work))

@@ -39,8 +39,9 @@ function decodeUplink(input) {
 def worker(world: World) -> RedecodeWorker:
     rereader = Rereader(
         mongo=world.mongo,
-        frames=FrameStore(world.database),
-        partitions=Partitions(world.database),
+        frames=FrameStore(world.mongo.direct),
+        written=FrameStore(world.database),
+        partitions=Partitions(world.mongo.direct),
         workers=world.workers,
         outbox=world.outbox,
         retention_ms=RETENTION_MS,
@@ -51,9 +52,9 @@ def worker(world: World) -> RedecodeWorker:
         codecs=KnownCodecs(world.first.products),
         devices=world.first.devices,
         things=world.first.things,
-        latest=world.latest,
+        latest=LatestValues(world.mongo.direct),
         facts=Facts(world.first.devices, world.latest, world.first.products),
-        partitions=Partitions(world.database),
+        partitions=Partitions(world.mongo.direct),
         settled_ms=0,
     )
 

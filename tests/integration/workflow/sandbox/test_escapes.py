@@ -156,7 +156,7 @@ async def test_javascript_finds_no_way_out(quick, what):
 async def fails(sandbox, language: str, code: str) -> None:
     """Code fails with a reason; then the sandbox works as before."""
     with pytest.raises(NodeFailed) as failed:
-        await sandbox.run(OWNER, language, code, {}, 1)
+        await sandbox.run(OWNER, language, code, {}, 0.3)
     assert str(failed.value).startswith("code: ")
     assert len(str(failed.value)) <= 500
     assert await sandbox.run(OWNER, language, "return 1", {}, 1) == 1
