@@ -38,7 +38,7 @@ SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
 DEVICES = 200
 """Devices that are looked up together."""
-AT_ONCE = 4
+AT_ONCE = 16
 """Devices whose frames are read at the same time."""
 ROWS = 1000
 """Records of history that are read together."""
