@@ -1,5 +1,6 @@
 // Somebody adds a device, lets it report with the command that the page gives, reads it with the program that the
-// page gives, sees it live, finds why a report was refused, sets a property and sees the device confirm it.
+// page gives, sees it live, calls a value otherwise, finds why a report was refused, sets a property and sees the
+// device confirm it.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -33,6 +34,16 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     say({ temperature: 23.5 });
     await card.getByText("23.5").waitFor();
     await look("device");
+
+    await card.click();
+    await page.getByRole("link", { name: "Open this value" }).click();
+    await page.getByRole("button", { name: "Rename" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText(`${name} · Temperature`).waitFor();
+    await dialog.getByLabel("Name").fill(`Heat of ${name}`);
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("heading", { name: `Heat of ${name}` }).waitFor();
+    await page.getByRole("main").getByRole("link", { name, exact: true }).click();
 
     say({ temperature: 999 });
     await page.getByRole("tab", { name: "Refused" }).click();

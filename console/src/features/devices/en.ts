@@ -30,6 +30,7 @@ export const en = {
   "device.none.text": "Choose a longer time, or look under “Refused” whether reports were refused.",
   "device.show": "Add a property",
   "device.hide": "Hide {name}",
+  "device.open-value": "Open this value",
   "device.zoom-out": "Show the last hour",
   "device.as-table": "As a table",
   "device.as-chart": "As a chart",

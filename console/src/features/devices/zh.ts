@@ -32,6 +32,7 @@ export const zh: Record<keyof typeof en, string> = {
   "device.none.text": "请选择更长的时间范围，或在“被拒绝”中查看是否有上报被拒绝。",
   "device.show": "添加属性",
   "device.hide": "隐藏 {name}",
+  "device.open-value": "打开该数值",
   "device.zoom-out": "显示最近一小时",
   "device.as-table": "以表格显示",
   "device.as-chart": "以图表显示",
