@@ -75,6 +75,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText("No flow, alarm rule, dashboard or role").waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
     await page.getByRole("menuitem", { name: "Delete" }).click();
     await page.getByLabel(`Type ${name} to confirm`).fill(name);
     await page.getByRole("button", { name: "Delete" }).click();

@@ -39,6 +39,7 @@ export const en = {
   "device.chart": "Chart of {names}; drag to zoom in",
   "device.rows-cut": "The newest {count} of {total} rows are shown; save as CSV for all of them.",
   "device.cut": "The newest {count} values of each property are shown; choose a shorter time to see all.",
+  "device.rename": "Rename the device",
   "device.new-key": "Issue a new key",
   "device.new-key.text": "The key that the device has dies at once, and its connection is closed. The device can connect again only with the new key.",
   "device.key": "Key",

@@ -41,6 +41,7 @@ export const zh: Record<keyof typeof en, string> = {
   "device.chart": "{names} 的图表；拖动可放大",
   "device.rows-cut": "显示最新 {count} 行，共 {total} 行；导出 CSV 可获取全部。",
   "device.cut": "每个属性只显示最新 {count} 个值；请缩短时间范围以查看全部。",
+  "device.rename": "重命名设备",
   "device.new-key": "签发新密钥",
   "device.new-key.text": "设备现有密钥立即失效，连接会被断开。设备只能用新密钥重新连接。",
   "device.key": "密钥",
