@@ -43,6 +43,9 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await dialog.getByLabel("Name").fill(`Heat of ${name}`);
     await dialog.getByRole("button", { name: "Save" }).click();
     await page.getByRole("heading", { name: `Heat of ${name}` }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.getByPlaceholder("Type the name").fill(`Heat of ${name}`);
+    await page.getByRole("option", { name: `Heat of ${name} ${name}` }).click();
     await page.getByRole("main").getByRole("link", { name, exact: true }).click();
 
     say({ temperature: 999 });
