@@ -75,14 +75,18 @@ async def journey(which: str, platform: Platform, console: Console, **more: Any)
 
 
 async def test_a_device_is_added_reports_is_refused_and_is_set(
-    platform: Platform, admin: Console, api: Api
+    platform: Platform, admin: Console, api: Api, thing: Thing
 ) -> None:
     """With the command that the page gives; it explains a refusal, and tells a confirmation.
 
     The program that it offers reads what the device reported, once an application was given it.
+    A value is called otherwise and found by its name. Of another device it says why it is not
+    let in.
     """
     host, port = platform.mqtt_door()
-    more = {"name": new_name(), "product": MODEL, "python": sys.executable}
+    answer = await api.http.post(f"/ingest/v1/{thing.sn}/report", json={}, auth=(thing.sn, "x"))
+    assert answer.status_code == 401
+    more = {"name": new_name(), "product": MODEL, "python": sys.executable, "stranger": thing.id}
     found = await journey("device", platform, admin, **more, host=host, port=port)
     read = found.pop("read")
     assert read.startswith(f"{more['name']} [")

@@ -1,6 +1,6 @@
 // Somebody adds a device, lets it report with the command that the page gives, reads it with the program that the
 // page gives, sees it live, calls a value otherwise, finds why a report was refused, sets a property and sees the
-// device confirm it.
+// device confirm it; and gives a key to a device that is not let in.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
-  const { baseUrl, name, product, python, host, port } = given;
+  const { baseUrl, name, product, python, host, port, stranger } = given;
   await signIn();
   await page.getByRole("link", { name: "Connect a device" }).first().click();
   await page.getByLabel("Name").fill(name);
@@ -83,6 +83,16 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByLabel(`Type ${name} to confirm`).fill(name);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.waitForURL(`${baseUrl}/#/devices`);
+
+    await page.goto(`${baseUrl}/#/devices/${stranger}?tab=refusals`);
+    const box = page.getByRole("status").filter({ hasText: "It was not let in" });
+    await box.getByText("Its key is wrong.").waitFor();
+    await page.getByText("It was never connected").waitFor();
+    await look("not-let-in");
+    await page.getByRole("tab", { name: "Connections" }).click();
+    await page.getByText("It was never connected").waitFor();
+    await box.getByRole("button", { name: "Issue a new key" }).click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Issue a new key" }).click();
     return { why, fault, read };
   } finally {
     device.kill();
