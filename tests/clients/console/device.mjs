@@ -33,6 +33,10 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText("Live", { exact: true }).waitFor();
     say({ temperature: 23.5 });
     await card.getByText("23.5").waitFor();
+    const current = await page.evaluate(() => {
+      const age = document.querySelector('[data-key$=".temperature"] .age').textContent;
+      return document.querySelector("main .head").textContent.includes(`reported ${age}`);
+    });
     await look("device");
 
     await card.click();
@@ -93,7 +97,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText("It was never connected").waitFor();
     await box.getByRole("button", { name: "Issue a new key" }).click();
     await page.getByRole("alertdialog").getByRole("button", { name: "Issue a new key" }).click();
-    return { why, fault, read };
+    return { why, fault, read, current };
   } finally {
     device.kill();
   }
