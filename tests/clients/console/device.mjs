@@ -37,6 +37,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
       const age = document.querySelector('[data-key$=".temperature"] .age').textContent;
       return document.querySelector("main .head").textContent.includes(`reported ${age}`);
     });
+    await page.getByRole("link", { name: product, exact: true }).waitFor();
     await look("device");
 
     await card.click();
