@@ -91,6 +91,10 @@ async def test_a_device_is_added_reports_is_refused_and_is_set(
     read = found.pop("read")
     assert read.startswith(f"{more['name']} [")
     assert "'temperature': " in read
+    user, _, server, door = found.pop("login")
+    assert (user, server, door) == (
+        f"SN (user name) {thing.sn}", "MQTT server 127.0.0.1", f"MQTT port {port}",
+    )  # fmt: skip
     assert found == {
         "why": "properties.temperature must be at most 70 it was 999",
         "fault": "must be at least 1",

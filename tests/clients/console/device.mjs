@@ -98,7 +98,10 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText("It was never connected").waitFor();
     await box.getByRole("button", { name: "Issue a new key" }).click();
     await page.getByRole("alertdialog").getByRole("button", { name: "Issue a new key" }).click();
-    return { why, fault, read, current };
+    await dialog.getByText("MQTT port").waitFor();
+    await look("new-key");
+    const login = await dialog.locator(".secret").allTextContents();
+    return { why, fault, read, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
   } finally {
     device.kill();
   }
