@@ -81,6 +81,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await look("connections");
     await page.getByRole("tab", { name: "About" }).click();
     await page.getByText("No flow, alarm rule, dashboard or role").waitFor();
+    await page.getByText(`Heat of ${name}: 999 ℃, must be at most 70`).waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
     await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
