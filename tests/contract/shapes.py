@@ -142,6 +142,7 @@ class Entity(Exact, kw_only=True):
     entity_value_attribute: dict[str, Any]
     entity_access_mod: Access | UnsetType = UNSET
     entity_key: str
+    device_id: IdText | UnsetType = UNSET
     device_name: Text = UNSET
     device_group: dict[str, str] | UnsetType = UNSET
     integration_name: Text = UNSET
@@ -168,6 +169,8 @@ class EntityMeta(Exact, kw_only=True):
     value_attribute: dict[str, Any]
     description: Text = UNSET
     customized: bool
+    device_id: IdText | UnsetType = UNSET
+    device_name: Text = UNSET
     created_at: Ms
     updated_at: Ms
 

@@ -75,21 +75,30 @@ async def journey(which: str, platform: Platform, console: Console, **more: Any)
 
 
 async def test_a_device_is_added_reports_is_refused_and_is_set(
-    platform: Platform, admin: Console, api: Api
+    platform: Platform, admin: Console, api: Api, thing: Thing
 ) -> None:
     """With the command that the page gives; it explains a refusal, and tells a confirmation.
 
     The program that it offers reads what the device reported, once an application was given it.
+    A value is called otherwise and found by its name. Of another device it says why it is not
+    let in.
     """
     host, port = platform.mqtt_door()
-    more = {"name": new_name(), "product": MODEL, "python": sys.executable}
+    answer = await api.http.post(f"/ingest/v1/{thing.sn}/report", json={}, auth=(thing.sn, "x"))
+    assert answer.status_code == 401
+    more = {"name": new_name(), "product": MODEL, "python": sys.executable, "stranger": thing.id}
     found = await journey("device", platform, admin, **more, host=host, port=port)
     read = found.pop("read")
     assert read.startswith(f"{more['name']} [")
     assert "'temperature': " in read
+    user, _, server, door = found.pop("login")
+    assert (user, server, door) == (
+        f"SN (user name) {thing.sn}", "MQTT server 127.0.0.1", f"MQTT port {port}",
+    )  # fmt: skip
     assert found == {
         "why": "properties.temperature must be at most 70 it was 999",
         "fault": "must be at least 1",
+        "current": True,
         "problems": [],
     }
 

@@ -104,6 +104,7 @@ async def test_a_log_in_with_a_wrong_key_is_seen(
         await asyncio.to_thread(publish.single, "t", "", 1, False, host, port, thing.sn, auth=wrong)
     over_mqtt = await until(ask, lambda found: found.get("over") == "MQTT")
     assert over_mqtt["at"] >= over_http["at"]
+    assert over_mqtt["wrong"] == "KEY"
 
 
 async def test_refusals_come_in_pages_and_by_reason(refused: Ask) -> None:

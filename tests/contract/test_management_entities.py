@@ -49,6 +49,7 @@ async def test_search_shows_every_field(hall: Hall) -> None:
         "PROPERTY", "LONG", "RW",
     )  # fmt: skip
     assert time.entity_value_attribute == {"unit": "min", "min": 1, "max": 1440}
+    assert time.device_id == hall.device
     assert (time.device_name, time.integration_name) == (device["name"], "Direct connection")
     assert (time.entity_is_customized, time.entity_created_at) == (False, device["created_at"])
     assert by_path["reporting_interval"].entity_value_attribute == {}
@@ -164,7 +165,8 @@ async def test_children(hall: Hall) -> None:
 
 
 async def test_meta(hall: Hall) -> None:
-    """What is known of an entity besides its value."""
+    """What is known of an entity besides its value, and whose it is."""
+    device = await hall.admin.done("GET", f"/device/{hall.device}")
     for path, value_type in (("label", "STRING"), ("reporting_interval", "OBJECT")):
         meta = shaped(
             await hall.admin.done("GET", f"/entity/{hall.entities[path]}/meta"), EntityMeta
@@ -172,6 +174,7 @@ async def test_meta(hall: Hall) -> None:
         assert (meta.id, meta.key) == (hall.entities[path], hall.key(path))
         assert (meta.type, meta.value_type, meta.access_mod) == ("PROPERTY", value_type, "RW")
         assert meta.customized is False
+        assert (meta.device_id, meta.device_name) == (hall.device, device["name"])
 
 
 @pytest.mark.parametrize(

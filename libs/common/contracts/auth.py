@@ -66,6 +66,8 @@ class DeviceRef(msgspec.Struct, rename="camel"):
 
 Way = Literal["MQTT", "NATS", "HTTP"]
 """What a device speaks."""
+Wrong = Literal["KEY", "CERTIFICATE", "SN"]
+"""What of a log-in was wrong: SN where the key was right, and its SN written otherwise."""
 
 
 class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
@@ -74,6 +76,7 @@ class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
     at: int | None = None
     """ms, up to 5 s late."""
     over: Way | None = None
+    wrong: Wrong | None = None
 
 
 class DeviceCredentials(msgspec.Struct):

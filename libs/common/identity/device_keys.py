@@ -15,7 +15,7 @@ import msgspec
 
 from libs.common.bus import RpcClient
 from libs.common.coalescing import Coalescing
-from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin
+from libs.common.contracts.auth import DeviceCertificateRef, DeviceIdentity, DeviceLogin, Wrong
 from libs.common.errors import Unauthenticated
 from libs.common.identity.principal import Kind, Principal
 from libs.common.store.redis import Redis
@@ -60,11 +60,11 @@ def device_principal(sn: str, tenant: str) -> Principal:
     return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
 
 
-Refused = Callable[[DeviceKeyCopy], None]
+Refused = Callable[[DeviceKeyCopy, Wrong], None]
 """Is told of a device as which somebody came with a wrong key or certificate; never waits."""
 
 
-def _forget(_: DeviceKeyCopy) -> None:
+def _forget(_: DeviceKeyCopy, __: Wrong) -> None:
     """Tell nobody."""
 
 
@@ -88,7 +88,7 @@ class DeviceKeyReader:
         copy = await self._copy(sn)
         if copy is None:
             return await self._ask(CHECK, DeviceLogin(sn, key))
-        return self._let_in(copy, right=copy.opens(key))
+        return self._let_in(copy, "KEY", right=copy.opens(key))
 
     async def identity_of(self, certificate: PeerCertificate) -> Principal | None:
         """The principal of the device that came with `certificate`, which TLS has proved.
@@ -98,12 +98,12 @@ class DeviceKeyReader:
         copy = await self._copy(certificate.subject)
         if copy is None:
             return await self._ask(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
-        return self._let_in(copy, right=copy.knows(certificate))
+        return self._let_in(copy, "CERTIFICATE", right=copy.knows(certificate))
 
-    def _let_in(self, copy: DeviceKeyCopy, *, right: bool) -> Principal | None:
+    def _let_in(self, copy: DeviceKeyCopy, wrong: Wrong, *, right: bool) -> Principal | None:
         if right:
             return device_principal(copy.sn, copy.tenant)
-        self._refused(copy)
+        self._refused(copy, wrong)
         return None
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:

@@ -1,8 +1,9 @@
 """Log-ins of devices that were refused: one note of each device that there is, for its people.
 
-`tw:refused-login:{SN in capitals}` says when the last one was, and over what. A door only puts it
-into a short list; what is in there is written every few seconds, once for each device. So neither
-the answer nor its time tells whether there is such a device, and a storm costs what drizzle does.
+`tw:refused-login:{SN in capitals}` says when the last one was, over what, and what was
+wrong. A door only puts it into a short list; what is in there is written every few seconds, once
+for each device. So neither the answer nor its time tells whether there is such a device, and a
+storm costs what drizzle does.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import msgspec
 
 from libs.common.clock import now_ms
-from libs.common.contracts.auth import Way
+from libs.common.contracts.auth import Way, Wrong
 from libs.common.identity.device_keys import DeviceKeyCopy
 from libs.common.store.redis import Redis, RedisError
 
@@ -35,6 +36,8 @@ class RefusedLogin(msgspec.Struct, frozen=True, rename="camel"):
     at: int
     """ms."""
     over: Way
+    wrong: Wrong | None = None
+    """Absent of notes of older versions."""
 
 
 class RefusedLogins:
@@ -45,11 +48,13 @@ class RefusedLogins:
         self._waiting: dict[str, RefusedLogin] = {}
         self._some = asyncio.Event()
 
-    def note(self, device: DeviceKeyCopy, over: Way) -> None:
+    def note(self, device: DeviceKeyCopy, wrong: Wrong, over: Way) -> None:
         """Have it noted that a log-in as a device, which there is, was refused; never waits."""
         key = _key(device.sn)
         if key in self._waiting or self._has_place(device.tenant):
-            self._waiting[key] = RefusedLogin(device.device_id, device.tenant, now_ms(), over)
+            self._waiting[key] = RefusedLogin(
+                device.device_id, device.tenant, now_ms(), over, wrong
+            )
             self._some.set()
 
     def _has_place(self, tenant: str) -> bool:

@@ -160,7 +160,7 @@ class Doorkeeper:
             return None
         if found.sn != sn:
             log.info("callout: the SN %s is written %s", sn, found.sn)
-            self.devices.refused.note(found, over)
+            self.devices.refused.note(found, "SN", over)
             return None
         try:
             permissions = device_permissions(found.sn, mqtt=mqtt)

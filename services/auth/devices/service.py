@@ -19,6 +19,7 @@ from libs.common.contracts.auth import (
     LastRefusedLogin,
     ListDeviceCertificates,
     Way,
+    Wrong,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash
@@ -83,7 +84,7 @@ class DeviceService:
     async def log_in(self, sn: str, key: str, over: Way) -> DeviceKeyCopy | None:
         """The credentials that `key` opens: from Redis, else from MongoDB."""
         copy = await self._copy(sn)
-        return self._let_in(copy, over, right=copy is not None and copy.opens(key))
+        return self._let_in(copy, "KEY", over, right=copy is not None and copy.opens(key))
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
         """Let a certificate log its device in.
@@ -121,19 +122,20 @@ class DeviceService:
     async def log_in_with(self, certificate: PeerCertificate, over: Way) -> DeviceKeyCopy | None:
         """The credentials that a certificate belongs to, which TLS has proved."""
         copy = await self._copy(certificate.subject)
-        return self._let_in(copy, over, right=copy is not None and copy.knows(certificate))
+        right = copy is not None and copy.knows(certificate)
+        return self._let_in(copy, "CERTIFICATE", over, right=right)
 
     def _let_in(
-        self, copy: DeviceKeyCopy | None, over: Way, *, right: bool
+        self, copy: DeviceKeyCopy | None, wrong: Wrong, over: Way, *, right: bool
     ) -> DeviceKeyCopy | None:
         if copy is not None and not right:
-            self.refused.note(copy, over)
+            self.refused.note(copy, wrong, over)
         return copy if right else None
 
     async def last_refused(self, device: DeviceRef) -> LastRefusedLogin:
         """The last log-in as this device that was refused, of the last 7 days."""
         found = await self.refused.last(device.sn, device.device_id, device.tenant)
-        return LastRefusedLogin() if found is None else LastRefusedLogin(found.at, found.over)
+        return LastRefusedLogin(found.at, found.over, found.wrong) if found else LastRefusedLogin()
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
         return await self.copies.get(sn) or await self._restore(sn)

@@ -90,6 +90,7 @@ class ShownEntity(Shown, kw_only=True):
     entity_is_customized: bool
     entity_created_at: int
     entity_updated_at: int
+    device_id: str | None = None
     device_name: str | None = None
     device_group: DeviceGroup | None = None
     integration_name: str | None = None
@@ -114,6 +115,9 @@ class EntityMeta(Shown, kw_only=True):
     value_attribute: dict[str, Any]
     description: str | None = None
     customized: bool
+    device_id: str | None = None
+    """The device that it is an entity of; absent of an integration's and of a custom one."""
+    device_name: str | None = None
     created_at: int
     updated_at: int
 

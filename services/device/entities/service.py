@@ -185,6 +185,7 @@ def shown_entity(entity: Entity, integrations: Mapping[str, ShownIntegration]) -
         entity_is_customized=entity.customized,
         entity_created_at=thing.created_at,
         entity_updated_at=thing.updated_at,
+        device_id=str(thing.id) if thing.device else None,
         device_name=thing.name,
         integration_name=integration.name if integration else None,
         entity_value_store_mod="ALL" if member.type == "PROPERTY" else "HISTORY",
@@ -205,6 +206,8 @@ def meta_of(entity: Entity) -> EntityMeta:
         value_attribute=member.attribute,
         description=member.description,
         customized=entity.customized,
+        device_id=str(thing.id) if thing.device else None,
+        device_name=thing.name,
         created_at=thing.created_at,
         updated_at=thing.updated_at,
     )

@@ -1,5 +1,6 @@
 // Somebody adds a device, lets it report with the command that the page gives, reads it with the program that the
-// page gives, sees it live, finds why a report was refused, sets a property and sees the device confirm it.
+// page gives, sees it live, calls a value otherwise, finds why a report was refused, sets a property and sees the
+// device confirm it; and gives a key to a device that is not let in.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -7,7 +8,7 @@ import { promisify } from "node:util";
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
-  const { baseUrl, name, product, python, host, port } = given;
+  const { baseUrl, name, product, python, host, port, stranger } = given;
   await signIn();
   await page.getByRole("link", { name: "Connect a device" }).first().click();
   await page.getByLabel("Name").fill(name);
@@ -32,7 +33,25 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText("Live", { exact: true }).waitFor();
     say({ temperature: 23.5 });
     await card.getByText("23.5").waitFor();
+    const current = await page.evaluate(() => {
+      const age = document.querySelector('[data-key$=".temperature"] .age').textContent;
+      return document.querySelector("main .head").textContent.includes(`reported ${age}`);
+    });
+    await page.getByRole("link", { name: product, exact: true }).waitFor();
     await look("device");
+
+    await card.click();
+    await page.getByRole("link", { name: "Open this value" }).click();
+    await page.getByRole("button", { name: "Rename" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText(`${name} · Temperature`).waitFor();
+    await dialog.getByLabel("Name").fill(`Heat of ${name}`);
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("heading", { name: `Heat of ${name}` }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.getByPlaceholder("Type the name").fill(`Heat of ${name}`);
+    await page.getByRole("option", { name: `Heat of ${name} ${name}` }).click();
+    await page.getByRole("main").getByRole("link", { name, exact: true }).click();
 
     say({ temperature: 999 });
     await page.getByRole("tab", { name: "Refused" }).click();
@@ -62,13 +81,28 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await look("connections");
     await page.getByRole("tab", { name: "About" }).click();
     await page.getByText("No flow, alarm rule, dashboard or role").waitFor();
+    await page.getByText(`Heat of ${name}: 999 ℃, must be at most 70`).waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
     await page.getByRole("menuitem", { name: "Delete" }).click();
     await page.getByLabel(`Type ${name} to confirm`).fill(name);
     await page.getByRole("button", { name: "Delete" }).click();
     await page.waitForURL(`${baseUrl}/#/devices`);
-    return { why, fault, read };
+
+    await page.goto(`${baseUrl}/#/devices/${stranger}?tab=refusals`);
+    const box = page.getByRole("status").filter({ hasText: "It was not let in" });
+    await box.getByText("Its key is wrong.").waitFor();
+    await page.getByText("It was never connected").waitFor();
+    await look("not-let-in");
+    await page.getByRole("tab", { name: "Connections" }).click();
+    await page.getByText("It was never connected").waitFor();
+    await box.getByRole("button", { name: "Issue a new key" }).click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Issue a new key" }).click();
+    await dialog.getByText("MQTT port").waitFor();
+    await look("new-key");
+    const login = await dialog.locator(".secret").allTextContents();
+    return { why, fault, read, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
   } finally {
     device.kill();
   }

@@ -41,7 +41,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await look("alarms-claimed");
 
   await page.keyboard.press("Control+k");
-  await page.getByPlaceholder("Type a name").fill(device);
+  await page.getByPlaceholder("Type the name").fill(device);
   const found = page.getByRole("option", { name: device });
   await found.waitFor();
   await look("palette");

@@ -7,6 +7,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await signIn();
   await page.getByRole("link", { name: "Products", exact: true }).click();
   await page.getByRole("table", { name: "Products" }).waitFor();
+  await page.getByRole("row").nth(1).getByRole("link").nth(1).waitFor();
   await look("products");
 
   await page.getByRole("link", { name: "Import templates" }).click();

@@ -247,7 +247,7 @@ async def test_a_wrong_key_is_turned_away_at_both_doors(auth, user, key):
 
 @pytest.mark.parametrize("spelling", ["AB12", "ab12"])
 async def test_another_spelling_of_an_sn_is_turned_away_at_both_doors(auth, spelling):
-    """Reports under it would be dropped in silence."""
+    """Reports under it would be dropped in silence; what is wrong is noted."""
     key = await issue(auth)
 
     with pytest.raises(aiomqtt.MqttError):
@@ -255,6 +255,7 @@ async def test_another_spelling_of_an_sn_is_turned_away_at_both_doors(auth, spel
             "127.0.0.1", auth.door.mqtt_port, username=spelling, password=key
         ):
             pass
+    assert (await noted(auth, "MQTT")).wrong == "SN"
     with pytest.raises(nats.errors.Error, match="Authorization"):
         await connect(auth, spelling, key, f"_INBOX.sn.{spelling}")
 
@@ -313,18 +314,19 @@ async def noted(auth, over: str) -> LastRefusedLogin:
 
 
 async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
-    """When, over what, and nothing of the key; of this very device, and of none that is unknown."""
+    """When, over what, and what was wrong, not the key; of this device, not of unknown ones."""
     await issue(auth)
     none = await auth.call("last_refused_login", DEVICE, LastRefusedLogin)
     assert none == LastRefusedLogin()
     before = now_ms()
     for sn in ("nobody", "ab12"):
         with pytest.raises(Unauthenticated):
-            await auth.call("check_device", DeviceLogin(sn, "wrong"), DeviceIdentity)
+            await auth.call("check_device", DeviceLogin(sn, "a guess"), DeviceIdentity)
     found = await noted(auth, "HTTP")
     assert before <= found.at <= now_ms()
+    assert found.wrong == "KEY"
     assert await auth.redis.keys("tw:refused-login:*") == [b"tw:refused-login:AB12"]
-    assert b"wrong" not in await auth.redis.get("tw:refused-login:AB12")
+    assert b"a guess" not in await auth.redis.get("tw:refused-login:AB12")
     assert 0 < await auth.redis.ttl("tw:refused-login:AB12") <= LIFE
     other = DeviceRef("Ab12", 8, "t1")
     assert await auth.call("last_refused_login", other, LastRefusedLogin) == LastRefusedLogin()
@@ -346,14 +348,15 @@ async def test_the_gateway_notes_who_came_with_a_wrong_key_or_certificate(auth):
     second = await logins.last("Ab12", 7, "t1")
     assert second is not None
     assert second.at >= first.at
+    assert (first.wrong, second.wrong) == ("KEY", "CERTIFICATE")
 
 
 async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
     """Their people see why their device is silent."""
     logins = RefusedLogins(auth.redis)
     for number in range(MOST):
-        logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "MQTT")
-    logins.note(DeviceKeyCopy("Other", 1, "t2", "hash"), "MQTT")
+        logins.note(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
+    logins.note(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
     await logins.write()
     assert len(await auth.redis.keys("tw:refused-login:S*")) == SHARE
     assert (await logins.last("Other", 1, "t2")).over == "MQTT"
@@ -364,9 +367,11 @@ async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
     logins = RefusedLogins(auth.redis)
     for _ in range(3):
         for number in range(MOST + 10):
-            logins.note(DeviceKeyCopy(f"S{number}", number, f"t{number % 5}", "hash"), "MQTT")
+            logins.note(
+                DeviceKeyCopy(f"S{number}", number, f"t{number % 5}", "hash"), "KEY", "MQTT"
+            )
     await logins.write()
     assert len(await auth.redis.keys("tw:refused-login:*")) == MOST
-    logins.note(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "NATS")
+    logins.note(DeviceKeyCopy(f"S{MOST}", MOST, "t1", "hash"), "KEY", "NATS")
     await logins.write()
     assert (await logins.last(f"S{MOST}", MOST, "t1")).over == "NATS"

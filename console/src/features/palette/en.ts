@@ -1,10 +1,11 @@
 export const en = {
   "palette.open": "Go to",
-  "palette.title": "Go to a page, device, dashboard or flow",
-  "palette.type": "Type a name",
+  "palette.title": "Go to a page, device, value, dashboard or flow",
+  "palette.type": "Type the name of a page, device, value, dashboard or flow",
   "palette.results": "What was found",
   "palette.kind.page": "Pages",
   "palette.kind.device": "Devices",
+  "palette.kind.value": "Values",
   "palette.kind.dashboard": "Dashboards",
   "palette.kind.flow": "Flows",
   "keys.title": "Keyboard shortcuts",

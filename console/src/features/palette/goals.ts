@@ -1,13 +1,13 @@
 /** Where one may go: the pages of the menu, and things by their names. */
 import { ask } from "../../api/client";
-import { findDevices, searchDashboards, searchFlows } from "../../api/generated";
+import { findDevices, searchDashboards, searchEntitiesByColumns, searchFlows, type ColumnFilter } from "../../api/generated";
 import { rowsOf } from "../../api/pages";
 import { session } from "../../api/session.svelte";
 import { t } from "../../i18n/index.svelte";
 import { groups, mayEnter } from "../../nav";
 
 export interface Goal {
-  kind: "page" | "device" | "dashboard" | "flow";
+  kind: "page" | "device" | "value" | "dashboard" | "flow";
   title: string;
   note?: string;
   path: string;
@@ -15,6 +15,8 @@ export interface Goal {
 
 /** The most of each kind. */
 const MOST = 8;
+/** Who may search entities: any of these suffices. */
+const ENTITIES = ["dashboard.edit", "device.view", "entity_custom.view", "entity_data.view", "workflow.add", "workflow.edit"];
 
 export function pages(): Goal[] {
   return groups.flatMap(({ entries }) => entries.filter(mayEnter).map(({ title, path }) => ({ kind: "page" as const, title: t(title), path })));
@@ -24,6 +26,7 @@ export function pages(): Goal[] {
 export async function found(text: string): Promise<Goal[]> {
   const searches = [
     session.may("device.view") && devices(text),
+    ENTITIES.some((code) => session.may(code)) && values(text),
     session.may("dashboard.view") && dashboards(text),
     session.may("workflow.view") && flows(text),
   ];
@@ -33,6 +36,15 @@ export async function found(text: string): Promise<Goal[]> {
 async function devices(name: string): Promise<Goal[]> {
   const { content } = await ask(findDevices({ body: { name, page_size: MOST, page_number: 1 } }));
   return content.map((one) => ({ kind: "device", title: one.name, note: one.identifier, path: `/devices/${one.id}` }));
+}
+
+async function values(name: string): Promise<Goal[]> {
+  const entity_filter: Record<string, ColumnFilter> = {
+    ENTITY_NAME: { operator: "CONTAINS", values: [name] },
+    ENTITY_TYPE: { operator: "ANY_EQUALS", values: ["PROPERTY"] },
+  };
+  const { content } = await ask(searchEntitiesByColumns({ body: { entity_filter, page_size: MOST, page_number: 1 } }));
+  return content.map((one) => ({ kind: "value", title: one.entity_name, note: one.device_name ?? one.integration_name ?? "", path: `/entities/${one.entity_id}` }));
 }
 
 async function dashboards(name: string): Promise<Goal[]> {

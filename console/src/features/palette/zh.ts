@@ -2,11 +2,12 @@ import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
   "palette.open": "跳转",
-  "palette.title": "跳转到页面、设备、仪表盘或流程",
-  "palette.type": "输入名称",
+  "palette.title": "跳转到页面、设备、数值、仪表盘或流程",
+  "palette.type": "输入页面、设备、数值、仪表盘或流程的名称",
   "palette.results": "结果",
   "palette.kind.page": "页面",
   "palette.kind.device": "设备",
+  "palette.kind.value": "数值",
   "palette.kind.dashboard": "仪表盘",
   "palette.kind.flow": "流程",
   "keys.title": "键盘快捷键",

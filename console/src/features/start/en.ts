@@ -19,7 +19,7 @@ export const en = {
   "ledger.text": "Every message of a device is counted once; none is lost in between.",
   "ledger.rate": "{rate} messages/s",
   "ledger.counting": "counting",
-  "ledger.accepted": "accepted",
+  "ledger.accepted": "received",
   "ledger.stored": "stored",
   "ledger.rejected": "rejected",
   "ledger.waiting": "waiting",

@@ -1,5 +1,5 @@
 /** Ready commands with which a device reports: what people paste to see their first report. */
-import type { DataSpec, TslDocument } from "../../api/generated";
+import type { BrokerInfo, DataSpec, TslDocument } from "../../api/generated";
 import { choices, tree, type Member } from "../tsl/tree";
 
 export interface Address {
@@ -8,6 +8,12 @@ export interface Address {
   base: string;
   mqttPort: number | null;
   mqttTls: boolean;
+}
+
+/** Where devices find this platform; without a port as long as that is not known. */
+export function addressOf(broker?: BrokerInfo): Address {
+  const [tls, plain] = [broker?.mqtts_port, broker?.mqtt_port];
+  return { host: location.hostname, base: location.origin, mqttPort: tls ?? plain ?? null, mqttTls: Boolean(tls) };
 }
 
 interface Device {

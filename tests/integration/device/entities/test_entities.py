@@ -70,6 +70,8 @@ async def test_metadata(world: World, ids: dict[str, int]):
         "id": entity(ids, "a", MODE),
         "key": "direct.device.SN-A1.mode",
         "name": "Mode",
+        "device_id": str(ids["a"]),
+        "device_name": "Hall",
         "type": "PROPERTY",
         "access_mod": "RW",
         "value_type": "LONG",

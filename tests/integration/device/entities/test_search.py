@@ -252,6 +252,7 @@ async def test_a_row_has_all_that_consoles_read(world: World, ids: dict[str, int
         "entity_parent_name": "Wi-Fi",
         "entity_is_customized": False,
         "entity_value_store_mod": "ALL",
+        "device_id": str(ids["a"]),
         "device_name": "Hall",
         "integration_name": "Direct connection",
     }

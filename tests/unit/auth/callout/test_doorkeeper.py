@@ -38,10 +38,10 @@ class FakeDevices:
     def __init__(self, *sns: str) -> None:
         self.sns = {sn.upper(): sn for sn in sns}
         self.refused = self
-        self.noted: list[tuple[str, str]] = []
+        self.noted: list[tuple[str, str, str]] = []
 
-    def note(self, device: DeviceKeyCopy, over: str) -> None:
-        self.noted.append((device.sn, over))
+    def note(self, device: DeviceKeyCopy, wrong: str, over: str) -> None:
+        self.noted.append((device.sn, wrong, over))
 
     async def log_in(self, sn: str, key: str, over: str):
         stored = self.sns.get(sn.upper())
