@@ -420,10 +420,10 @@ async def _has_what_it_reads(
     for kind, one in (("ENTITY", entity), ("DEVICE", hall.device), ("INTEGRATION", DIRECT)):
         wanted = {"resources": [{"id": one, "type": kind}]}
         assert not await has(path, asked | {"resource_type": "ENTITY"})
-        await person.fails(404, "data_no_found", "GET", f"/entity/{entity}/status")
+        await person.fails(404, "data_no_found", "GET", f"/entity/{entity}/children")
         await admin.does("POST", f"/user/roles/{role}/associate-resource", wanted)
         assert await has(path, asked | {"resource_type": "ENTITY"})
-        await person.done("GET", f"/entity/{entity}/status")
+        await person.done("GET", f"/entity/{entity}/children")
         await admin.does("POST", f"/user/roles/{role}/disassociate-resource", wanted)
     custom = (await add_custom(admin))["id"]
     assert await has(path, {"resource_id": custom, "resource_type": "ENTITY"})

@@ -136,7 +136,7 @@ async def test_switch(browser: Browser, hall: Hall) -> None:
     key = hall.key("led")
     for value in ("true", "false"):
         await browser.post("/entity/property/update", f'{{"exchange":{{"{key}":{value}}}}}')
-        (command,) = await hall.api.commands(hall.sn, hall.secret)
+        *_, command = await hall.api.commands(hall.sn, hall.secret)
         assert command["properties"] == {"led": value == "true"}
         reply = {"commandId": command["commandId"], "status": "SUCCESS"}
         await hall.api.reply(hall.sn, hall.secret, reply)

@@ -336,8 +336,9 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
     assert all(not one.entity_is_customized for one in found)
     for what, shape in (("meta", EntityMeta), ("status", EntityStatus)):
         shaped(await person.done("GET", f"/entity/{led}/{what}"), shape)
-        if kind == "ENTITY":
-            await person.fails(404, "data_no_found", "GET", f"/entity/{label}/{what}")
+    if kind == "ENTITY":
+        await person.fails(404, "data_no_found", "GET", f"/entity/{label}/meta")
+        assert await person.done("GET", f"/entity/{label}/status") == {}
     await hall.admin.ask("POST", "/device/batch-delete", {"device_id_list": [other]})
 
 
@@ -346,13 +347,14 @@ async def test_with_one_grant(hall: Hall, kind: str) -> None:
     [(False, 403, "forbidden_permission"), (True, 404, "data_no_found")],
 )
 async def test_without_a_grant_of_it(hall: Hall, others: bool, status: int, code: str) -> None:
-    """No grant at all: empty lists and 403; other grants: 404."""
+    """No grant at all: empty lists and 403; other grants: 404; no value on boards in either."""
     grants = (("DASHBOARD", await add_dashboard(hall.admin)),) if others else ()
     person = await hall.person(*FUNCTIONS, grants=grants)
     assert await person.done("POST", SEARCH, {}) == []
     assert await found_by(person, entity_ids=[hall.entities["led"]]) == []
-    for what in ("children", "meta", "status"):
+    for what in ("children", "meta"):
         await person.fails(status, code, "GET", f"/entity/{hall.entities['led']}/{what}")
+    assert await person.done("GET", f"/entity/{hall.entities['led']}/status") == {}
 
 
 async def test_custom_entities_are_everybodys(hall: Hall) -> None:

@@ -128,7 +128,7 @@ async def get_entity_meta(
 async def get_entity_status(
     principal: Requester, entities: Entities, entity_id: PathId
 ) -> EntityStatus:
-    """The latest value of a property; empty when there is none."""
+    """The latest value of a property; empty when there is none, or none that the caller sees."""
     return await entities.status(principal, entity_id)
 
 

@@ -113,9 +113,14 @@ class EntityService:
             raise unknown_entity(entity.id)
 
     async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
-        """The latest value of a property; nothing for one without a value of its own."""
-        entity = await self.find(principal, entity_id)
-        (found,) = await self._latest(principal.tenant, [entity])
+        """The latest value of a property; nothing of what has none, or the user does not see.
+
+        A board may hold entities that some of its users do not see. `NotFound` when there is none.
+        """
+        entities = await self.directory.by_ids(principal.tenant, [entity_id])
+        if not entities:
+            raise unknown_entity(entity_id)
+        found = (await self._seen_values(principal, entities)).get(str(entity_id), LatestValue())
         return EntityStatus(
             value=found.value,
             timestamp=found.timestamp,
@@ -126,8 +131,13 @@ class EntityService:
     async def statuses(self, principal: Principal, ids: Sequence[int]) -> dict[str, LatestValue]:
         """The latest values of those of some entities that the user sees, by id."""
         found = await self.directory.by_ids(principal.tenant, ids)
+        return await self._seen_values(principal, found)
+
+    async def _seen_values(
+        self, principal: Principal, entities: Mapping[int, Entity]
+    ) -> dict[str, LatestValue]:
         grants = await self.grants.of(principal)
-        seen = [one for one in found.values() if _shared(one) or one.seen_with(grants)]
+        seen = [one for one in entities.values() if _shared(one) or one.seen_with(grants)]
         values = await self._latest(principal.tenant, seen)
         return {str(one.id): value for one, value in zip(seen, values, strict=True)}
 

@@ -176,7 +176,7 @@ async def test_latest_values_of_things_that_are_no_devices(world: World, ids: di
     assert (await status(world, entity(ids, "p", 1)))["value"] == "up"
 
 
-@pytest.mark.parametrize("what", ["children", "meta", "status"])
+@pytest.mark.parametrize("what", ["children", "meta"])
 async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
     """By its integration, its device, or itself; custom entities everybody; others are 404."""
     user = world.user(7)
@@ -194,6 +194,18 @@ async def test_who_sees_an_entity(world: World, ids: dict[str, int], what):
         for other in (entity(ids, "a", WIFI), entity(ids, "x", WIFI), "4711"):
             await user.refused(404, "GET", f"/entity/{other}/{what}", code="data_no_found")
     await world.admin("other").refused(404, "GET", f"/entity/{of_device}/{what}")
+
+
+async def test_the_value_of_what_a_user_does_not_see_is_empty(world: World, ids: dict[str, int]):
+    """Boards hold such entities; what there is not, in the tenant, is 404."""
+    user, mode = world.user(7), entity(ids, "a", MODE)
+    await world.report(ids["a"], 1000, {"mode": "1"})
+    assert await user.done("GET", f"/entity/{mode}/status") == {}
+    for one in (entity(ids, "x", MODE), "4711"):
+        await user.refused(404, "GET", f"/entity/{one}/status", code="data_no_found")
+    world.grants.give(7, ResourceType.ENTITY, mode)
+    assert (await user.done("GET", f"/entity/{mode}/status"))["value"]
+    await world.admin("other").refused(404, "GET", f"/entity/{mode}/status")
 
 
 async def test_a_grant_of_one_entity_is_for_no_other(world: World, ids: dict[str, int]):
