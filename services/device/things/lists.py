@@ -13,9 +13,12 @@ from libs.common.things import DIRECT
 from services.device.things.conditions import Condition, all_of
 from services.device.things.model import ListedDevice, ModelKey, model_key, stored_fields
 from services.device.things.pages import Order, Query
+from services.device.things.totals import Totals
 
 LARGEST_BATCH = 1000
 """Most devices of one answer of MongoDB while they are walked through."""
+KEPT, MODELS = 100, 1_000
+"""Searches whose counts by model are remembered, and the most models of one."""
 _LISTED = stored_fields(ListedDevice)
 _LISTED_FORM = list[ListedDevice]
 _MODEL = ("model", "tslVersion", "shape", "entityNames")
@@ -36,6 +39,7 @@ class DeviceLists:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
+        self._models = Totals(devices, self._count_models, _worth, KEPT)
 
     async def listed(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Devices of the tenant by id."""
@@ -78,15 +82,19 @@ class DeviceLists:
         finally:
             await cursor.close()
 
-    async def count_models(self, tenant: str, conditions: Sequence[Condition]) -> Counter[ModelKey]:
-        """How many devices meet all conditions, by model."""
+    async def count_models(
+        self, tenant: str, conditions: Sequence[Condition], *, anew: bool
+    ) -> Counter[ModelKey]:
+        """How many devices meet all conditions, by model: `anew`, or lately where they are many."""
         few = any("_id" in condition or "group" in condition for condition in conditions)
-        options: dict[str, Any] = {} if few else {"hint": "members"}
-        groups = await self._devices.aggregate(
-            [{"$match": all_of(tenant, conditions)}, _grouped(*_MODEL)], **options
-        )
+        hint = None if few else "members"
+        return await self._models.of(all_of(tenant, conditions), hint, anew=anew)
+
+    async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
         found: Counter[ModelKey] = Counter()
-        async for group in groups:
+        async for group in await self._devices.aggregate(
+            [{"$match": condition}, _grouped(*_MODEL)], **options
+        ):
             found[_model_of(group)] += group["devices"]
         return found
 
@@ -158,6 +166,11 @@ class DeviceLists:
 def _grouped(*fields: str) -> Condition:
     """The stage that counts devices by fields."""
     return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
+
+
+def _worth(counts: Counter[ModelKey]) -> int:
+    """Devices that counts save counting, as long as they are small themselves."""
+    return counts.total() if len(counts) <= MODELS else 0
 
 
 def _model_of(group: Document) -> ModelKey:

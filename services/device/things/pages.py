@@ -22,6 +22,8 @@ Order = list[tuple[str, int]]
 FEW, MANY = 1_000, 10_000
 """Numbers up to which devices with a gram are counted, as long as no gram has fewer. With `MANY`
 it does not lead to a page, unless its index has the order: to walk that takes no longer."""
+KEPT = 10_000
+"""Searches whose totals are remembered."""
 WHOLE = {"grams": 0}
 """What of a document is read as a `Device`."""
 
@@ -63,7 +65,7 @@ class DevicePages:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._totals = Totals(devices)
+        self._totals = Totals(devices, devices.count_documents, int, KEPT)
 
     async def find(
         self, query: Query, counted: Sequence[Condition] | None = None

@@ -38,6 +38,10 @@ class Devices:
     """Whether all wanted members of every device match: there is no keyword."""
 
 
+class Outdated(Exception):
+    """Devices are not as they were counted a moment ago."""
+
+
 @dataclass(frozen=True)
 class Cut:
     """All that a search found; `sizes` counts the entities of devices by group."""
@@ -46,6 +50,8 @@ class Cut:
     listed: Sequence[Entity]
     devices: Devices
     sizes: Counter[Group]
+    lately: bool
+    """Whether devices may have been counted a moment ago."""
 
     @property
     def total(self) -> int:
@@ -54,8 +60,12 @@ class Cut:
 
 
 async def cut_page(lists: DeviceLists, cut: Cut, skip: int, limit: int) -> list[Entity]:
-    """Up to `limit` entities behind the first `skip`."""
+    """Up to `limit` entities behind the first `skip`.
+
+    Raises `Outdated` when they are not as they were counted lately.
+    """
     found: list[Entity] = []
+    expected = min(limit, cut.total - skip)
     listed: dict[Group, list[Entity]] = defaultdict(list)
     for entity in cut.listed:
         listed[cut.order.group_of(entity.member)].append(entity)
@@ -69,6 +79,8 @@ async def cut_page(lists: DeviceLists, cut: Cut, skip: int, limit: int) -> list[
         if len(found) == limit:
             break
         skip = 0
+    if cut.lately and len(found) < expected:
+        raise Outdated
     return found
 
 
@@ -79,6 +91,7 @@ class _Part:
         self._lists = lists
         self._order = cut.order
         self._devices = cut.devices
+        self._lately = cut.lately
         self._group = group
         self._pools = cut.devices.pools.groups.get(group, {})
 
@@ -156,6 +169,8 @@ class _Part:
         async with aclosing(walk) as found:
             async for device in found:
                 model = device.model_key
+                if self._lately and model not in devices.models:
+                    raise Outdated
                 if model not in self._pools:
                     continue
                 thing = of_device(device, devices.models[model])

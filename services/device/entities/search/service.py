@@ -14,7 +14,7 @@ from services.device.entities.search.counting import DeviceCounts, Pools
 from services.device.entities.search.listed import Asked, Listed
 from services.device.entities.search.matching import Keyword, MemberFilter
 from services.device.entities.search.order import Order
-from services.device.entities.search.page import FEW, Cut, Devices, cut_page, of_models
+from services.device.entities.search.page import FEW, Cut, Devices, Outdated, cut_page, of_models
 from services.device.entities.search.schemas import AdvancedSearch
 from services.device.entities.search.texts import TextFilter
 from services.device.entities.service import latest_text, shown_entity
@@ -126,9 +126,15 @@ class EntitySearch:
     async def _page(self, asked: Asked, body: PageRequest) -> Page[Entity]:
         listed = Listed(self.directory, asked)
         lost = await listed.counted() if asked.without and asked.ids is None else []
-        cut = await self._cut(asked, await listed.find(), lost)
+        rows = await listed.find()
         size = min(body.size, MOST) if body.paged else MOST
-        found = await cut_page(self.devices, cut, (body.number - 1) * size, size)
+        skip = (body.number - 1) * size
+        cut = await self._cut(asked, rows, lost, anew=asked.keyword is not None)
+        try:
+            found = await cut_page(self.devices, cut, skip, size)
+        except Outdated:
+            cut = await self._cut(asked, rows, lost, anew=True)
+            found = await cut_page(self.devices, cut, skip, size)
         return Page(page_size=size, page_number=body.number, total=cut.total, content=found)
 
     async def _shown(
@@ -153,7 +159,9 @@ class EntitySearch:
             if entity.member.type == "PROPERTY":
                 row.entity_latest_value = latest_text(entity, latest.get(entity.thing.id, {}))
 
-    async def _cut(self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity]) -> Cut:
+    async def _cut(
+        self, asked: Asked, listed: Sequence[Entity], lost: Sequence[Entity], *, anew: bool
+    ) -> Cut:
         """All that there is: the listed entities, and those of devices that are counted.
 
         `lost` are counted, and are not wanted.
@@ -169,8 +177,8 @@ class EntitySearch:
             integrations = await self.devices.integrations(asked.tenant)
             whole = asked.keyword.devices(integrations)
         everyone, matching = await asyncio.gather(
-            self._count(asked.tenant, visible),
-            self._count(asked.tenant, _each(visible, whole)),
+            self._count(asked.tenant, visible, anew=anew),
+            self._count(asked.tenant, _each(visible, whole), anew=anew),
         )
         models = await self.models.of(asked.tenant, everyone.keys())
         wanted = {model: asked.wants(members) for model, members in models.items()}
@@ -184,7 +192,7 @@ class EntitySearch:
         others = [{"$nor": whole}] if whole else []
         parts = [[*part, *others] for part in visible]
         ending = [
-            (tail, await self._count(asked.tenant, [[*part, end] for part in parts]))
+            (tail, await self._count(asked.tenant, [[*part, end] for part in parts], anew=anew))
             for tail, end in ends.items()
         ]
         conditions = [seen(asked.grants), *asked.conditions]
@@ -193,14 +201,17 @@ class EntitySearch:
         devices = Devices(
             asked.tenant, asked.grants, conditions, models, pools, not keyed and not lost
         )
-        return Cut(
-            asked.order, listed, devices, pools.sizes(DeviceCounts(everyone, matching, ending))
-        )
+        sizes = pools.sizes(DeviceCounts(everyone, matching, ending))
+        return Cut(asked.order, listed, devices, sizes, lately=not anew)
 
-    async def _count(self, tenant: str, parts: Sequence[Sequence[Condition]]) -> Counter[ModelKey]:
+    async def _count(
+        self, tenant: str, parts: Sequence[Sequence[Condition]], *, anew: bool
+    ) -> Counter[ModelKey]:
         """Devices by model, over the sum of `parts`, each of which is a list of conditions."""
         found: Counter[ModelKey] = Counter()
-        counts = await asyncio.gather(*(self.devices.count_models(tenant, part) for part in parts))
+        counts = await asyncio.gather(
+            *(self.devices.count_models(tenant, part, anew=anew) for part in parts)
+        )
         for models in counts:
             found.update(models)
         return found

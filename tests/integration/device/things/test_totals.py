@@ -24,20 +24,21 @@ async def mongo(servers: Servers, emptied: Callable[[str], str]) -> AsyncIterato
 
 
 @pytest.fixture
-def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> Totals:
+def totals(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> Totals[int]:
     monkeypatch.setattr(counting, "EXACT", 3)
-    return Totals(mongo.database["devices"])
+    devices = mongo.database["devices"]
+    return Totals(devices, devices.count_documents, int, kept=10)
 
 
 async def add(mongo: Mongo, number: int) -> None:
     await mongo.database["devices"].insert_many([{"tenant": "t"} for _ in range(number)])
 
 
-async def is_told(totals: Totals, number: int) -> bool:
+async def is_told(totals: Totals[int], number: int) -> bool:
     return await totals.of(MINE) == number
 
 
-async def test_a_small_total_is_exact(mongo: Mongo, totals: Totals):
+async def test_a_small_total_is_exact(mongo: Mongo, totals: Totals[int]):
     """Whatever was counted before."""
     assert await totals.of(MINE) == 0
     await add(mongo, 2)
@@ -45,7 +46,7 @@ async def test_a_small_total_is_exact(mongo: Mongo, totals: Totals):
 
 
 async def test_a_large_total_is_told_as_it_was_and_counted_beside(
-    mongo: Mongo, totals: Totals, monkeypatch: pytest.MonkeyPatch
+    mongo: Mongo, totals: Totals[int], monkeypatch: pytest.MonkeyPatch
 ):
     """Nobody waits for it; the next one is told the new one."""
     await add(mongo, 5)
@@ -58,7 +59,7 @@ async def test_a_large_total_is_told_as_it_was_and_counted_beside(
 
 
 async def test_a_total_that_is_too_old_is_waited_for(
-    mongo: Mongo, totals: Totals, monkeypatch: pytest.MonkeyPatch
+    mongo: Mongo, totals: Totals[int], monkeypatch: pytest.MonkeyPatch
 ):
     """And totals of different searches are told apart."""
     await add(mongo, 5)
@@ -68,3 +69,15 @@ async def test_a_total_that_is_too_old_is_waited_for(
     assert await totals.of(MINE) == 10
     other: dict[str, Any] = {"tenant": "other"}
     assert await totals.of(other) == 0
+
+
+async def test_a_total_is_counted_anew_for_whom_the_last_one_was_wrong(
+    mongo: Mongo, totals: Totals[int]
+):
+    """And others are told the new one, also when it is small now."""
+    await add(mongo, 5)
+    assert await totals.of(MINE) == 5
+    await mongo.database["devices"].delete_many({})
+    assert await totals.of(MINE) == 5
+    assert await totals.of(MINE, anew=True) == 0
+    assert await totals.of(MINE) == 0

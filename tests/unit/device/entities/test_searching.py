@@ -41,6 +41,8 @@ class FakeStore:
         self.models = models
         self.walks: list[Walk] = []
         self.read = 0
+        self.lately: dict[ModelKey, int] = {}
+        """What was counted a moment ago, when that is not so any more."""
 
     def _device(self, number: int) -> ListedDevice:
         return ListedDevice(
@@ -57,8 +59,10 @@ class FakeStore:
         )
 
     async def count_models(
-        self, tenant: str, conditions: Sequence[Condition]
+        self, tenant: str, conditions: Sequence[Condition], *, anew: bool
     ) -> dict[ModelKey, int]:
+        if self.lately and not anew:
+            return self.lately
         share = DEVICES // len(self.models)
         return {ModelKey(one, "v1"): share for one in self.models}
 
@@ -185,6 +189,25 @@ async def test_a_page_across_two_names_walks_twice():
     names = [row.entity_name for row in found.content]
     assert names == ["P5"] + ["P4"] * 998
     assert [walk.skip for walk in store.walks] == [999, 0]
+
+
+@pytest.mark.parametrize("sorts", [None, [Sort("name")]])
+@pytest.mark.parametrize(
+    "lately",
+    [
+        {ModelKey("FIVE", "v1"): DEVICES, ModelKey("SEVEN", "v0"): 3},
+        {ModelKey("SEVEN", "v1"): DEVICES + 5},
+    ],
+)
+async def test_devices_that_are_not_as_counted_a_moment_ago_are_counted_anew(
+    lately: dict[ModelKey, int], sorts: list[Sort] | None
+):
+    """Of other models, or fewer than a page needs: it is as it would be without a memory."""
+    asked = {} if sorts is None else {"sorts": sorts}
+    expected = await page(FakeStore("FIVE", "SEVEN"), 5, 1000, **asked)
+    store = FakeStore("FIVE", "SEVEN")
+    store.lately = lately
+    assert await page(store, 5, 1000, **asked) == expected
 
 
 async def test_certain_ids_walk_over_no_device():
