@@ -33,15 +33,25 @@ class Oracle:
         self._mongo = mongo
         self._streams: Streams
         self._documents: dict[str, Documents]
+        self._settled = False
 
     async def settle(self) -> None:
         """Let the others be served once, and remember what they have then."""
+        self._settled = False
         await asyncio.gather(*(self._serve(home) for home in self.town.others))
         self._streams = await read_streams(self._admin, self.town.others)
         self._documents = self._read_documents()
+        self._settled = True
 
     async def judge(self) -> None:
-        """Fail with what has changed since `settle`; settle again either way."""
+        """Fail with what has changed since `settle`; settle again either way.
+
+        When that has failed, what changed is no burst's fault.
+        """
+        if not self._settled:
+            for ears in self._ears.values():
+                ears.heard.clear()
+            await self.settle()
         wrong = [*self._odd_messages(), *await self._changed_streams(), *self._changed_documents()]
         try:
             await self.settle()

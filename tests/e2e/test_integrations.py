@@ -22,6 +22,8 @@ from tests.e2e.callers import Application, Console
 from tests.e2e.platform import MODEL, Platform
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.xdist_group("faults")  # whose platform has the least to do
+
 EXAMPLE = PROJECT_ROOT / "examples/integrations/lamps.py"
 OWN = "lamps.integration"
 
@@ -102,7 +104,7 @@ class Lamps:
         return await self.console.request("POST", "/entity/service/call", {"exchange": exchange})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def lamps(platform: Platform, console: Console) -> AsyncIterator[Lamps]:
     """The example, running with a login that the operator made."""
     made = platform.command("integration", "create", "lamps")

@@ -5,6 +5,7 @@ quick update applies when everything in it is at least as new as all that is sto
 otherwise the careful one compares key by key, and an older value never replaces a newer.
 """
 
+import asyncio
 import logging
 from collections.abc import (
     AsyncIterator,
@@ -13,14 +14,15 @@ from collections.abc import (
     Container,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymongo import UpdateOne
+from pymongo import ReplaceOne, UpdateOne
 
-from libs.common.store.mongo import BulkFailed, Database, DuplicateKey, Session
+from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Document, Session
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,18 @@ class _Fold:
         """Whether older reports say no more of properties: objects may lack members."""
         values = [self.values.get(name, {}) for name in names]
         return not any(isinstance(value, dict) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What history has otherwise of a thing."""
+
+    read: Callable[[int | None], AsyncIterator[Sequence[Reported]]]
+    """Gives the newest reports, as many as it is asked for, or all; the oldest first."""
+    times: Container[int]
+    """Those of reports that were rewritten, ms."""
+    names: Collection[str] | None
+    """The properties that may have got values; None is any."""
 
 
 class LatestValues:
@@ -113,46 +127,37 @@ class LatestValues:
             async for document in self._latest.find({"_id": {"$in": list(thing_ids)}}, fields)
         }
 
-    async def rebuild(
-        self,
-        thing_id: int,
-        read: Callable[[int | None], AsyncIterator[Sequence[Reported]]],
-        rewritten: Container[int],
-        names: Collection[str] | None,
-    ) -> None:
-        """Make the values of a thing those that its reports give, which `read` gives anew.
+    async def rebuild(self, things: Mapping[int, Rewritten]) -> None:
+        """Make the values of things those that their reports give, which are read anew.
 
-        It gives the newest ones, as many as it is asked for, or all. `names` are properties that
-        may have got values; None is any.
-
-        What no report has stays, unless it is of a time (ms) of `rewritten`; and what is newer than
-        all reports, which may just be on their way.
+        What no report has stays, unless it is of a time of `rewritten`; and what is newer than all
+        reports, which may just be on their way.
         """
-        while True:
-            before = await self._latest.find_one({"_id": thing_id})
-            stored = (before or {}).get("v", {})
-            known = _Fold(0, 0) if names is None else await _folded(read(NEWEST))
-            if names is None or not known.settles({*stored, *names}):
-                known = await _folded(read(None))
-            entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
-            for key, entry in stored.items():
-                at = entry["t"]
-                if at not in rewritten and (key not in entries or at > known.newest):
-                    entries[key] = entry
-            if before is None and not entries:
+        left = dict(things)
+        while left:
+            found = self._latest.find({"_id": {"$in": list(left)}})
+            before = {document["_id"]: document async for document in found}
+            made = await asyncio.gather(
+                *(_remade(before.get(key), thing) for key, thing in left.items())
+            )
+            changes = {
+                key: _replacement(key, before.get(key), entries)
+                for key, entries in zip(left, made, strict=True)
+                if entries != before.get(key, {}).get("v", {})
+            }
+            if not changes or await self._replaced(list(changes.values())):
                 return
-            latest = max((entry["t"] for entry in entries.values()), default=0)
-            document = {"_id": thing_id, "t": latest, "v": entries}
-            if before is None:
-                same: dict[str, Any] = {"_id": thing_id, "t": {"$exists": False}}
-            else:
-                same = {"_id": thing_id, "t": before.get("t"), "v": before.get("v")}
-            try:
-                written = await self._latest.replace_one(same, document, upsert=before is None)
-            except DuplicateKey:
-                continue
-            if before is None or written.matched_count:
-                return
+            left = {key: left[key] for key in changes}
+
+    async def _replaced(self, changes: Sequence[ReplaceOne[Document]]) -> bool:
+        """Whether all of `changes` found what they replace."""
+        try:
+            written = await self._latest.bulk_write(changes, ordered=False)
+        except BulkFailed as error:
+            if {fault["code"] for fault in _faults(error)} != {DUPLICATE_KEY}:
+                raise
+            return False
+        return written.matched_count + written.upserted_count == len(changes)
 
     async def forget_all(self, thing_ids: Sequence[int], session: Session) -> None:
         """Remove what things that go have left here."""
@@ -184,6 +189,31 @@ def _fold(reports: Iterable[Reported], into: dict[int, _Fold] | None = None) -> 
                 continue
             times[key] = ts
     return folds
+
+
+async def _remade(before: Document | None, thing: Rewritten) -> dict[str, Any]:
+    """The entries of a thing as its reports give them."""
+    stored = (before or {}).get("v", {})
+    known = _Fold(0, 0) if thing.names is None else await _folded(thing.read(NEWEST))
+    if thing.names is None or not known.settles({*stored, *thing.names}):
+        known = await _folded(thing.read(None))
+    entries = {key: {"v": v, "t": known.times[key]} for key, v in known.values.items()}
+    for key, entry in stored.items():
+        at = entry["t"]
+        if at not in thing.times and (key not in entries or at > known.newest):
+            entries[key] = entry
+    return entries
+
+
+def _replacement(
+    thing_id: int, before: Document | None, entries: dict[str, Any]
+) -> ReplaceOne[Document]:
+    """Puts entries in the place of those of `before`, as long as they are there."""
+    latest = max((entry["t"] for entry in entries.values()), default=0)
+    same: Document = {"_id": thing_id, "t": {"$exists": False}}
+    if before is not None:
+        same = {"_id": thing_id, "t": before.get("t"), "v": before.get("v")}
+    return ReplaceOne(same, {"_id": thing_id, "t": latest, "v": entries}, upsert=before is None)
 
 
 async def _folded(parts: AsyncIterator[Sequence[Reported]]) -> _Fold:

@@ -39,12 +39,18 @@ class DeviceNotes:
 
     async def forget_facts(self, times: Mapping[int, Container[int]]) -> None:
         """Remove facts that reports of certain times (ms) told, by device."""
-        async for found in self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1}):
-            for name, ts in found.get("factTimes", {}).items():
-                if ts in times[found["_id"]] and name not in TOLD:
-                    stored = f"factTimes.{name}"
-                    gone = {"$unset": {name: "", stored: ""}}
-                    await self._devices.update_one({"_id": found["_id"], stored: ts}, gone)
+        found = self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1})
+        gone = [
+            UpdateOne(
+                {"_id": device["_id"], f"factTimes.{name}": ts},
+                {"$unset": {name: "", f"factTimes.{name}": ""}},
+            )
+            async for device in found
+            for name, ts in device.get("factTimes", {}).items()
+            if ts in times[device["_id"]] and name not in TOLD
+        ]
+        if gone:
+            await self._devices.bulk_write(gone, ordered=False)
 
     async def shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
         """The shapes of devices, None for one that has none; unknown devices are missing."""

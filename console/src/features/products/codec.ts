@@ -43,8 +43,9 @@ export function draftOf({ scripts, decoder, encoder, examples }: ProductCodec): 
   return { scripts, chains, examples };
 }
 
-/** What is sent; null while the chains are no JSON. */
+/** What is sent; null while the chains are no JSON, or no script says anything. */
 export function bodyOf({ scripts, chains, examples }: Draft): PutCodec | null {
+  if (!Object.values(scripts).some((text) => text.trim())) return null;
   const texts = Object.keys(scripts).join() === ALONE ? { script: scripts[ALONE] } : { scripts };
   try {
     return { ...texts, ...(chains.trim() ? (JSON.parse(chains) as PutCodec) : {}), examples };

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
-from pymongo import UpdateOne
+from pymongo import UpdateMany, UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Database, Document, Session, among
+from libs.common.store.mongo import Database, Document, Session
 from services.device.reports.frames.model import (
     CountedFrame,
     KeptFrame,
@@ -119,13 +119,8 @@ class FrameStore:
                 found.add(ts)
         return found
 
-    async def reread(
-        self, stamp: str, same: list[bytes], changes: list[UpdateOne], session: Session
-    ) -> None:
-        """Note that frames of a device were read with `stamp`: some as before, others otherwise."""
-        if same:
-            query = {"_id": among(same), "c": {"$ne": stamp}}
-            await self._frames.update_many(query, {"$set": {"c": stamp}}, session=session)
+    async def note(self, changes: Sequence[UpdateMany | UpdateOne], session: Session) -> None:
+        """Note of frames what they were read with, and what came of it."""
         if changes:
             await self._frames.bulk_write(changes, ordered=False, session=session)
 

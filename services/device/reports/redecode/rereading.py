@@ -1,17 +1,19 @@
-"""Reads the frames of a device again: history becomes what the codec makes of them now."""
+"""Reads the frames of devices again: history becomes what the codec makes of them now."""
 
+import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from pymongo import UpdateOne
+from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, among
-from services.device.codecs.worker import Call
+from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
 from services.device.reports.checking import FUTURE_MS
@@ -33,13 +35,18 @@ from services.device.reports.redecode.store import Job, Reread
 from services.device.things import Thing
 
 CHUNK = 1000
-"""Frames that are read together and written in one transaction."""
+"""Frames of a device, and calls of a codec, that are read together."""
+TOGETHER = 4000
+"""Frames that are written in one transaction."""
 
 
 @dataclass
 class _Writes:
-    """What some frames change."""
+    """What some frames of a device change."""
 
+    thing: Thing
+    stamp: str
+    """What they are read with."""
     frames: list[UpdateOne] = field(default_factory=list)
     same: list[bytes] = field(default_factory=list)
     """Frames that remember the same, and have the same faults."""
@@ -48,6 +55,20 @@ class _Writes:
     stale: set[bytes] = field(default_factory=set)
     """Keys that it is not to have any more."""
     told: list[OutboxEntry] = field(default_factory=list)
+
+    def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
+        """What goes from history, or is to be replaced there, by week."""
+        weeks: dict[int, list[bytes]] = defaultdict(list)
+        for key in (*self.stale, *self.rows):
+            weeks[_week(key)].append(key)
+        return ((week, DeleteMany({"_id": among(keys)})) for week, keys in weeks.items())
+
+    def notes(self) -> Iterator[UpdateMany | UpdateOne]:
+        """What is noted of the frames."""
+        yield from self.frames
+        if self.same:
+            query = {"_id": among(self.same), "c": {"$ne": self.stamp}}
+            yield UpdateMany(query, {"$set": {"c": self.stamp}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,35 +84,99 @@ class Rereader:
     outbox: Outbox
     retention_ms: int
 
-    async def reread(self, job: Job, known: KnownCodec, thing: Thing, until: float) -> Reread:
-        """Read frames of a device that `job` is about until `until` (monotonic), some at least.
+    async def reread(
+        self, job: Job, known: KnownCodec, things: Iterable[Thing], until: float
+    ) -> dict[int, Reread]:
+        """Read frames of devices that `job` is about until `until` (monotonic), some at least.
 
         Raises `LookupError` when the codec is gone.
         """
-        stamp, last = stamp_of(known.version, thing), history_key(thing.id, job.end, LAST)
-        found = Reread(rest=job.rest_of(thing.id))
-        while not found.through:
-            rows = await self.frames.unlike(stamp, found.rest, last, CHUNK)
-            if rows:
-                writes = await self._read(job, known, thing, rows, found)
-                if not job.dry:
-                    await self._write(thing, stamp, writes)
-                found.rest = bytes(rows[-1]["_id"])
-            found.through = len(rows) < CHUNK
-            if time.monotonic() > until or found.told >= MOST_TOLD:
+        left = list(things)
+        found = {thing.id: Reread(rest=job.rest_of(thing.id)) for thing in left}
+        while left:
+            limit = min(CHUNK, TOGETHER // len(left))
+            rows = await asyncio.gather(
+                *(self._unlike(job, known, one, found[one.id].rest, limit) for one in left)
+            )
+            writes = await self._read(job, known, list(zip(left, rows, strict=True)), found)
+            if writes and not job.dry:
+                await self._write(writes)
+            for thing, some in zip(left, rows, strict=True):
+                found[thing.id].through = len(some) < limit
+                if some:
+                    found[thing.id].rest = bytes(some[-1]["_id"])
+            left = [thing for thing in left if not found[thing.id].through]
+            told = sum(one.told for one in found.values())
+            if time.monotonic() > until or job.told + told >= MOST_TOLD:
                 break
         return found
 
+    async def _unlike(
+        self, job: Job, known: KnownCodec, thing: Thing, after: bytes, limit: int
+    ) -> list[Document]:
+        last = history_key(thing.id, job.end, LAST)
+        return await self.frames.unlike(stamp_of(known.version, thing), after, last, limit)
+
     async def _read(
-        self, job: Job, known: KnownCodec, thing: Thing, rows: Sequence[Document], found: Reread
-    ) -> _Writes:
-        judged = await self._judged(known, thing, rows)
-        before = await self.partitions.at(
+        self,
+        job: Job,
+        known: KnownCodec,
+        frames: Sequence[tuple[Thing, Sequence[Document]]],
+        found: Mapping[int, Reread],
+    ) -> list[_Writes]:
+        """What frames of devices change."""
+        frames = [(thing, rows) for thing, rows in frames if rows]
+        judged = await self._judged(known, job.tenant, frames)
+        history = await asyncio.gather(*(self._before(rows) for _, rows in frames))
+        writes = []
+        for (thing, rows), some, before in zip(frames, judged, history, strict=True):
+            one = _Writes(thing, stamp_of(known.version, thing))
+            self._sort(
+                job, known.version, zip(rows, some, strict=True), before, one, found[thing.id]
+            )
+            writes.append(one)
+        return writes
+
+    async def _before(self, rows: Sequence[Document]) -> dict[bytes, Document]:
+        """What history has of frames."""
+        return await self.partitions.at(
             bytes(key) for row in rows for key in (row["_id"], *row.get("h", ()))
         )
-        writes, stamp, now = _Writes(), stamp_of(known.version, thing), now_ms()
+
+    async def _judged(
+        self, known: KnownCodec, tenant: str, frames: Sequence[tuple[Thing, Sequence[Document]]]
+    ) -> list[list[Judged]]:
+        """What the codec makes of frames of devices now."""
+        codec = known.codec
+        if codec is None:
+            raise LookupError("the product has no codec any more")
+        calls = [_call(row) for _, rows in frames for row in rows]
+        outcomes: list[Outcome] = []
+        for first in range(0, len(calls), CHUNK):
+            some = calls[first : first + CHUNK]
+            outcomes += await self.workers.run_each(tenant, codec, some)
+        called = zip(calls, outcomes, strict=True)
+        return [
+            [
+                judge(codec, outcome, thing.tsl, call.at - self.retention_ms, call.at + FUTURE_MS)
+                for call, outcome in islice(called, len(rows))
+            ]
+            for thing, rows in frames
+        ]
+
+    @staticmethod
+    def _sort(
+        job: Job,
+        version: str,
+        frames: Iterable[tuple[Document, Judged]],
+        before: Mapping[bytes, Document],
+        writes: _Writes,
+        found: Reread,
+    ) -> None:
+        """Sort out what frames of a device change."""
+        now = now_ms()
         kept = set[bytes]()
-        for row, one in zip(rows, judged, strict=True):
+        for row, one in frames:
             key = bytes(row["_id"])
             wanted = _wanted(key, one)
             kept |= wanted.keys()
@@ -101,9 +186,10 @@ class Rereader:
             if key in before and key not in wanted:
                 stale.add(key)
             if row.get("w", "") != one.said or told != past:
-                writes.frames.append(_frame_change(key, stamp, one, past))
+                writes.frames.append(_frame_change(key, writes.stamp, one, past))
             else:
                 writes.same.append(key)
+            found.read += 1
             if not (changed or stale):
                 continue
             writes.rows |= changed
@@ -114,53 +200,38 @@ class Rereader:
             if len(job.differences) + len(found.shown) < SHOWN:
                 found.shown.append(_difference(key, before.get(key), one))
             if job.tell and key in changed:
-                writes.told.append(_told(thing, key, known.version, one.properties, now))
+                writes.told.append(_told(writes.thing, key, version, one.properties, now))
         writes.stale -= kept
-        found.read += len(rows)
         found.told += len(writes.told)
-        return writes
 
-    async def _judged(
-        self, known: KnownCodec, thing: Thing, rows: Sequence[Document]
-    ) -> list[Judged]:
-        codec = known.codec
-        if codec is None:
-            raise LookupError("the product has no codec any more")
-        frames = [frame_of(row) for row in rows]
-        times = [KEY.unpack(row["_id"])[1] for row in rows]
-        calls = [
-            Call("decode", frame.data, frame.port, ts)
-            for frame, ts in zip(frames, times, strict=True)
-        ]
-        outcomes = await self.workers.run_each(thing.tenant, codec, calls)
-        return [
-            judge(codec, outcome, thing.tsl, ts - self.retention_ms, ts + FUTURE_MS)
-            for outcome, ts in zip(outcomes, times, strict=True)
-        ]
-
-    async def _write(self, thing: Thing, stamp: str, writes: _Writes) -> None:
-        """Write in one transaction; what other frames of the device remember, too, stays."""
-        stale = writes.stale
-        if stale:
-            stale -= await self.frames.remembered(thing.id, stamp, stale)
-        gone: dict[str, list[bytes]] = defaultdict(list)
-        new: dict[str, list[Document]] = defaultdict(list)
-        for key in (*stale, *writes.rows):
-            gone[_week(key)].append(key)
-        for key, properties in writes.rows.items():
-            new[_week(key)].append({"_id": key, "p": properties})
-        await self.partitions.ensure(partition_of(KEY.unpack(key)[1]) for key in writes.rows)
+    async def _write(self, writes: Sequence[_Writes]) -> None:
+        """Write in one transaction; what other frames of a device remember, too, stays."""
+        for one in writes:
+            if one.stale:
+                one.stale -= await self.frames.remembered(one.thing.id, one.stamp, one.stale)
+        history: dict[int, list[DeleteMany | InsertOne[Document]]] = defaultdict(list)
+        for week, deletion in (each for one in writes for each in one.deletions()):
+            history[week].append(deletion)
+        rows = {key: row for one in writes for key, row in one.rows.items()}
+        for key, properties in rows.items():
+            history[_week(key)].append(InsertOne({"_id": key, "p": properties}))
+        await self.partitions.ensure(map(_week, rows))
+        notes = [note for one in writes for note in one.notes()]
+        told = [entry for one in writes for entry in one.told]
 
         async def work(session: Session) -> list[Document]:
-            for name, keys in gone.items():
-                history = self.mongo.database[name]
-                await history.delete_many({"_id": among(keys)}, session=session)
-                if name in new:
-                    await history.insert_many(new[name], session=session)
-            await self.written.reread(stamp, writes.same, writes.frames, session)
-            return await self.outbox.add(writes.told, session)
+            for week, changes in history.items():
+                partition = self.mongo.database[collection_name(week)]
+                await partition.bulk_write(changes, session=session)
+            await self.written.note(notes, session)
+            return await self.outbox.add(told, session)
 
         await self.outbox.relay(await self.mongo.transaction(work))
+
+
+def _call(row: Document) -> Call:
+    frame, (_, ts, _) = frame_of(row), KEY.unpack(row["_id"])
+    return Call("decode", frame.data, frame.port, ts)
 
 
 def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:
@@ -170,8 +241,8 @@ def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:
     return wanted | ({key: judged.properties} if judged.properties else {})
 
 
-def _week(key: bytes) -> str:
-    return collection_name(partition_of(KEY.unpack(key)[1]))
+def _week(key: bytes) -> int:
+    return partition_of(KEY.unpack(key)[1])
 
 
 def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> UpdateOne:

@@ -27,7 +27,7 @@ from services.device.reports.redecode.rereading import Rereader
 from services.device.reports.redecode.schemas import MOST_TOLD
 from services.device.reports.redecode.store import Job, RedecodeStore, Reread
 from services.device.things import Thing, ThingDirectory
-from services.device.things.latest import LatestValues, Reported
+from services.device.things.latest import LatestValues, Reported, Rewritten
 from services.device.things.store import DeviceStore
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
 DEVICES = 200
 """Devices that are looked up together."""
-AT_ONCE = 16
-"""Devices whose frames are read at the same time."""
+AT_ONCE, GROUP = 32, 8
+"""Devices whose frames are read at the same time, and whose are written together."""
 ROWS = 1000
 """Records of history that are read together."""
 TURN = 5.0
@@ -102,11 +102,17 @@ class RedecodeWorker:
         if not await self.store.enter(job, ids):
             return False
         things = await self._things(job, ids)
-        found = await asyncio.gather(
-            *(self._device(job, known, things.get(one), until) for one in ids)
-        )
+        some = list(things.values())
+        groups = [some[first : first + GROUP] for first in range(0, len(some), GROUP)]
+        reread = dict[int, Reread]()
+        for group in await asyncio.gather(
+            *(self.rereader.reread(job, known, group, until) for group in groups)
+        ):
+            reread |= group
         if not job.dry:
-            await self._renew(job, things, dict(zip(ids, found, strict=True)))
+            await self._renew(job, things, reread)
+        gone = Reread(through=True)
+        found = [reread.get(one, gone) for one in ids]
         job.differences += [difference for one in found for difference in one.shown]
         job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
@@ -132,17 +138,10 @@ class RedecodeWorker:
         else:
             await self.store.again(job)
 
-    async def _device(
-        self, job: Job, known: KnownCodec, thing: Thing | None, until: float
-    ) -> Reread:
-        if thing is None:
-            return Reread(through=True)
-        return await self.rereader.reread(job, known, thing, until)
-
     async def _renew(self, job: Job, things: dict[int, Thing], found: dict[int, Reread]) -> None:
         """Make latest values and facts of devices those that history gives now."""
         for one in job.under:  # gone on with, maybe after what was read before was lost
-            if one in things and one in found:
+            if one in found:
                 entries = (await self.latest.entries([one])).get(one, {})
                 known_times = {entry["t"] for entry in entries.values()}
                 found[one].times |= await self.rereader.frames.heard(one, known_times)
@@ -150,16 +149,15 @@ class RedecodeWorker:
         if not times:
             return
         weeks = await self.partitions.collections()
-        await asyncio.gather(
-            *(
-                self.latest.rebuild(
-                    one,
+        await self.latest.rebuild(
+            {
+                one: Rewritten(
                     partial(self._reports, things[one], weeks),
                     rewritten,
                     None if one in job.under else found[one].names,
                 )
                 for one, rewritten in times.items()
-            )
+            }
         )
         await self.facts.renew({one: things[one] for one in times}, times)
 

@@ -1,12 +1,14 @@
 """Latest values: newer replaces older, key by key, in whatever order reports come."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any
 
 import pytest
 
-from services.device.things.latest import LatestValues
+from services.device.things.latest import LatestValues, Rewritten
 from tests.integration.device.reports.world import World
 
 Reported = tuple[int, int, dict[str, Any]]
@@ -108,3 +110,23 @@ async def test_two_writers_at_once_leave_the_newest(world: World):
             other.apply([(number, 20, {"a": 2, "c": 2})]),
         )
         assert await world.latest_of(number) == {"a": 2, "b": 1, "c": 2}
+
+
+@pytest.mark.parametrize("known", [{"a": "wrong", "b": "wrong"}, {}])
+async def test_values_are_made_anew_while_reports_come(world: World, known: dict[str, Any]):
+    """What comes meanwhile is kept."""
+    await world.latest.apply([(1, 10, known)] if known else [])
+    asked = list[int]()
+
+    async def read(thing: int, newest: int | None) -> AsyncIterator[Sequence[Reported]]:
+        asked.append(thing)
+        if asked.count(1) == 1:
+            await world.latest.apply([(1, 20, {"c": "new"})])
+        yield [(thing, 10, {"a": "right"})]
+
+    await world.latest.rebuild(
+        {thing: Rewritten(partial(read, thing), {10}, {"a"}) for thing in (1, 2)}
+    )
+    assert await world.latest_of(1) == {"a": "right", "c": "new"}
+    assert await world.latest_of(2) == {"a": "right"}
+    assert asked.count(1) > 1
