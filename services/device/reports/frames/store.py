@@ -102,7 +102,8 @@ class FrameStore:
         """Frames that were read with something else, or refused, beyond `after` up to `last`."""
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
         query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
-        return await self._frames.find(query, sort=[("_id", 1)], limit=limit).to_list(None)
+        rows = self._frames.find(query, sort=[("_id", 1)], limit=limit, batch_size=limit)
+        return await rows.to_list(None)
 
     async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
         """Those of `keys` that frames of a device give as memories when read with `stamp`."""

@@ -63,8 +63,8 @@ class Partitions:
             weeks.setdefault(partition_of(KEY.unpack(key)[1]), []).append(key)
         found: dict[bytes, Document] = {}
         for week, some in weeks.items():
-            rows = await self.collection(week).find({"_id": among(some)}).to_list(None)
-            found |= {bytes(row["_id"]): row["p"] for row in rows}
+            rows = self.collection(week).find({"_id": among(some)}, batch_size=len(some) + 1)
+            found |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return found
 
     async def times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:

@@ -13,7 +13,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, among
-from services.device.codecs.worker import Call, Outcome
+from services.device.codecs.worker import Call
 from services.device.codecs.workers import CodecWorkers
 from services.device.products.codec.known import KnownCodec
 from services.device.reports.checking import FUTURE_MS
@@ -35,9 +35,7 @@ from services.device.reports.redecode.store import Job, Reread
 from services.device.things import Thing
 
 CHUNK = 1000
-"""Frames of a device, and calls of a codec, that are read together."""
-TOGETHER = 4000
-"""Frames that are written in one transaction."""
+"""Frames that are read together and written in one transaction."""
 
 
 @dataclass
@@ -94,7 +92,7 @@ class Rereader:
         left = list(things)
         found = {thing.id: Reread(rest=job.rest_of(thing.id)) for thing in left}
         while left:
-            limit = min(CHUNK, TOGETHER // len(left))
+            limit = CHUNK // len(left)
             rows = await asyncio.gather(
                 *(self._unlike(job, known, one, found[one.id].rest, limit) for one in left)
             )
@@ -151,10 +149,7 @@ class Rereader:
         if codec is None:
             raise LookupError("the product has no codec any more")
         calls = [_call(row) for _, rows in frames for row in rows]
-        outcomes: list[Outcome] = []
-        for first in range(0, len(calls), CHUNK):
-            some = calls[first : first + CHUNK]
-            outcomes += await self.workers.run_each(tenant, codec, some)
+        outcomes = await self.workers.run_each(tenant, codec, calls)
         called = zip(calls, outcomes, strict=True)
         return [
             [

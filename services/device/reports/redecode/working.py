@@ -7,7 +7,8 @@ through twice: what was read by the codec before while a product got its own, is
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections import ChainMap
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -103,14 +104,10 @@ class RedecodeWorker:
             return False
         things = await self._things(job, ids)
         some = list(things.values())
-        groups = [some[first : first + GROUP] for first in range(0, len(some), GROUP)]
-        reread = dict[int, Reread]()
-        for group in await asyncio.gather(
-            *(self.rereader.reread(job, known, group, until) for group in groups)
-        ):
-            reread |= group
-        if not job.dry:
-            await self._renew(job, things, reread)
+        groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
+        reread = ChainMap(
+            *await asyncio.gather(*(self._group(job, known, group, until) for group in groups))
+        )
         gone = Reread(through=True)
         found = [reread.get(one, gone) for one in ids]
         job.differences += [difference for one in found for difference in one.shown]
@@ -138,13 +135,21 @@ class RedecodeWorker:
         else:
             await self.store.again(job)
 
+    async def _group(
+        self, job: Job, known: KnownCodec, things: Sequence[Thing], until: float
+    ) -> dict[int, Reread]:
+        """Read frames of some devices, and make of them what is made of history."""
+        found = await self.rereader.reread(job, known, things, until)
+        if not job.dry:
+            await self._renew(job, {thing.id: thing for thing in things}, found)
+        return found
+
     async def _renew(self, job: Job, things: dict[int, Thing], found: dict[int, Reread]) -> None:
         """Make latest values and facts of devices those that history gives now."""
-        for one in job.under:  # gone on with, maybe after what was read before was lost
-            if one in found:
-                entries = (await self.latest.entries([one])).get(one, {})
-                known_times = {entry["t"] for entry in entries.values()}
-                found[one].times |= await self.rereader.frames.heard(one, known_times)
+        for one in found.keys() & job.under:  # gone on with, maybe after what was read was lost
+            entries = (await self.latest.entries([one])).get(one, {})
+            known_times = {entry["t"] for entry in entries.values()}
+            found[one].times |= await self.rereader.frames.heard(one, known_times)
         times = {one: reread.times for one, reread in found.items() if reread.times}
         if not times:
             return
