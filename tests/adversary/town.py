@@ -146,11 +146,12 @@ async def _home(platform: Platform, tenant: str, console: Console) -> Home:
     await application.data("PUT", f"/products/{model}", {**PRODUCT, "snPrefixes": []})
     named = {"model": model, "name": f"secret {secret}"}
     login = platform.command("integration", "create", f"i{secret[:12]}")
+    device = await application.add_device(**named)
     return Home(
         platform=platform,
         tenant=tenant,
         application=application,
-        device=await application.add_device(**named),
+        device=device,
         sleeper=await application.add_device(**named),
         console=console,
         integration=login["integration"],
@@ -158,6 +159,7 @@ async def _home(platform: Platform, tenant: str, console: Console) -> Home:
         hook=await _flow(console),
         secret=secret,
         model=model,
+        passing=[device],  # an attack may get another one, while this one falls silent
     )
 
 
