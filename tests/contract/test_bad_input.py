@@ -49,7 +49,7 @@ ROWS: list[Row] = [
         400,
         "PUT",
         "/products/CT-BAD",
-        b'{"name":"n","tsl":' + b'{"a":' * 9000 + b"1" + b"}" * 9001,
+        b'{"name":"n","tsl":' + b'{"a":' * 30_000 + b"1" + b"}" * 30_001,
         "",
     ),
     # wrong types, missing and unknown fields, lengths

@@ -44,9 +44,11 @@ class _Joining(asyncio.Transport):
         elif self._first is None:
             self._first = data
             self._loop.call_soon(self._flush)
-        else:
+        elif data:
             first, self._first, self._joins = self._first, None, False
             self._transport.writelines((first, data))
+        else:  # asyncio of Python 3.12 and later never ends writing an empty part
+            self._flush()
 
     def close(self) -> None:
         """Close when everything is written."""
