@@ -1,8 +1,10 @@
 # Thingway. `make` alone lists the targets.
 
-# The first Python that runs and is recent enough: a shim on PATH may exist and fail.
-PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
-	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+PYTHONS := python3.13 python3.12 python3.11
+# The first Python that runs, is recent enough and makes environments: a shim on PATH may exist and
+# fail. The system's own comes first: distributions compile theirs optimized, version managers often not.
+PYTHON ?= $(shell for name in $(addprefix /usr/bin/,$(PYTHONS)) $(PYTHONS) python3; do \
+	if "$$name" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 	command -v "$$name"; break; fi; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
