@@ -87,7 +87,7 @@ class Neighbour:
         self.times: Times = defaultdict(list)
         self._listening: asyncio.Task[None] | None = None
         (self._device_id, device), (_, self.live) = tenant.devices
-        self._basic = aiohttp.BasicAuth(device.name, device.key)
+        self._login = {"Authorization": aiohttp.encode_basic_auth(device.name, device.key)}
         self._report = f"/ingest/v1/{device.name}/report?wait=stored"
 
     @asynccontextmanager
@@ -95,7 +95,7 @@ class Neighbour:
         """Fill a page of history, and listen."""
         now = now_ms()
         page = [{"ts": now - number, "properties": {"at": 1.0}} for number in range(2 * PAGE)]
-        async with self._http.post(self._report, json=page, auth=self._basic) as answer:
+        async with self._http.post(self._report, json=page, headers=self._login) as answer:
             await data(answer)
         login, tenant = self._tenant.application, self._tenant
         bus = await nats.connect(
@@ -131,7 +131,7 @@ class Neighbour:
 
     async def _stored(self, _: int) -> None:
         body = {"properties": {"at": time.time()}}
-        async with self._http.post(self._report, json=body, auth=self._basic) as answer:
+        async with self._http.post(self._report, json=body, headers=self._login) as answer:
             await data(answer)
 
     async def _page(self, _: int) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("adversary")
 async def test_long_polls_of_a_device_are_its_own(oracle: Oracle, number: int) -> None:
     """One device's polls beyond a few are refused, and all others are answered."""
     home = oracle.town.mallory
-    auth = aiohttp.BasicAuth(home.device.sn, home.device.key)
+    headers = {"Authorization": aiohttp.encode_basic_auth(home.device.sn, home.device.key)}
     connector = aiohttp.TCPConnector(limit=0)
     seen: list[int] = []
 
@@ -32,7 +32,7 @@ async def test_long_polls_of_a_device_are_its_own(oracle: Oracle, number: int) -
             seen.append(answer.status)
 
     async with aiohttp.ClientSession(
-        home.platform.base_url, auth=auth, connector=connector
+        home.platform.base_url, headers=headers, connector=connector
     ) as session:
         polls = [asyncio.create_task(poll(session)) for _ in range(number)]
 
