@@ -110,6 +110,8 @@ class DevicePages:
                 number, index = having, INDEX
                 query = replace(query, filter=_having(gram, query.filter))
         if number < MANY:
+            if _is_led(query):
+                return await self._page(replace(query, hint=index)), number
             return await self._at_once(query, index)
         total = await self._totals.of(query.filter, index)
         if total <= query.skip:
@@ -194,6 +196,12 @@ class DevicePages:
             for device in await _read(self._devices.find({"_id": {"$in": list(ids)}}, WHOLE))
         }
         return [found[device_id] for device_id in ids if device_id in found]
+
+
+def _is_led(query: Query) -> bool:
+    """Whether a filter asks for one condition, and a lead counts just that."""
+    asked = query.filter.get("$and", ())
+    return len(asked) == 1 and [len(lead.conditions) for lead in query.leads] == [1]
 
 
 async def _read(cursor: Any) -> list[Device]:
