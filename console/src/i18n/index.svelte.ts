@@ -22,7 +22,7 @@ class Reader {
   words = $state.raw<Messages>(en);
 
   /** How numbers and times are written: as the browser says for this language, `en-GB` or `en-US`. */
-  readonly locale = $derived(navigator.languages.find((one) => one.split("-")[0] === this.language) ?? this.language);
+  readonly locale = $derived(navigator.languages.find((one) => one.split("-")[0] === this.language && isLocale(one)) ?? this.language);
 
   async choose(language: Language): Promise<void> {
     this.words = await LANGUAGES[language]();
@@ -34,6 +34,15 @@ class Reader {
   async keep(language: Language): Promise<void> {
     localStorage.setItem(KEPT, language);
     await this.choose(language);
+  }
+}
+
+/** Whether a name that the browser gives is one: some have that of their system, `en-US@posix`. */
+function isLocale(name: string): boolean {
+  try {
+    return Intl.getCanonicalLocales(name).length > 0;
+  } catch {
+    return false;
   }
 }
 

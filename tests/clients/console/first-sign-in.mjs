@@ -5,6 +5,11 @@ await journey(async ({ page, given, look, problems }) => {
   const { baseUrl, email, first, password, device } = given;
   const link = `${baseUrl}/#/welcome?${new URLSearchParams({ email, password: first })}`;
   await page.goto(link);
+  await page.getByLabel("New password").waitFor();
+  await page.reload(); // signed in, and without a password of their own
+  await page.getByRole("heading", { name: "What is alive" }).waitFor();
+  await page.goto("about:blank");
+  await page.goto(link);
   await page.getByLabel("New password").fill(password);
   await look("welcome");
   await page.getByRole("button", { name: "Begin" }).click();

@@ -16,7 +16,7 @@ export const en = {
   "start.next.alarm": "Watch for alarms",
   "start.next.alarm.text": "Rules for values, silence and events",
   "ledger.title": "Ledger",
-  "ledger.text": "Every message of a device is counted once; none is lost in between.",
+  "ledger.text": "Every message that was taken is counted once; none is lost in between. What HTTP refuses is not taken.",
   "ledger.rate": "{rate} messages/s",
   "ledger.counting": "counting",
   "ledger.accepted": "received",

@@ -18,7 +18,7 @@ export const zh: Record<keyof typeof en, string> = {
   "start.next.alarm": "关注告警",
   "start.next.alarm.text": "针对数值、静默和事件的规则",
   "ledger.title": "账本",
-  "ledger.text": "设备的每条消息只计一次，中途绝不丢失。",
+  "ledger.text": "每条已接收的消息只计一次，中途绝不丢失。HTTP 当场拒绝的消息不算已接收。",
   "ledger.rate": "{rate} 条/秒",
   "ledger.counting": "计数中",
   "ledger.accepted": "已接收",
