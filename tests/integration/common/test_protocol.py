@@ -122,3 +122,29 @@ async def test_who_does_not_take_the_answer_is_cut_off(
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n" + closing + b"\r\n")
         async with asyncio.timeout(20):
             await lost.wait()
+
+
+class Written(asyncio.Transport):
+    """Keeps what is written, part by part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.parts.append(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.parts += list_of_data
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_an_empty_part_is_not_written() -> None:
+    """An answer without a body is its head: asyncio of Python 3.12 would never end the rest."""
+    written = Written()
+    answer = protocol._Joining(written, asyncio.get_running_loop())
+    answer.write(b"head")
+    answer.write(b"")
+    assert written.parts == [b"head"]
