@@ -9,7 +9,7 @@ from typing import Any
 from deploy.local.supervisor import Child
 from deploy.platform.errors import Exit, LauncherError
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 _EARLY_DEATHS = 4
 """A child that died so often before it was ready will not get there."""
 

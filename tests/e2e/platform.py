@@ -33,7 +33,7 @@ PRODUCT = json.loads(Path(__file__).with_name("product.json").read_text())
 THINGWAY = Path(sys.executable).with_name("thingway")
 ALLOWED_ORIGIN = "http://console.test"
 """Whose pages may call from a browser."""
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 UP = (str(THINGWAY), "up")
 _RUNNING = pytest.StashKey["Platform"]()
 
