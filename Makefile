@@ -85,7 +85,7 @@ clean: ## Remove the environment and all caches; data in .data stay
 
 $(BIN)/python:
 	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-	echo "Thingway needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python3" >&2; \
+	echo "Thingway needs Python 3.11 or newer with its venv module (Debian: python3-venv): install it, or name it with make PYTHON=/path/to/python3" >&2; \
 	exit 2; fi
 	@echo "creating .venv with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; \

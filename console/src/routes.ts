@@ -11,6 +11,7 @@ const page = (asyncComponent: Page) => wrap({ asyncComponent, loadingComponent: 
 
 export const routes = {
   "/": page(() => import("./features/start/Start.svelte")),
+  // The link of the first user, when somebody is signed in.
   "/welcome": page(() => import("./features/start/Start.svelte")),
   "/connect": page(() => import("./features/start/Connect.svelte")),
   "/devices": page(() => import("./features/devices/Devices.svelte")),

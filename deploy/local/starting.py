@@ -10,6 +10,7 @@ from deploy.local.supervisor import Child
 from deploy.platform.errors import Exit, LauncherError
 
 START_SECONDS = 180.0
+"""For one process; several platforms that start at once on slow processors take a minute."""
 _EARLY_DEATHS = 4
 """A child that died so often before it was ready will not get there."""
 

@@ -34,6 +34,7 @@ THINGWAY = Path(sys.executable).with_name("thingway")
 ALLOWED_ORIGIN = "http://console.test"
 """Whose pages may call from a browser."""
 START_SECONDS = 300.0
+"""Patience with a start: four at once take a minute on two slow processors."""
 UP = (str(THINGWAY), "up")
 _RUNNING = pytest.StashKey["Platform"]()
 
