@@ -6,6 +6,7 @@ await journey(async ({ page, given, look, problems }) => {
   const link = `${baseUrl}/#/welcome?${new URLSearchParams({ email, password: first })}`;
   await page.goto(link);
   await page.getByLabel("New password").waitFor();
+  await page.waitForURL(/#\/welcome$/);
   await page.reload(); // signed in, and without a password of their own
   await page.getByRole("heading", { name: "What is alive" }).waitFor();
   await page.goto("about:blank");
