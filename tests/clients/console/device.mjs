@@ -9,6 +9,7 @@ import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn, problems }) => {
   const { baseUrl, name, product, python, host, port, stranger } = given;
+  let secret;
   await signIn();
   await page.getByRole("link", { name: "Connect a device" }).first().click();
   await page.getByLabel("Name").fill(name);
@@ -19,8 +20,11 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await look("connect-waiting");
   await page.getByRole("tab", { name: "Python" }).click();
   const program = await page.locator("pre").textContent();
+  await page.setViewportSize({ width: 1280, height: 480 });
   await once(spawn(python, ["-c", program], { stdio: "inherit" }), "exit");
   await page.getByRole("heading", { name: "It has reported" }).waitFor();
+  const seen = await page.evaluate(seenBeside);
+  await page.setViewportSize({ width: 1280, height: 800 });
   const [sn, key] = await page.locator(".secret code").allTextContents();
   const read = await readByProgram();
   await page.getByRole("link", { name: `Open ${name}` }).click();
@@ -84,6 +88,18 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await page.getByText(`Heat of ${name}: 999 ℃, must be at most 70`).waitFor();
     await look("about");
     await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: `Take back from reads ${name}` }).click();
+    await page.getByRole("alertdialog").getByRole("button", { name: "Take back" }).click();
+    await page.getByText("is the users' again").waitFor();
+    await page.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Give to an application" }).click();
+    await dialog.getByLabel("Application").selectOption(`reads ${name}`);
+    await dialog.getByRole("button", { name: "Give" }).click();
+    await dialog.getByText("where YOUR_CLIENT_SECRET stands").waitFor();
+    await look("give-known");
+    const again = await run((await dialog.locator("details pre").textContent()).replace("YOUR_CLIENT_SECRET", secret));
+    await dialog.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("button", { name: "More" }).click();
     await page.getByRole("menuitem", { name: "Rename the device" }).waitFor();
     await page.getByRole("menuitem", { name: "Delete" }).click();
     await page.getByLabel(`Type ${name} to confirm`).fill(name);
@@ -102,7 +118,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await dialog.getByText("MQTT port").waitFor();
     await look("new-key");
     const login = await dialog.locator(".secret").allTextContents();
-    return { why, fault, read, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
+    return { why, fault, read, again, seen, current, login: login.map((text) => text.trim().replace(/\s+/g, " ")) };
   } finally {
     device.kill();
   }
@@ -115,9 +131,26 @@ await journey(async ({ page, given, look, signIn, problems }) => {
     await look("give");
     await dialog.getByRole("button", { name: "Give" }).click();
     const reader = await dialog.locator("details pre").textContent();
+    secret = await dialog.locator("dd code").nth(1).textContent();
     await look("give-program");
-    const printed = (await promisify(execFile)(python, ["-c", reader])).stdout;
+    const printed = await run(reader);
     await dialog.getByRole("button", { name: "I have kept it" }).click();
     return printed;
   }
+
+  /** Run a program; what it prints. */
+  async function run(program) {
+    return (await promisify(execFile)(python, ["-c", program])).stdout;
+  }
 });
+
+/** Whether the first report is in sight when it comes, and covers nothing wherever the page stands. */
+function seenBeside() {
+  const cards = [...document.querySelectorAll(".steps > *")];
+  const box = (card) => card.getBoundingClientRect();
+  const { top, bottom } = box(document.querySelector("section[role=status]"));
+  const inSight = top >= 0 && bottom <= innerHeight;
+  scrollTo(0, 0);
+  const beside = cards.every((one) => cards.every((other) => one === other || box(one).bottom <= box(other).top || box(other).bottom <= box(one).top));
+  return { inSight, beside };
+}

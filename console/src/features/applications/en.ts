@@ -38,6 +38,7 @@ export const en = {
   "give.action-application": "Give to an application",
   "give.done": "The application has {name}.",
   "give.has": "{name} has the device.",
+  "give.secret": "This program reads it. Put the secret of {name} where {placeholder} stands. The secret was shown once, when it was made; under Applications you can make another.",
   "take.action": "Take back from {name}",
   "take.title": "Take {device} back from {name}?",
   "take.text": "The application sees it no more, and what it has asked of the device fails. The device goes on with its key; should the application have made that key, issue a new one afterwards.",

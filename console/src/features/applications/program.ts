@@ -1,5 +1,8 @@
+/** What stands where the secret of an application goes that nobody here knows. */
+export const PLACEHOLDER = "YOUR_CLIENT_SECRET";
+
 /** A Python program, with nothing but what Python has, that reads the devices of an application. */
-export function program(base: string, { client_id, client_secret }: { client_id: string; client_secret: string }): string {
+export function program(base: string, { client_id, client_secret = PLACEHOLDER }: { client_id: string; client_secret?: string }): string {
   return `import json
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen

@@ -40,6 +40,7 @@ export const zh: Record<keyof typeof en, string> = {
   "give.action-application": "交给应用",
   "give.done": "应用已获得 {name}。",
   "give.has": "{name} 已获得该设备。",
+  "give.secret": "以下程序可读取该设备。请将 {placeholder} 替换为 {name} 的密钥。密钥仅在生成时显示一次；可在“应用”页面重新生成。",
   "take.action": "从 {name} 收回",
   "take.title": "从 {name} 收回 {device}？",
   "take.text": "应用将不再看到该设备，其未完成的请求失败。设备密钥继续有效；如果密钥由该应用签发，请随后重新签发。",
