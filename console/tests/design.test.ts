@@ -5,7 +5,7 @@ import { before, componentOf, connected, freeBranch, handlesOf, mayConnect, move
 import { differences } from "../src/features/flows/diff.ts";
 import { begun, changed, redone, undone } from "../src/features/flows/history.ts";
 import { placed } from "../src/features/flows/layout.ts";
-import { outputsOf, reference, sampleInput } from "../src/features/flows/references.ts";
+import { keyOf, outputsOf, reference, sampleInput } from "../src/features/flows/references.ts";
 import { asText, asValue } from "../src/features/flows/values.ts";
 
 /** As an existing editor writes it. */
@@ -125,6 +125,11 @@ test("differences name nodes and edges; places count apart", () => {
 test("references are written as the platform reads them", () => {
   assert.equal(reference("a", "x.y"), "#{properties.a['x.y']}");
   assert.equal(reference("a", null), "#{properties.a}");
+});
+
+test("what is referred to has a key, where a text is one reference and no more", () => {
+  assert.equal(keyOf(reference("a", "x.y")), "x.y");
+  for (const other of [reference("a", null), "#{properties.a['x']['y']}", "It is #{properties.a['x.y']}", "", null, 3]) assert.equal(keyOf(other), "");
 });
 
 test("outputs are those that parameters declare", () => {

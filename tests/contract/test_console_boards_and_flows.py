@@ -88,11 +88,18 @@ async def test_somebody_builds_a_board_beside_widgets_of_another_console(
 async def test_somebody_draws_a_flow_and_follows_its_run(
     admin: Console, person: dict[str, Any]
 ) -> None:
-    """Drawn, tested, enabled, run, traced and changed; what another editor made stays as it was."""
+    """Drawn, tested, enabled, run, traced and changed; what another editor made stays as it was.
+
+    An empty condition is a problem; what is true or false is chosen.
+    """
     theirs = {"name": new_name(), "design_data": DESIGN}
     other = (await admin.done("POST", "/workflow/flows/design", theirs))["id"]
 
-    found = await travel("flows", {**person, "name": new_name(), "theirs": other})
+    lamp = f"Lamp {new_name()}"
+    await add_custom(admin, name=lamp, value_type="BOOLEAN", access_mod="RW")
+
+    given = {**person, "name": new_name(), "theirs": other, "lamp": lamp}
+    found = await travel("flows", given)
 
     assert found.pop("fault")
     assert found.pop("id")

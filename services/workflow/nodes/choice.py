@@ -38,6 +38,7 @@ MOST_BRANCHES = 50
 MOST_CONDITIONS = 50
 LONGEST_CODE = 64_000
 _WITHOUT_VALUE = ("IS_EMPTY", "IS_NOT_EMPTY")
+_OF_NUMBERS = ("GT", "GE", "LT", "LE")
 
 Operator = Literal[
     "CONTAINS",
@@ -138,6 +139,17 @@ class ChoiceParameters(Parameters):
             if branch.expression_type in LANGUAGES and isinstance(text, str):
                 yield Code(field, branch.expression_type, text, SURROUNDINGS)
 
+    def empty(self) -> Iterator[Fault]:
+        """Comparisons without a side that they need: they always hold, never do, or fail."""
+        for field, _, condition in self._conditions():
+            one = condition.expression_value
+            if not isinstance(one, Comparison):
+                continue
+            if _blank(one.key):
+                yield Fault(f"{field}.key", "is empty; choose what is compared")
+            elif one.operator in _OF_NUMBERS and _blank(one.value):
+                yield Fault(f"{field}.value", "is empty; give a number to compare with")
+
     def _conditions(self) -> Iterator[tuple[str, When, Condition]]:
         for at, branch in enumerate(self.choice.when):
             for place, condition in enumerate(branch.conditions):
@@ -159,6 +171,10 @@ def _fault(kind: ExpressionType, value: Comparison | str) -> str | None:
     except (ReferenceInvalid, CelFailed) as error:
         return str(error)
     return None
+
+
+def _blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 class Choice(Step[ChoiceParameters]):
@@ -188,6 +204,10 @@ class Choice(Step[ChoiceParameters]):
             if branch.expression_type in LANGUAGES and self._code is None:
                 text = f"{branch.expression_type} is not available here"
                 yield Fault(f"choice.when[{at}].expressionType", text)
+
+    async def judge(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
+        """Empty comparisons; flows that run with some already go on."""
+        return parameters.empty()
 
     def quick(self, parameters: ChoiceParameters) -> bool:
         """Whether no condition is code, or may take as long."""

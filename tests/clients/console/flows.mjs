@@ -2,7 +2,7 @@
 import { journey } from "./page.mjs";
 
 await journey(async ({ page, given, look, signIn }) => {
-  const { baseUrl, name, theirs } = given;
+  const { baseUrl, name, theirs, lamp } = given;
   await signIn();
   await page.getByRole("link", { name: "Flows" }).click();
   await page.getByRole("heading", { name: "Flows" }).waitFor();
@@ -50,6 +50,28 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.keyboard.press("Control+z");
   await page.getByText("Can run").waitFor();
 
+  // What a property that is true or false is set to or compared with is chosen; an empty condition is a problem.
+  await page.getByRole("group", { name: "Answer" }).focus();
+  await page.keyboard.press("Enter");
+  await palette.getByRole("button", { name: "Entity Assigner" }).click();
+  await panel.getByRole("combobox", { name: "Add an entity" }).fill(lamp);
+  await page.getByRole("option", { name: lamp }).click();
+  await panel.getByRole("combobox", { name: `Value of ${lamp}` }).selectOption({ label: "On" });
+  await page.getByText("Can run").waitFor();
+  await palette.getByRole("button", { name: "If / Else" }).click();
+  await panel.getByRole("button", { name: "Add a branch" }).click();
+  await panel.getByRole("alert").filter({ hasText: "is empty; choose what is compared" }).waitFor();
+  await panel.getByRole("button", { name: "Insert a value of a node before" }).first().click();
+  await page.getByRole("menuitem", { name: `Entity Assigner · ${lamp}` }).click();
+  await panel.getByRole("combobox", { name: "Right side" }).selectOption({ label: "Off" });
+  await page.getByText("Can run").waitFor();
+  await look("flow-choice");
+  await panel.getByRole("button", { name: "Delete the node" }).click();
+  await page.getByRole("group", { name: "Entity Assigner" }).focus();
+  await page.keyboard.press("Enter");
+  await panel.getByRole("button", { name: "Delete the node" }).click();
+  await page.getByText("Can run").waitFor();
+
   // Whoever leaves what is not saved is asked first, and may stay.
   await page.getByRole("navigation", { name: "Above this page" }).getByRole("link").click();
   await page.getByRole("alertdialog").getByRole("button", { name: "Cancel" }).click();
@@ -66,7 +88,9 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByText("Saved as version 1").waitFor();
   await page.waitForFunction(() => /flows\/\d+/.test(location.hash));
   const id = page.url().match(/flows\/(\d+)/)[1];
-  await Promise.all([page.waitForResponse(/\/enable$/), page.getByRole("switch", { name: "Enabled" }).check()]);
+  await page.getByText("It is off", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Enable", exact: true }).click();
+  await page.locator('[role="switch"]:focus:checked').waitFor();
 
   const called = await call(given, `system.integration.${id}`, { guests: 25 });
   await panel.getByRole("button", { name: "Runs" }).click();

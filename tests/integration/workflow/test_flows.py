@@ -6,7 +6,16 @@ import json
 from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from tests.integration.workflow.conftest import AUTHOR
-from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
+from tests.integration.workflow.designs import (
+    HOT,
+    alarm,
+    choice,
+    design,
+    edge,
+    node,
+    trigger,
+    when,
+)
 
 FLOWS = "/workflow/flows"
 
@@ -131,6 +140,22 @@ async def test_a_constant_that_its_property_does_not_take_is_refused(workflow):
 
     del constants[f"{HOT}2"]
     await save(user, design_data=design(nodes, edge("start", "set")), enabled=True)
+
+
+async def test_an_empty_condition_is_refused(workflow):
+    """As it is checked and when it is to run, at its node; a draft may have one."""
+    user = workflow.admin()
+    draft = design([trigger(), choice(when("yes", "", "EQ", ""))], edge("start", "fork"))
+    saved = await save(user, design_data=draft)
+    fault = {
+        "node_id": "fork",
+        "field": "parameters.choice.when[0].conditions[0].expressionValue.key",
+        "reason": "is empty; choose what is compared",
+    }
+    answer = await user.ask("POST", f"{FLOWS}/design/validate", {"design_data": draft})
+    assert answer.json()["detail"] == [fault]
+    refused = await user.refused(400, "GET", f"{FLOWS}/{saved['id']}/enable", field="design_data")
+    assert refused["data"] == [fault]
 
 
 async def test_a_flow_is_enabled_and_disabled_as_often_as_one_likes(workflow):

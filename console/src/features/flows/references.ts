@@ -20,6 +20,12 @@ export function reference(node: string, key: string | null): string {
   return `#{properties.${node}${further}}`;
 }
 
+/** The key in a text that is one reference and no more, else nothing. */
+export function keyOf(text: unknown): string {
+  const found = /^#\{properties\.\w+\['([^'{}]+)'\]\}$/.exec(String(text));
+  return found?.[1] ?? "";
+}
+
 /** What a node is known to put out, as its parameters say. */
 export function outputsOf(node: DesignNode): Output[] {
   const given = node.data.parameters ?? {};

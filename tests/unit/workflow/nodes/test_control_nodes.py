@@ -106,6 +106,27 @@ async def test_conditions_are_joined_as_the_branch_says():
     assert await choose(branch("a", NO, NO, logicOperator="OR")) == "else"
 
 
+@pytest.mark.parametrize(
+    ("condition", "side"),
+    [
+        (("", "EQ", ""), "key"),
+        ((None, "IS_EMPTY", None), "key"),
+        ((" ", "GT", "30"), "key"),
+        (("#{properties.n['t']}", "LT", ""), "value"),
+        (("#{properties.n['t']}", "GE", None), "value"),
+        (("#{properties.n['t']}", "EQ", ""), None),
+        ((0, "LT", 0), None),
+        ((False, "NE", None), None),
+    ],
+)
+async def test_an_empty_comparison_is_named_before_any_run(condition, side):
+    """A left side always, a number on the right where numbers are compared; empty texts are."""
+    raw = {"choice": {"when": [branch("a", YES), branch("b", YES, condition)]}}
+    found = await Choice().judge("t", msgspec.convert(raw, ChoiceParameters))
+    where = "choice.when[1].conditions[1].expressionValue"
+    assert [one.field for one in found] == ([f"{where}.{side}"] if side else [])
+
+
 async def test_a_condition_may_be_cel():
     """Over outputs and the body; anything but true or false is an error."""
     cel = {"id": "a", "expressionType": "cel"}
