@@ -76,9 +76,9 @@ class LatestValues:
         known = await self.times(list(folds))
         newer = [key for key, fold in folds.items() if known.get(key, 0) <= fold.oldest]
         written, left = await self._write({key: _quick(key, folds[key]) for key in newer})
-        if written < len(newer):  # some were written by others meanwhile
-            left = newer
-        left = [*left, *(folds.keys() - set(newer))]
+        if written < len(newer):  # others have written newer ones meanwhile
+            known |= await self.times(newer)
+        left += [key for key, fold in folds.items() if known.get(key, 0) > fold.oldest]
         while left:
             _, left = await self._write({key: _careful(key, folds[key]) for key in left})
 
