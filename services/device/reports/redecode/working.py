@@ -34,12 +34,12 @@ from services.device.things.store import DeviceStore
 log = logging.getLogger(__name__)
 
 PERIOD = 0.5
-"""Seconds until a new one is noticed."""
+"""Seconds until a new one is noticed, or it is looked whether one has settled."""
 SETTLED_MS = 15_000
 """After which ingest reads with the new codec, and has stored what it read before."""
-DEVICES = 200
+DEVICES = 192
 """Devices that are looked up together."""
-AT_ONCE, GROUP = 32, 8
+AT_ONCE, GROUP = 96, 8
 """Devices whose frames are read at the same time, and whose are written together."""
 ROWS = 1000
 """Records of history that are read together."""
@@ -66,37 +66,41 @@ class RedecodeWorker:
     async def run(self) -> None:
         """Work for ever, a turn for each product."""
         while True:
+            worked = False
             try:
                 for job in await self.store.running():
-                    await self._attempt(job)
+                    worked |= await self._attempt(job)
             except StoreError as error:
                 log.warning("redecoding waits: %s", error)
-            await asyncio.sleep(PERIOD)
+            if not worked:
+                await asyncio.sleep(PERIOD)
 
-    async def _attempt(self, job: Job) -> None:
+    async def _attempt(self, job: Job) -> bool:
         try:
-            await self.turn(job)
+            return await self.turn(job)
         except StoreError:
             raise
         except Exception as error:
             log.exception("redecoding of %s fails", job.model)
             await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
+            return False
 
-    async def turn(self, job: Job) -> None:
-        """Go on with one, for some devices."""
+    async def turn(self, job: Job) -> bool:
+        """Go on with one, for some devices; False when there is nothing to do as yet."""
         if job.second and now_ms() < job.started + self.settled_ms:
-            return
+            return False
         known = (await self.codecs.of([(job.tenant, job.model)]))[job.tenant, job.model]
         if known.version != job.version:
             await self.store.end(job, "FAILED", fault=CHANGED)
-            return
+            return False
         until = time.monotonic() + TURN
         ids = await self._next(job)
         for first in range(0, len(ids), AT_ONCE):
             if not await self._devices(job, known, ids[first : first + AT_ONCE], until):
-                return
+                break
         if not ids:
             await self._through(job)
+        return True
 
     async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
         """Read frames of some devices; False when there is no time left for others."""
