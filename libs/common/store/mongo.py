@@ -101,6 +101,17 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
             raise
 
 
+async def create_clustered(database: Database, name: str) -> None:
+    """Create a collection that is kept in the order of its `_id`, unless it is there.
+
+    Where ids begin with a device, as many leaves grow at once as there are devices: what a leaf may
+    take of the cache, four times its size by default, is at most that (docs/decisions/0001).
+    """
+    leaf = {"wiredTiger": {"configString": "memory_page_image_max=32KB"}}
+    clustered = {"key": {"_id": 1}, "unique": True}
+    await create_missing(database, name, clusteredIndex=clustered, storageEngine=leaf)
+
+
 def among(keys: Sequence[bytes]) -> Document:
     """The condition on `_id` of a clustered collection that it is one of `keys`, which lie close.
 

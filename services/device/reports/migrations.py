@@ -3,7 +3,13 @@
 from pymongo import ASCENDING
 
 from libs.common.store.migrations import Migration
-from libs.common.store.mongo import Database, Document, create_missing, drop_present
+from libs.common.store.mongo import (
+    Database,
+    Document,
+    create_clustered,
+    create_missing,
+    drop_present,
+)
 from services.device.reports.frames.store import FRAMES
 from services.device.reports.gaps.store import GAPS
 from services.device.reports.redecode.store import KEPT, REDECODES
@@ -18,7 +24,7 @@ TURNS_KEPT = 3600
 
 async def _reports(database: Database) -> None:
     """Create what is written in transactions, where no collection must be created."""
-    await create_missing(database, EVENTS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    await create_clustered(database, EVENTS)
     for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
         await create_missing(database, name)
     await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
@@ -71,7 +77,7 @@ async def _remove_profiles_of_nobody(database: Database) -> None:
 
 
 async def _frames(database: Database) -> None:
-    await create_missing(database, FRAMES, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    await create_clustered(database, FRAMES)
     await database[FRAMES].create_index("i", name="identity", unique=True)
     await database[FRAMES].create_index("at", expireAfterSeconds=0)
     await create_missing(database, REDECODES)
@@ -82,7 +88,7 @@ async def _redecodes_end(database: Database) -> None:
 
 
 async def _gaps(database: Database) -> None:
-    await create_missing(database, GAPS, clusteredIndex={"key": {"_id": 1}, "unique": True})
+    await create_clustered(database, GAPS)
     await database[GAPS].create_index("at", expireAfterSeconds=0)
 
 
