@@ -1,10 +1,12 @@
 """Uplinks of network servers: from `frames` calls, through codecs, into history.
 
-One `device` and one `device-ingest` process on two processors; calls of 500 frames, some at a time.
-Then the same beside a tenant whose codec loops, and what one decode takes with the way there.
+One `device` and one `device-ingest` process on two processors; calls of 500 frames, some at a time,
+in turn alone and beside a tenant whose codec loops. Then all are read again by another codec. And
+what one decode takes with the way there.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -189,12 +191,11 @@ async def read_again(database: Any) -> float:
     return float(done["changed"] / (time.perf_counter() - started))
 
 
-async def loop(bus: Bus) -> None:
+async def loop(bus: Bus, turn: int) -> None:
     """A tenant whose codec loops: ten frames a second, for ever."""
-    things, number = IntegrationThings(RpcClient(bus), SERVER), 0
-    while True:
+    things = IntegrationThings(RpcClient(bus), SERVER)
+    for number in itertools.count(turn * FRAMES):
         await things.frames(told(LOOPING, range(number, number + 1), 1))
-        number += 1
         await asyncio.sleep(0.1)
 
 
@@ -221,13 +222,15 @@ async def measure(servers: Stack) -> list[Row]:
     prepare(database, TENANT, FIRST_ID, DEVICES, SCRIPT)
     prepare(database, LOOPING, FIRST_ID + DEVICES, 1, LOOP)
     bus = await Bus.connect(servers.nats_url, name="bench")
-    alone = [await one_round(bus, database, number) for number in range(ROUNDS + 1)][1:]
+    await one_round(bus, database, 0)
+    alone, beside = [], []
+    for number in range(1, 2 * ROUNDS, 2):
+        alone.append(await one_round(bus, database, number))
+        looping = asyncio.ensure_future(loop(bus, number))
+        beside.append(await one_round(bus, database, number + 1))
+        looping.cancel()
+        await asyncio.gather(looping, return_exceptions=True)
     again = await read_again(database)
-    looping = asyncio.ensure_future(loop(bus))
-    rounds = range(ROUNDS + 1, 2 * ROUNDS + 1)
-    beside = [await one_round(bus, database, number) for number in rounds]
-    looping.cancel()
-    await asyncio.gather(looping, return_exceptions=True)
     await bus.drain()
     client.close()
     return [

@@ -26,6 +26,8 @@ from services.device.reports.frames.model import (
 from services.device.reports.history.partitions import LAST, history_key
 
 FRAMES = "frames"
+READ = ["f", "w", "h"]
+"""What reading again needs of a frame."""
 FORGOTTEN = 2
 """Days after which the identity of a frame goes that is not kept."""
 
@@ -102,7 +104,7 @@ class FrameStore:
         """Frames that were read with something else, or refused, beyond `after` up to `last`."""
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
         query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
-        rows = self._frames.find(query, sort=[("_id", 1)], limit=limit, batch_size=limit)
+        rows = self._frames.find(query, READ, sort=[("_id", 1)], limit=limit, batch_size=limit)
         return await rows.to_list(None)
 
     async def remembered(self, thing_id: int, stamp: str, keys: Collection[bytes]) -> set[bytes]:
