@@ -36,6 +36,8 @@ from services.device.things import Thing
 
 CHUNK = 1000
 """Frames that are read together and written in one transaction."""
+TOGETHER = 128
+"""Records of history that are written otherwise in one update."""
 
 
 @dataclass
@@ -49,17 +51,32 @@ class _Writes:
     same: list[bytes] = field(default_factory=list)
     """Frames that remember the same, and have the same faults."""
     rows: dict[bytes, Document] = field(default_factory=dict)
-    """What history is to have otherwise."""
+    """What history has not, and is to have."""
+    otherwise: dict[bytes, Document] = field(default_factory=dict)
+    """What it has, and is to have otherwise."""
     stale: set[bytes] = field(default_factory=set)
     """Keys that it is not to have any more."""
     told: list[OutboxEntry] = field(default_factory=list)
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
-        """What goes from history, or is to be replaced there, by week."""
-        weeks: dict[int, list[bytes]] = defaultdict(list)
-        for key in (*self.stale, *self.rows):
-            weeks[_week(key)].append(key)
-        return ((week, DeleteMany({"_id": among(keys)})) for week, keys in weeks.items())
+        """What goes from history, or is new and may be there meanwhile, by week."""
+        for week, keys in _weeks((*self.stale, *self.rows)):
+            yield week, DeleteMany({"_id": among(keys)})
+
+    def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
+        """What becomes otherwise in history, by week, some in one update: MongoDB plans each."""
+        for week, keys in _weeks(self.otherwise):
+            for first in range(0, len(keys), TOGETHER):
+                some = keys[first : first + TOGETHER]
+                place = {"$indexOfArray": [{"$literal": some}, "$_id"]}
+                values = {"$literal": [self.otherwise[key] for key in some]}
+                change = {"$set": {"p": {"$arrayElemAt": [values, place]}}}
+                yield week, UpdateMany({"_id": among(some)}, [change])
+
+    def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
+        """What is new in history, by week."""
+        for key, properties in self.rows.items():
+            yield _week(key), InsertOne({"_id": key, "p": properties})
 
     def notes(self) -> Iterator[UpdateMany | UpdateOne]:
         """What is noted of the frames."""
@@ -124,8 +141,9 @@ class Rereader:
     ) -> list[_Writes]:
         """What frames of devices change."""
         frames = [(thing, rows) for thing, rows in frames if rows]
-        judged = await self._judged(known, job.tenant, frames)
-        history = await asyncio.gather(*(self._before(rows) for _, rows in frames))
+        judged, *history = await asyncio.gather(
+            self._judged(known, job.tenant, frames), *(self._before(rows) for _, rows in frames)
+        )
         writes = []
         for (thing, rows), some, before in zip(frames, judged, history, strict=True):
             one = _Writes(thing, stamp_of(known.version, thing))
@@ -187,7 +205,8 @@ class Rereader:
             found.read += 1
             if not (changed or stale):
                 continue
-            writes.rows |= changed
+            for each, properties in changed.items():
+                (writes.otherwise if each in before else writes.rows)[each] = properties
             writes.stale |= stale
             found.changed += 1
             found.names.update(*changed.values())
@@ -204,13 +223,11 @@ class Rereader:
         for one in writes:
             if one.stale:
                 one.stale -= await self.frames.remembered(one.thing.id, one.stamp, one.stale)
-        history: dict[int, list[DeleteMany | InsertOne[Document]]] = defaultdict(list)
-        for week, deletion in (each for one in writes for each in one.deletions()):
-            history[week].append(deletion)
-        rows = {key: row for one in writes for key, row in one.rows.items()}
-        for key, properties in rows.items():
-            history[_week(key)].append(InsertOne({"_id": key, "p": properties}))
-        await self.partitions.ensure(map(_week, rows))
+        history: dict[int, list[DeleteMany | UpdateMany | InsertOne[Document]]] = defaultdict(list)
+        for kind in (_Writes.deletions, _Writes.replacements, _Writes.insertions):
+            for week, change in (each for one in writes for each in kind(one)):
+                history[week].append(change)
+        await self.partitions.ensure(_week(key) for one in writes for key in one.rows)
         notes = [note for one in writes for note in one.notes()]
         told = [entry for one in writes for entry in one.told]
 
@@ -234,6 +251,13 @@ def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:
     thing_id = KEY.unpack(key)[0]
     wanted = {past_key(thing_id, one): one.properties for one in judged.past}
     return wanted | ({key: judged.properties} if judged.properties else {})
+
+
+def _weeks(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
+    weeks: dict[int, list[bytes]] = defaultdict(list)
+    for key in keys:
+        weeks[_week(key)].append(key)
+    return weeks.items()
 
 
 def _week(key: bytes) -> int:
