@@ -23,7 +23,7 @@ _CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
 _DIRTY = "eviction_dirty_target=20,eviction_dirty_trigger=50"
 """Percent of the cache that may wait for the checkpoint of every minute, and where writers wait.
 MongoDB's 5 and 20 are for large caches: of a small one the leaves that grow, one a device, are
-more, and are written and read again all the time. `docker-compose.yml` and the chart say the same."""
+more, and are written and read again all the time. `docker-compose.yml` says the same."""
 _OPLOG_MB = "1024"
 _TRANSACTION_SECONDS = 10
 """Ours take a second at most. One that a killed process left open locks what it has written,
