@@ -96,7 +96,8 @@ async def test_json_is_read_by_pointers(admin: Console, model: str) -> None:
     assert refused["error_message"] == "/up/0/bytes: is not hexadecimal"
 
     async def told() -> bool:
-        return await hook.shown("last_error") == f"webhook: {refused['error_message']}"
+        shown = str(await hook.shown("last_error"))
+        return shown.endswith(f" UTC: webhook: {refused['error_message']}")
 
     await until(told)
     console_refused(await hook.post(body, "x" * 40), 404, "data_no_found", "token")

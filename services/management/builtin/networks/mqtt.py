@@ -8,7 +8,7 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from socket import socket
 from typing import Any
@@ -85,10 +85,18 @@ class Connection(Client):
         """What ended the socket, of which paho says nothing."""
         self._bound(self._client, made)
 
-    async def listen(self, topics: Sequence[str]) -> None:
-        """Subscribe; raise `MqttError` for a topic that the broker refuses."""
+    async def listen(self, topics: Sequence[str], known: Iterable[str]) -> None:
+        """Subscribe to `topics`, and to none of those that are `known` to the broker otherwise.
+
+        It remembers them for our name. Raises `MqttError` for a topic that it refuses.
+        """
+        for topic in set(known) - set(topics):
+            await self.unsubscribe(topic)
         for topic in topics:
-            codes = await self.subscribe(topic, qos=1)
+            try:
+                codes = await self.subscribe(topic, qos=1)
+            except ValueError as error:
+                raise MqttError(f"{topic} is no topic") from error
             if any(code >= REFUSED for code in map(_number, codes)):
                 raise MqttError(f"the broker refuses to tell {topic}")
 

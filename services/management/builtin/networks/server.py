@@ -125,7 +125,9 @@ class Line:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _serve(self, broker: Broker, connection: Connection) -> None:
-        await connection.listen(self._server.topics(broker, self.values))
+        topics, store = self._server.topics(broker, self.values), self._server.store
+        await connection.listen(topics, await store.begin_topics(self._tenant, topics))
+        await store.keep_topics(self._tenant, topics)
         self._connection = connection
         self.state.up()
         async for batch in connection.batches(MOST_FRAMES):

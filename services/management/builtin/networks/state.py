@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.jobs import happened
@@ -52,8 +53,9 @@ class State:
         self._now(connected=False, error=reason)
 
     def failed(self, reason: str) -> None:
-        """Something went wrong, and the connection goes on."""
-        self._now(connected=self.connected, error=reason)
+        """Something went wrong, and the connection goes on; it is shown with the minute."""
+        error = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}"
+        self._now(connected=self.connected, error=error)
 
     def _now(self, *, connected: bool, error: str) -> None:
         before = (self.connected, self.last_error)

@@ -1,7 +1,7 @@
 """What network servers of tenants need to be kept, in MongoDB.
 
-- `network_servers`: `{_id: {tenant, integration}, client, secrets: {name: {sealed, for}}, hook}`:
-  `client` names us to a broker; a secret is sent to nobody but whom it was given for; `hook` is a
+- `network_servers`: `{_id: {tenant, integration}, client, topics, secrets: {name: {sealed, for}},
+  hook}`: `client` names us to a broker, which may have a subscription to `topics`; a secret is sent to nobody but whom it was given for; `hook` is a
   SHA-256 of what the address of the tenant's webhook ends with, unique over all.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
@@ -12,7 +12,7 @@
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import NAMESPACE_URL, uuid5
 
@@ -23,7 +23,7 @@ from pymongo.errors import DuplicateKeyError
 from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.recent import Recent
-from libs.common.store.mongo import Database
+from libs.common.store.mongo import Database, present
 from services.management.builtin.networks.heard import Route
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,18 @@ class NetworkStore:
         await self._servers.update_one(key, {"$setOnInsert": made}, upsert=True)
         found = await self._servers.find_one(key, {"client": 1})
         return str(found["client"] if found else made["client"])
+
+    async def begin_topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
+        """Note topics that are subscribed to next; return all that a broker may tell us of."""
+        noted = {"$addToSet": {"topics": {"$each": list(wanted)}}}
+        found = await self._servers.find_one_and_update(
+            self._key(tenant), noted, {"topics": 1}, upsert=True, return_document=True
+        )
+        return list(present(found)["topics"])
+
+    async def keep_topics(self, tenant: str, wanted: Sequence[str]) -> None:
+        """Note that a broker tells us of these and of no others."""
+        await self._servers.update_one(self._key(tenant), {"$set": {"topics": list(wanted)}})
 
     async def keep_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Keep a secret for `bound`, the address that it was given for."""

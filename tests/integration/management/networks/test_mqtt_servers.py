@@ -3,10 +3,12 @@
 import asyncio
 
 import msgspec
+import pytest
 from pymongo.errors import AutoReconnect
 
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.contracts.frames import Downlink
+from libs.common.errors import InvalidInput
 from services.management.builtin.networks import mqtt
 from services.management.builtin.networks.chirpstack.integration import ChirpStack
 from services.management.builtin.networks.milesight.integration import Milesight
@@ -86,6 +88,41 @@ async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
         assert told == [("a", "ACKNOWLEDGED"), ("b", "UNACKNOWLEDGED")]
         await played.update({"uplink_topic": ""})
         await played.until(lambda: _error(played) == "uplink_topic: is not set")
+
+
+async def test_applications_that_are_not_set_any_more_are_not_heard(broker, hosted):
+    """Though the broker remembers what it was asked for before."""
+    other = "application/00000000-0000-4000-8000-000000000000/device/%s/event/up" % EUI
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.add({"dev_eui": EUI, "model": "M"})
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        await played.update({"broker": ""})
+        await played.shows(connected=False)
+        await played.update(broker.settings | {"application": APPLICATION})
+        await played.shows(connected=True)
+        await server.publish(other, samples.CHIRPSTACK_UP, qos=1)
+        await server.publish(EVENT + "up", samples.CHIRPSTACK_UP, qos=1)
+        await server.publish(EVENT + "join", samples.chirpstack(), qos=1)
+        await played.until(lambda: played.links)
+        assert len(played.frames) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "field"),
+    [
+        (ChirpStack, {"application": "nonsense/+/x"}, "application"),
+        (ChirpStack, {"application": "#"}, "application"),
+        (TheThingsStack, {"username": "app/#"}, "username"),
+        (Milesight, {"uplink_topic": "gw/#/up"}, "uplink_topic"),
+        (Milesight, {"ack_topic": "gw+/up"}, "ack_topic"),
+    ],
+)
+async def test_a_setting_that_makes_no_topic_is_refused(hosted, kind, settings, field):
+    """Where it is given, with its name."""
+    async with asyncio.timeout(60), hosted(kind) as played:
+        with pytest.raises(InvalidInput, match=f"^{field}: "):
+            await played.update(settings)
 
 
 async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch):

@@ -137,7 +137,7 @@ def _of_protobuf(kind: str, payload: bytes) -> _Event:
     try:
         message.ParseFromString(payload)
     except DecodeError as error:
-        raise MalformedRequest(f"is neither JSON nor protobuf: {error}") from error
+        raise MalformedRequest(f"is neither an object of JSON nor protobuf: {error}") from error
     if isinstance(message, pb.UplinkEvent):
         return _up_of(message)
     event: _Event = reading(_JSON[kind], MessageToJson(message, indent=None).encode())

@@ -23,6 +23,7 @@ from services.management.builtin.networks.server import NetworkServer
 from services.management.builtin.networks.settings import CA, Broker, text_of
 
 _KEY = re.compile("[0-9a-fA-F]{32}")
+_ID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class ChirpStack(NetworkServer):
@@ -32,10 +33,12 @@ class ChirpStack(NetworkServer):
     own_settings = (APPLICATION,)
 
     async def updated(self, change: PropertiesUpdated) -> None:
-        """Take the API and its key, and the rest; raises `InvalidInput`."""
+        """Take the API and its key, the application and the rest; raises `InvalidInput`."""
         given, tenant = change.properties, change.tenant
         if text := text_of(given, API):
             self._checked(text)
+        if (text := text_of(given, APPLICATION)) and not _ID.fullmatch(text):
+            raise InvalidInput("must be the ID of an application, a UUID", field=APPLICATION)
         await super().updated(change)
         if token := text_of(given, API_TOKEN):
             values = (await self.things.own_values(tenant)).properties | given

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from libs.common.contracts.integrations import PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.builtin.networks.heard import Carried, Heard, Queued
 from services.management.builtin.networks.server import NetworkServer
-from services.management.builtin.networks.settings import USERNAME, Broker
+from services.management.builtin.networks.settings import USERNAME, Broker, text_of
 from services.management.builtin.networks.tts import messages
 from services.management.builtin.networks.tts.manifest import DEVICE, MANIFEST
 
@@ -16,6 +17,12 @@ class TheThingsStack(NetworkServer):
     manifest = MANIFEST
     qos = 0
     routed_by = DEVICE
+
+    async def updated(self, change: PropertiesUpdated) -> None:
+        """Take the user name, which is in topics, and the rest; raises `InvalidInput`."""
+        if {*"+#/"} & {*text_of(change.properties, USERNAME)}:
+            raise InvalidInput("must be application@tenant", field=USERNAME)
+        await super().updated(change)
 
     def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """All of the application that the user name is."""

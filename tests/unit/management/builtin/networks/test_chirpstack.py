@@ -107,7 +107,7 @@ def test_other_log_entries_are_the_servers_own():
     [
         (b'{"deviceInfo": {"devEui": "01"}}', "deviceInfo.devEui"),
         (b"{", "cannot be read"),
-        (b"\xff\xff", "neither JSON nor protobuf"),
+        (b"\xff\xff", "neither an object of JSON nor protobuf"),
         (samples.chirpstack(fPort=1, data="a"), "$.data"),
         (samples.chirpstack(fPort=1, fCnt=-1), "counter"),
         (samples.chirpstack(fPort=1, data="QUFB" * 90), "data"),
