@@ -82,6 +82,7 @@ async def simulate(given: Namespace) -> None:
         place = await onboarding.place_of(api, given.server, given)
         if given.connect:
             await onboarding.connect(api, given.server, place, password)
+        await _let_in(place, password)
         new = await onboarding.register(api, given.server, sensors)
         await onboarding.heard(api, given.server)
     out.print(f"{len(sensors)} sensors, {new} of them new, at {place.broker}", soft_wrap=True)
@@ -114,10 +115,7 @@ class Network:
         self._loss = loss
 
     async def live(self, place: Place, password: str) -> None:
-        """Be connected and say what sensors say; come back with pauses, for ever.
-
-        Raises `CommandError` when the broker does not let it in the first time.
-        """
+        """Be connected and say what sensors say; come back with pauses, for ever."""
         backoff = Backoff()
         while True:
             started = time.monotonic()
@@ -126,9 +124,6 @@ class Network:
                     await self.serve(client)
             except (aiomqtt.MqttError, OSError) as error:
                 self.counts.last_error = str(error) or type(error).__name__
-                if not self.counts.uplinks:
-                    text = f"{place.broker}: {self.counts.last_error}"
-                    raise CommandError(text) from None
                 await asyncio.sleep(backoff.after(time.monotonic() - started))
 
     async def serve(self, client: aiomqtt.Client) -> None:
@@ -198,6 +193,16 @@ class Network:
         heard = sensor.rng.random() >= self._loss
         self.counts.acknowledged += heard
         return [self._server.answered(sensor, downlink, at, acknowledged=heard)]
+
+
+async def _let_in(place: Place, password: str) -> None:
+    """Raise `CommandError` when the broker does not let it in."""
+    try:
+        async with connected(place, password):
+            return
+    except (aiomqtt.MqttError, OSError) as error:
+        hint = "" if password or not place.username else " (--password-file gives the password)"
+        raise CommandError(f"{place.broker}: {str(error) or type(error).__name__}{hint}") from None
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,10 @@ _EUI = re.compile("[0-9A-F]{16}")
 _SEPARATORS = re.compile(r"[\s:.-]")
 _BELOW_ALL = -1000.0
 """dBm that no gateway hears."""
+
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""When something was, with its zone."""
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -65,7 +69,8 @@ class Carried(NamedTuple):
 
 def dev_eui(text: str, field: str) -> str:
     """A DevEUI as it names a device: 16 hexadecimal digits in capitals; raise `InvalidInput`."""
-    found = _SEPARATORS.sub("", text).upper()
+    found = _SEPARATORS.sub("", text)
+    found = found.upper() if found.isascii() else ""
     if not _EUI.fullmatch(found):
         raise InvalidInput("must be a DevEUI: 16 hexadecimal digits", field=field)
     return found
@@ -77,6 +82,7 @@ def frame(
     data: bytes,
     counter: int,
     time: datetime | None,
+    data_rate: str = "",
     gateways: Iterable[Reception] = (),
     **more: Any,
 ) -> Frame | None:
@@ -96,6 +102,7 @@ def frame(
         data=data,
         counter=counter,
         ts=None if time is None else to_ms(time),
+        data_rate=name(data_rate),
         gateways=strongest,
         **more,
     )
@@ -119,5 +126,5 @@ def reading(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
     """A body as its struct; raise `MalformedRequest` which says where it is wrong."""
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"cannot be read: {error}") from error

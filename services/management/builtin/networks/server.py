@@ -117,6 +117,9 @@ class Line:
             except StoreError as error:
                 log.warning("%s of %s waits: %s", self._server.manifest.id, self._tenant, error)
                 self.state.down("the platform's database does not answer")
+            except Exception as error:
+                log.exception("the connection of %s ends", self._tenant)
+                self.state.down(said(error))
             finally:
                 self._connection = None
             if time.monotonic() - began > STEADY:
@@ -140,7 +143,10 @@ class Line:
             return self._server.read(self._tenant, message.topic.value, message.payload)
         except InvalidInput as error:
             self.state.failed(f"{message.topic.value}: {error.text}")
-            return None
+        except Exception as error:
+            log.exception("a message of %s is not read", self._tenant)
+            self.state.failed(f"{message.topic.value}: {type(error).__name__}")
+        return None
 
     async def _show(self) -> None:
         shown: dict[str, Any] = {}

@@ -1,8 +1,9 @@
 """What network servers of tenants need to be kept, in MongoDB.
 
 - `network_servers`: `{_id: {tenant, integration}, client, topics, secrets: {name: {sealed, for}},
-  hook}`: `client` names us to a broker, which may have a subscription to `topics`; a secret is sent to nobody but whom it was given for; `hook` is a
-  SHA-256 of what the address of the tenant's webhook ends with, unique over all.
+  hook}`: `client` names us to a broker, which may have a subscription to `topics`; a secret is sent
+  to nobody but whom it was given for; `hook` is a SHA-256 of what the address of the tenant's
+  webhook ends with, unique over all.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
   go.
 - `network_downlinks`: `{_id: reference, tenant, integration, identifier, downlink, queued, ended,

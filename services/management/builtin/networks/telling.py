@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from libs.common.contracts.frames import TellDownlink, TellLink, ToldFrame
-from libs.common.errors import ThingwayError, TooLarge, TooManyRequests
+from libs.common.errors import InvalidInput, ThingwayError, TooLarge, TooManyRequests
 from libs.common.integrations import IntegrationThings
 from services.management.builtin.networks.heard import Heard
 from services.management.builtin.networks.state import State
@@ -62,9 +62,10 @@ class Teller:
         told = [one.told for one in heard if isinstance(one.told, ToldFrame)]
         try:
             refused = (await self._things.frames(told)).refused
-        except TooLarge:
+        except (InvalidInput, TooLarge) as error:
             if len(heard) == 1:
-                raise
+                self._state.refuse(told[0].identifier, error.text)
+                return
             half = len(heard) // 2
             await self._frames(heard[:half])
             await self._frames(heard[half:])

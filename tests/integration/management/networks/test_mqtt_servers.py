@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from chirpstack_api.integration import integration_pb2 as pb
 from pymongo.errors import AutoReconnect
 
 from deploy.platform.certificates import Authority, new_authority
@@ -92,7 +93,7 @@ async def test_a_milesight_gateway_is_heard_and_carries(broker, hosted):
 
 async def test_applications_that_are_not_set_any_more_are_not_heard(broker, hosted):
     """Though the broker remembers what it was asked for before."""
-    other = "application/00000000-0000-4000-8000-000000000000/device/%s/event/up" % EUI
+    other = (EVENT + "up").replace(APPLICATION, "00000000-0000-4000-8000-000000000000")
     async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
         await played.add({"dev_eui": EUI, "model": "M"})
         await played.update(broker.settings)
@@ -123,6 +124,33 @@ async def test_a_setting_that_makes_no_topic_is_refused(hosted, kind, settings, 
     async with asyncio.timeout(60), hosted(kind) as played:
         with pytest.raises(InvalidInput, match=f"^{field}: "):
             await played.update(settings)
+
+
+LATE = pb.UplinkEvent(f_port=1, f_cnt=1, data=b"x", device_info=samples.device_info())
+LATE.time.seconds = 2**61
+UP = samples.CHIRPSTACK_UP
+ODD = {
+    "no zone": (UP.replace(b"775023242+00:00", b"775"), "time"),
+    "protobuf": (LATE.SerializeToString(), "cannot be read"),
+    "no UTF-8": (UP.replace(b'"00189440"', b'"\xff"'), "utf-8"),
+    "a long rate": (UP.replace(b'"spreadingFactor": 11', b'"spreadingFactor": ' + b"9" * 140), ""),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_an_odd_message_holds_up_no_other(broker, hosted, case):
+    """It is shown what is wrong with it, or taken as far as it fits."""
+    odd, shown = ODD[case]
+    async with asyncio.timeout(60), hosted(ChirpStack) as played, broker.client() as server:
+        await played.add({"dev_eui": EUI, "model": "M"})
+        await played.update(broker.settings)
+        await played.shows(connected=True)
+        await server.publish(EVENT + "up", odd, qos=1)
+        await server.publish(EVENT + "join", samples.chirpstack(), qos=1)
+        await played.until(lambda: played.links)
+        await played.until(lambda: shown in _error(played))
+        assert len(played.frames) == (case == "a long rate")
+        assert played.own["default"]["connected"]
 
 
 async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch):

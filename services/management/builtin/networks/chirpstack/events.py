@@ -1,12 +1,12 @@
 """The events of ChirpStack 4 (`integration.proto`), in JSON or protobuf, and its commands."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 import msgspec
 from chirpstack_api.integration import integration_pb2 as pb
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from google.protobuf.message import DecodeError, Message
 
 from libs.common.clock import to_ms
@@ -15,6 +15,7 @@ from libs.common.errors import MalformedRequest
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
+    Moment,
     Queued,
     Route,
     dev_eui,
@@ -31,7 +32,7 @@ _ITEM = "queue_item_id"
 
 class _Event(msgspec.Struct, rename="camel", kw_only=True):
     device_info: "_DeviceInfo"
-    time: datetime | None = None
+    time: Moment | None = None
 
 
 class _DeviceInfo(msgspec.Struct, rename="camel", kw_only=True):
@@ -136,11 +137,13 @@ def _of_protobuf(kind: str, payload: bytes) -> _Event:
     message = _PROTOBUF[kind]()
     try:
         message.ParseFromString(payload)
+        if isinstance(message, pb.UplinkEvent):
+            return _up_of(message)
+        event: _Event = reading(_JSON[kind], MessageToJson(message, indent=None).encode())
     except DecodeError as error:
         raise MalformedRequest(f"is neither an object of JSON nor protobuf: {error}") from error
-    if isinstance(message, pb.UplinkEvent):
-        return _up_of(message)
-    event: _Event = reading(_JSON[kind], MessageToJson(message, indent=None).encode())
+    except (ValueError, SerializeToJsonError) as error:
+        raise MalformedRequest(f"cannot be read: {error}") from error
     return event
 
 

@@ -4,8 +4,6 @@ Topics are typed into the gateway, so what a message is, its fields say. A downl
 there: what is told of one is told of the oldest that waits.
 """
 
-from datetime import datetime
-
 import msgspec
 
 from libs.common.clock import to_ms
@@ -13,6 +11,7 @@ from libs.common.contracts.frames import DownlinkState, Reception, TellDownlink,
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
+    Moment,
     Queued,
     dev_eui,
     frame,
@@ -51,7 +50,7 @@ class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
 
 class _Message(msgspec.Struct, rename="camel", kw_only=True):
     dev_eui: str = msgspec.field(name="devEUI")
-    time: datetime | None = None
+    time: Moment | None = None
     dev_addr: str = ""
     """Newer firmware tells it."""
     f_cnt: int = 0

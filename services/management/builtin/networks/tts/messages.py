@@ -4,7 +4,7 @@ Fields that are empty are left out. A topic and a webhook carry the same; what i
 field of content says.
 """
 
-from datetime import datetime
+import re
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from libs.common.contracts.frames import (
 from services.management.builtin.networks.heard import (
     Carried,
     Heard,
+    Moment,
     Queued,
     Route,
     dev_eui,
@@ -29,6 +30,7 @@ from services.management.builtin.networks.heard import (
     reading,
 )
 
+_HERTZ = re.compile("[0-9]{1,12}")
 CORRELATION = "thingway:"
 """What our correlation ids begin with."""
 
@@ -83,7 +85,7 @@ class _Uplink(msgspec.Struct, kw_only=True):
     confirmed: bool = False
     rx_metadata: list[_RxMetadata] = []
     settings: _Settings = msgspec.field(default_factory=_Settings)
-    received_at: datetime | None = None
+    received_at: Moment | None = None
 
 
 class _Downlink(msgspec.Struct, kw_only=True):
@@ -107,7 +109,7 @@ class _Failed(msgspec.Struct, kw_only=True):
 class _Up(msgspec.Struct, kw_only=True):
     end_device_ids: _DeviceIds
     correlation_ids: list[str] = []
-    received_at: datetime | None = None
+    received_at: Moment | None = None
     uplink_message: _Uplink | None = None
     join_accept: dict[str, Any] | None = None
     downlink_ack: _Downlink | None = None
@@ -192,7 +194,7 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> ToldFram
 def _hertz(given: str | int | None) -> int | None:
     """What JSON of protobuf writes as text, for it has 64 bits."""
     text = str(given or "")
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return int(text) if _HERTZ.fullmatch(text) else None
 
 
 def pushed(carried: Carried) -> bytes:

@@ -45,7 +45,7 @@ def read(tenant: str, body: bytes, settings: dict[str, str]) -> Heard | None:
             raise InvalidInput("is not set", field=key)
     try:
         given = _json(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedRequest(f"is no JSON: {error}", field="body") from error
     picked = _Picked(given, settings)
     found = frame(
