@@ -22,11 +22,16 @@ LOADING = 1.0
 """The same of loading the scripts."""
 
 
+NO_MEMORY = "needs too much memory"
+
+
 class CodecBroken(CodecFailed):
     """It has to be loaded anew: it was ended in the middle of a call."""
 
 
 _WHOLE = "this script is whole"
+_WORDLESS = ("null", "InternalError")
+"""What an end for want of memory is when there is none for words either."""
 
 
 class _Told(msgspec.Struct):
@@ -57,7 +62,7 @@ class _Engine:
         except quickjs.JSException as error:
             raise CodecBroken(_said(str(error).partition("\n")[0])) from error
         except MemoryError as error:
-            raise CodecBroken("needs too much memory") from error
+            raise CodecBroken(NO_MEMORY) from error
 
 
 class LoadedCodec(_Engine):
@@ -113,7 +118,7 @@ def _check_whole(source: str) -> None:
         if reason != _WHOLE:
             raise CodecFailed(_said(reason)) from error
     except MemoryError as error:
-        raise CodecFailed("needs too much memory") from error
+        raise CodecFailed(NO_MEMORY) from error
 
 
 def _context() -> Any:
@@ -141,4 +146,4 @@ def _said(text: str) -> str:
     """What QuickJS says of an end, in our words."""
     if "interrupted" in text:
         return "takes too long"
-    return "needs too much memory" if "out of memory" in text or text == "null" else text
+    return NO_MEMORY if "out of memory" in text or text in _WORDLESS else text

@@ -4,7 +4,7 @@
 (() => {
   const { parse, stringify } = JSON;
   const compile = eval;
-  const { ownKeys, deleteProperty, getPrototypeOf } = Reflect;
+  const { ownKeys, deleteProperty, getPrototypeOf, isExtensible } = Reflect;
   const { InternalError } = globalThis;
   const { freeze, defineProperty, getOwnPropertyDescriptor } = Object;
   const NativeDate = Date;
@@ -122,7 +122,9 @@
 
   // Names that scripts use without declaring them are there until the call is over.
   const names = new Set();
+  const behind = getPrototypeOf(globalThis);
   const tidy = () => {
+    if (getPrototypeOf(globalThis) !== behind || !isExtensible(globalThis)) return false;
     const all = ownKeys(globalThis);
     return all.length === names.size || all.every((name) => names.has(name) || deleteProperty(globalThis, name));
   };

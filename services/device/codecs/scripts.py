@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from libs.common.tsl.limits import MAX_DEPTH
 from services.device.codecs.model import Argument, CodecFailed, Step
 
 DECODERS = {
@@ -109,6 +110,8 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *levels, last = _LEVELS.split(key)
+        if len(levels) >= MAX_DEPTH:
+            raise CodecFailed(f"gives {key!r:.40} with more than {MAX_DEPTH} levels")
         place = nested
         for level in levels:
             place = place.setdefault(level, {})

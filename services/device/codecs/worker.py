@@ -15,7 +15,7 @@ import msgspec
 
 from libs.common.sandbox.confine import confine, end_with_parent
 from libs.common.sandbox.frames import read_frame, write_frame
-from services.device.codecs.context import CodecBroken, LoadedCodec, ScriptReader
+from services.device.codecs.context import NO_MEMORY, CodecBroken, LoadedCodec, ScriptReader
 from services.device.codecs.model import Codec, CodecFailed
 
 KEPT = 8
@@ -131,11 +131,14 @@ class Loaded:
     def _outcome(self, call: Call) -> Outcome:
         if self._broken >= MOST_BROKEN:
             return Outcome(fault="was ended several times in a row")
+        used = self._context is not None
         try:
             context = self._context = self._context or LoadedCodec(self._codec)
             value = getattr(context, call.kind)(call.content, call.port, call.at)
         except CodecBroken as error:
             self._context = None
+            if used and str(error) == NO_MEMORY:  # promises of calls before may hold it
+                return self._outcome(call)
             self._broken += 1
             return Outcome(fault=str(error))
         except CodecFailed as error:

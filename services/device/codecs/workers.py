@@ -23,6 +23,7 @@ SLOWEST = 0.001
 LATE = 10.0
 """A worker ends what takes too much of the processor; one that has not answered by then is lost."""
 LOST = Outcome(fault="was ended with its process")
+MOST_LOST = 3
 
 _write = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(Answer).decode
@@ -59,15 +60,26 @@ class CodecWorkers:
         return (await self._answer(tenant, asked, len(calls), codec)).outcomes
 
     async def run_each(self, tenant: str, codec: Codec, calls: Sequence[Call]) -> Sequence[Outcome]:
-        """What becomes of calls; only the one that ends the process is at fault for it."""
-        outcomes = await self.run(tenant, codec, calls)
-        if len(calls) == 1 or all(one is not LOST for one in outcomes):
-            return outcomes
-        middle = len(calls) // 2
-        return [
-            *await self.run_each(tenant, codec, calls[:middle]),
-            *await self.run_each(tenant, codec, calls[middle:]),
-        ]
+        """What becomes of calls; only the one that ends the process is at fault for it.
+
+        After `MOST_LOST` of those the rest is not asked.
+        """
+        outcomes: list[Outcome] = []
+        left, lost = [calls], 0
+        while left:
+            some = left.pop()
+            if lost == MOST_LOST:
+                outcomes += [LOST] * len(some)
+                continue
+            made = await self.run(tenant, codec, some)
+            ended = next(iter(made), None) is LOST
+            if len(some) > 1 and ended:
+                middle = len(some) // 2
+                left += [some[middle:], some[:middle]]
+            else:
+                lost += ended
+                outcomes += made
+        return outcomes
 
     async def run_within(
         self, seconds: float, tenant: str, codec: Codec, calls: Sequence[Call]

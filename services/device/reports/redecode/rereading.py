@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import msgspec
 from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import Outbox, OutboxEntry
@@ -36,8 +37,11 @@ from services.device.things import Thing
 
 CHUNK = 1000
 """Frames that are read together and written in one transaction."""
-TOGETHER = 128
-"""Records of history that are written otherwise in one update."""
+TOGETHER, LARGEST = 128, 1024 * 1024
+"""Records of history that are written otherwise in one update, and bytes of their JSON; of those
+BSON makes eight times as many at most, and MongoDB takes 16 MiB."""
+LARGEST_SHOWN = 16 * 1024
+"""Bytes of the JSON of a difference that is shown."""
 
 
 @dataclass
@@ -66,12 +70,25 @@ class _Writes:
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
         """What becomes otherwise in history, by week, some in one update: MongoDB plans each."""
         for week, keys in _weeks(self.otherwise):
-            for first in range(0, len(keys), TOGETHER):
-                some = keys[first : first + TOGETHER]
+            for some in self._together(keys):
                 place = {"$indexOfArray": [{"$literal": some}, "$_id"]}
                 values = {"$literal": [self.otherwise[key] for key in some]}
                 change = {"$set": {"p": {"$arrayElemAt": [values, place]}}}
                 yield week, UpdateMany({"_id": among(some)}, [change])
+
+    def _together(self, keys: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """Keys of what goes into one update."""
+        some: list[bytes] = []
+        size = 0
+        for key in keys:
+            own = len(_encoded(self.otherwise[key]))
+            if some and (len(some) == TOGETHER or size + own > LARGEST):
+                yield some
+                some, size = [], 0
+            some.append(key)
+            size += own
+        if some:
+            yield some
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """What is new in history, by week."""
@@ -107,7 +124,7 @@ class Rereader:
         Raises `LookupError` when the codec is gone.
         """
         left = list(things)
-        found = {thing.id: Reread(rest=job.rest_of(thing.id)) for thing in left}
+        found = {thing.id: Reread(rest=self._rest(job, thing)) for thing in left}
         while left:
             limit = CHUNK // len(left)
             rows = await asyncio.gather(
@@ -125,6 +142,11 @@ class Rereader:
             if time.monotonic() > until or job.told + told >= MOST_TOLD:
                 break
         return found
+
+    def _rest(self, job: Job, thing: Thing) -> bytes:
+        """The key after which it goes on: at its owner's, and within the retention of history."""
+        oldest = max(thing.owned_since, now_ms() - self.retention_ms)
+        return max(job.rest_of(thing.id), history_key(thing.id, oldest, 0))
 
     async def _unlike(
         self, job: Job, known: KnownCodec, thing: Thing, after: bytes, limit: int
@@ -193,7 +215,7 @@ class Rereader:
             key = bytes(row["_id"])
             wanted = _wanted(key, one)
             kept |= wanted.keys()
-            changed = {k: v for k, v in wanted.items() if before.get(k) != v}
+            changed = {k: v for k, v in wanted.items() if not _is_same(before.get(k), v)}
             past, told = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
             stale = told - past
             if key in before and key not in wanted:
@@ -271,8 +293,18 @@ def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> U
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
 
 
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _is_same(before: Document | None, after: Document) -> bool:
+    """Whether values are the same, 1 and true told apart."""
+    return before == after and _encoded(before) == _encoded(after)
+
+
 def _difference(key: bytes, before: Document | None, judged: Judged) -> Difference:
     device, ts, _ = KEY.unpack(key)
+    if len(_encoded((before, judged.properties))) > LARGEST_SHOWN:
+        return Difference(device=device, ts=ts, reason="is too large to be shown")
     return Difference(
         device=device,
         ts=ts,

@@ -71,15 +71,16 @@ class RedecodeWorker:
                 for job in await self.store.running():
                     worked |= await self._attempt(job)
             except StoreError as error:
-                log.warning("redecoding waits: %s", error)
+                log.warning("redecodings wait: %s", error)
             if not worked:
                 await asyncio.sleep(PERIOD)
 
     async def _attempt(self, job: Job) -> bool:
         try:
             return await self.turn(job)
-        except StoreError:
-            raise
+        except StoreError as error:
+            log.warning("redecoding of %s waits: %s", job.model, str(error)[:500])
+            return False
         except Exception as error:
             log.exception("redecoding of %s fails", job.model)
             await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])

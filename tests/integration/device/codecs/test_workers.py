@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
+from services.device.codecs import workers as codec_workers
 from services.device.codecs.model import Argument, Codec, Step
 from services.device.codecs.worker import Call, Outcome
 from services.device.codecs.workers import LOST, CodecWorkers
@@ -104,6 +105,28 @@ async def test_the_call_that_ends_a_process_is_found() -> None:
         outcomes = await workers.run_each("a", codec(FIRST), some)
     assert [one.value for one in outcomes] == [{"first": 3}, {"first": 4}, None, {"first": 5}]
     assert outcomes[2] is LOST
+
+
+async def test_what_ends_process_after_process_is_not_asked_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """QuickJS does not interrupt this; the rest of the calls is refused unread."""
+    monkeypatch.setattr(codec_workers, "LATE", 0.3)
+    source = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
+    async with CodecWorkers() as found:
+        outcomes = await found.run_each("a", codec(source), frames(*[b"\x01"] * 256))
+    assert outcomes == [LOST] * 256
+
+
+async def test_what_calls_before_have_left_in_memory_refuses_none(workers: CodecWorkers) -> None:
+    """Promises that nobody waits for are there until the context is made anew."""
+    source = """function Decode() {
+      const big = new Array(6e4).fill(0);
+      (async () => { await null; return big })();
+      return {a: 1};
+    }"""
+    outcomes = await workers.run("a", codec(source), frames(*[b"\x01"] * 40))
+    assert [one.value for one in outcomes] == [{"a": 1}] * 40
 
 
 async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:

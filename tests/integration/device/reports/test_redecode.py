@@ -12,6 +12,9 @@ from libs.common.bus import Outgoing
 from libs.common.bus.subjects import up
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
+from libs.common.jobs import running
+from libs.common.store.mongo import StoreError
+from libs.common.tsl import parse_document
 from services.device.products.codec.known import KnownCodecs
 from services.device.products.codec.store import identity_of
 from services.device.reports.facts import Facts
@@ -24,7 +27,7 @@ from services.device.reports.redecode.store import Job, RedecodeStore
 from services.device.reports.redecode.working import RedecodeWorker
 from services.device.things.latest import LatestValues
 from tests.integration.device.reports.test_frames import SCRIPT, hear, put_codec
-from tests.integration.device.reports.world import RETENTION_MS, World
+from tests.integration.device.reports.world import RETENTION_MS, TSL, World, _property
 
 WRONG = """
 function decodeUplink(input) {
@@ -227,6 +230,88 @@ async def test_what_is_read_otherwise_is_said_when_that_is_asked_for(world: Worl
         (ts + 1, {"temperature": 0.0}),
     ]
     assert len({one["eventId"] for one in said}) == 2
+
+
+LARGE = """function decodeUplink(input) {
+  return {data: {temperature: input.bytes[1], firmware_version: '\u3042'.repeat(%d)}};
+}"""
+
+
+async def test_large_values_are_written_and_not_shown(world: World):
+    """MongoDB takes 16 MiB in one update, and in one document."""
+    await world.add(1)
+    await put_codec(world, LARGE % 1)
+    ts = now_ms() - 10_000_000
+    for number in range(150):
+        await hear(world, "SN1", number, bytes([1, number]), ts=ts + number)
+    await world.deal(150)
+    await begin(world, await put_codec(world, LARGE % 60_000), total=1)
+    done = await through(world)
+    assert (done.state, done.changed) == ("DONE", 150)
+    assert {one.reason for one in done.differences} == {"is too large to be shown"}
+    assert {len(row["firmware_version"]) for row in (await rows(world)).values()} == {60_000}
+
+
+async def test_what_is_not_its_owners_or_beyond_retention_stays(world: World):
+    """Neither shown nor written; and no week of history comes back."""
+    ts = now_ms() - 10_000_000
+    await world.add(1, ownedSince=ts + 500)
+    await put_codec(world, WRONG)
+    for number in range(2):
+        await hear(world, "SN1", number, bytes([1, 20]), ts=ts + 1000 * number)
+    await hear(world, "SN1", 2, bytes([1, 20]), ts=now_ms() - RETENTION_MS + 60_000)
+    await world.deal(3)
+    await begin(world, await put_codec(world), total=1)
+    one = worker(world)
+    short = replace(one.rereader, retention_ms=20_000_000)
+    while some := await one.store.running():
+        await replace(one, rereader=short).turn(some[0])
+    found = await one.store.find("default", "m")
+    assert found is not None
+    assert [each.ts for each in found.differences] == [ts + 1000]
+
+
+async def test_a_number_that_becomes_a_boolean_is_read_otherwise(world: World):
+    """Though 1 and true are equal in Python."""
+    version = await put_codec(world, "function decodeUplink() { return {data: {x: 1}} }")
+    await world.add(1)
+    for name, kind in (("v1.0", "INT"), ("v2.0", "BOOL")):
+        document = TSL | {"version": name, "properties": [_property("x", kind, "R")]}
+        stored = {"document": msgspec.json.encode(parse_document(document)), "hash": name}
+        key = {"_id": {"tenant": "default", "model": "m", "version": name}}
+        await world.database["tsls"].update_one(key, {"$set": stored}, upsert=True)
+    world.first = world.process()
+    await hear(world, "SN1", 1, b"\x01", ts=now_ms() - 1000)
+    await world.deal(1)
+    await world.database["devices"].update_one({"_id": 1}, {"$set": {"tslVersion": "v2.0"}})
+    world.first = world.process()
+    await begin(world, version, total=1)
+    await through(world)
+    assert [row["x"] is True for row in (await rows(world)).values()] == [True]
+
+
+async def test_one_that_cannot_be_written_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """It waits alone."""
+    await world.add(1)
+    await begin(world, await put_codec(world), total=1)
+    other = Job(
+        identity=dict(identity_of("other", "m")), state="RUNNING", version="", started=0, end=0
+    )
+    one = worker(world)
+    assert await one.store.begin(other)
+    turn, seen = RedecodeWorker.turn, asyncio.Event()
+
+    async def failing(self: RedecodeWorker, job: Job) -> bool:
+        if job.tenant == "other":
+            raise StoreError("cannot be written")
+        seen.set()
+        return await turn(self, job)
+
+    monkeypatch.setattr(RedecodeWorker, "turn", failing)
+    async with asyncio.timeout(30), running(one.run()):
+        await seen.wait()
 
 
 async def test_it_ends_when_the_codec_is_changed_meanwhile_or_it_is_stopped(world: World):

@@ -78,6 +78,9 @@ def test_no_call_leaves_anything_for_the_next(source: str) -> None:
     [
         "Object.defineProperty(globalThis, 'n', {value: 1})",
         "Object.defineProperty(globalThis, Symbol('n'), {value: 1})",
+        "Object.setPrototypeOf(globalThis, {leak: 1})",
+        "globalThis.__proto__ = {leak: 1}",
+        "Object.preventExtensions(globalThis)",
     ],
 )
 def test_what_cannot_be_undone_ends_the_codec(code: str) -> None:
