@@ -28,14 +28,14 @@ _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 
 _SYSTEM_CALLS: dict[str, tuple[int, frozenset[int]]] = {
     # read write close mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn mremap
-    # madvise exit futex clock_gettime exit_group getrandom
+    # madvise setitimer exit futex clock_gettime exit_group getrandom
     "x86_64": (
         0xC000003E,
-        frozenset({0, 1, 3, 9, 10, 11, 12, 13, 14, 15, 25, 28, 60, 202, 228, 231, 318}),
+        frozenset({0, 1, 3, 9, 10, 11, 12, 13, 14, 15, 25, 28, 38, 60, 202, 228, 231, 318}),
     ),
     "aarch64": (
         0xC00000B7,
-        frozenset({63, 64, 57, 222, 226, 215, 214, 134, 135, 139, 216, 233, 93, 98, 113, 94, 278}),
+        frozenset({63, 64, 57, 222, 226, 215, 214, 134, 135, 139, 216, 233, 103, 93, 98, 113, 94, 278}),
     ),
 }
 """The architecture as seccomp names it, and the numbers of the calls that are left."""

@@ -6,6 +6,7 @@ the rest of a batch is refused unread.
 """
 
 import math
+import signal
 import sys
 from collections import OrderedDict
 from time import process_time
@@ -24,6 +25,9 @@ MEMORY = 192 * 1024 * 1024
 """Bytes that the process may use beyond what it begins with."""
 DEEPEST = 500
 """Levels of what a call gives; the service itself goes down further."""
+STUCK = 2.0
+"""Seconds of the processor after which a call ends the process: QuickJS looks at its own limit
+between operations, and one of them may be long (`[].reverse` of what says it is)."""
 MOST_BROKEN = 3
 """Calls in a row that are ended before the rest of a batch is refused."""
 
@@ -131,6 +135,7 @@ class Loaded:
     def _outcome(self, call: Call) -> Outcome:
         if self._broken >= MOST_BROKEN:
             return Outcome(fault="was ended several times in a row")
+        _begin_call()
         used = self._context is not None
         try:
             context = self._context = self._context or LoadedCodec(self._codec)
@@ -164,7 +169,12 @@ def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
     return Answered(outcomes, process_time() - started)
 
 
+def _begin_call() -> None:
+    signal.setitimer(signal.ITIMER_PROF, STUCK)
+
+
 def _functions(source: str, names: list[str]) -> Outcome:
+    _begin_call()
     try:
         return Outcome(ScriptReader().functions(source, names))
     except CodecFailed as error:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -62,9 +62,16 @@ class FrameReader:
             products[thing.tenant, thing.model].append(unread)
         batch.unread = []
         known = await self.codecs.of(products)
-        await asyncio.gather(
-            *(self._read(known[key], key[0], some, batch) for key, some in products.items())
-        )
+        tenants: dict[str, list[ProductKey]] = defaultdict(list)
+        for key in products:
+            tenants[key[0]].append(key)
+
+        async def each(keys: Iterable[ProductKey]) -> None:
+            """One after the other, for they have one process and one budget."""
+            for key in keys:
+                await self._read(known[key], key[0], products[key], batch)
+
+        await asyncio.gather(*map(each, tenants.values()))
         batch.settle()
 
     async def _read(

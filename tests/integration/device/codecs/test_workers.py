@@ -107,14 +107,28 @@ async def test_the_call_that_ends_a_process_is_found() -> None:
     assert outcomes[2] is LOST
 
 
+STUCK = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
+"""QuickJS does not interrupt this."""
+
+
+async def test_a_call_that_cannot_be_interrupted_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before a worker that does not answer is given up."""
+    monkeypatch.setattr(codec_workers, "LATE", 3600.0)
+    async with asyncio.timeout(120), CodecWorkers() as found:
+        assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST]
+        outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
+    assert [one.value for one in outcomes] == [{"first": 1}]
+
+
 async def test_what_ends_process_after_process_is_not_asked_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """QuickJS does not interrupt this; the rest of the calls is refused unread."""
+    """The rest of the calls is refused unread."""
     monkeypatch.setattr(codec_workers, "LATE", 0.3)
-    source = "function Decode(p, bytes) { [].reverse.call({length: 2 ** 53 - 1}) }"
     async with CodecWorkers() as found:
-        outcomes = await found.run_each("a", codec(source), frames(*[b"\x01"] * 256))
+        outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
     assert outcomes == [LOST] * 256
 
 
