@@ -35,7 +35,9 @@ _SYSTEM_CALLS: dict[str, tuple[int, frozenset[int]]] = {
     ),
     "aarch64": (
         0xC00000B7,
-        frozenset({63, 64, 57, 222, 226, 215, 214, 134, 135, 139, 216, 233, 103, 93, 98, 113, 94, 278}),
+        frozenset(
+            {63, 64, 57, 222, 226, 215, 214, 134, 135, 139, 216, 233, 103, 93, 98, 113, 94, 278}
+        ),
     ),
 }
 """The architecture as seccomp names it, and the numbers of the calls that are left."""
