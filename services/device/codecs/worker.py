@@ -127,15 +127,18 @@ class Loaded:
     def outcomes(self, calls: list[Call], seconds: float) -> list[Outcome]:
         """What becomes of the calls of a batch that may take so many seconds."""
         self._broken, end = 0, process_time() + seconds
-        return [
-            self._outcome(call) if process_time() < end else Outcome(fault="takes too long")
-            for call in calls
-        ]
+        try:
+            return [
+                self._outcome(call) if process_time() < end else Outcome(fault="takes too long")
+                for call in calls
+            ]
+        finally:
+            _limit(0)
 
     def _outcome(self, call: Call) -> Outcome:
         if self._broken >= MOST_BROKEN:
             return Outcome(fault="was ended several times in a row")
-        _begin_call()
+        _limit(STUCK)
         used = self._context is not None
         try:
             context = self._context = self._context or LoadedCodec(self._codec)
@@ -169,13 +172,16 @@ def _answer(loaded: OrderedDict[str, Loaded], asked: Asked | Read) -> Answer:
     return Answered(outcomes, process_time() - started)
 
 
-def _begin_call() -> None:
-    signal.setitimer(signal.ITIMER_PROF, STUCK)
+def _limit(seconds: float) -> None:
+    """End this process after so many seconds of the processor; 0 is never."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _functions(source: str, names: list[str]) -> Outcome:
-    _begin_call()
+    _limit(STUCK)
     try:
         return Outcome(ScriptReader().functions(source, names))
     except CodecFailed as error:
         return Outcome(fault=str(error))
+    finally:
+        _limit(0)
