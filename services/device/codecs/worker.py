@@ -93,7 +93,7 @@ def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
     sys.setrecursionlimit(DEEPEST)
-    confine(MEMORY)
+    confine(MEMORY, timer=True)
     loaded: OrderedDict[str, Loaded] = OrderedDict()
     while (request := read_frame(0)) is not None:
         write_frame(1, _written(_answer(loaded, _read(request))))
