@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 from socket import socket
 from typing import Any
 
-from aiomqtt import Client, Message, MqttError
+from aiomqtt import Client, Message, MqttError, Wildcard
 from paho.mqtt.reasoncodes import ReasonCode
 
+from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import outgoing_socket
 from services.management.builtin.networks.settings import Broker
 
@@ -30,6 +31,14 @@ REFUSED = 128
 
 _quiet = logging.getLogger("thingway.networks.mqtt")
 _quiet.setLevel(logging.CRITICAL)
+
+
+def check_topic(text: str, field: str | None = None) -> None:
+    """Raise `InvalidInput` for what no broker can be asked for."""
+    try:
+        Wildcard(text)
+    except ValueError as error:
+        raise InvalidInput(f"{text} is no topic", field=field) from error
 
 
 class Overflow(MqttError):
@@ -85,18 +94,15 @@ class Connection(Client):
         """What ended the socket, of which paho says nothing."""
         self._bound(self._client, made)
 
-    async def listen(self, topics: Sequence[str], known: Iterable[str]) -> None:
-        """Subscribe to `topics`, and to none of those that are `known` to the broker otherwise.
+    async def listen(self, topics: Sequence[str], before: Iterable[str]) -> None:
+        """Subscribe to `topics`, and to none of `before`, which the broker may remember.
 
-        It remembers them for our name. Raises `MqttError` for a topic that it refuses.
+        Raises `MqttError` for a topic that it refuses.
         """
-        for topic in set(known) - set(topics):
+        for topic in set(before) - set(topics):
             await self.unsubscribe(topic)
         for topic in topics:
-            try:
-                codes = await self.subscribe(topic, qos=1)
-            except ValueError as error:
-                raise MqttError(f"{topic} is no topic") from error
+            codes = await self.subscribe(topic, qos=1)
             if any(code >= REFUSED for code in map(_number, codes)):
                 raise MqttError(f"the broker refuses to tell {topic}")
 

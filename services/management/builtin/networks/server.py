@@ -26,7 +26,7 @@ from libs.common.jobs import ended
 from libs.common.store.mongo import StoreError
 from services.management.builtin.networks import settings
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route, dev_eui
-from services.management.builtin.networks.mqtt import Connection, connected
+from services.management.builtin.networks.mqtt import Connection, check_topic, connected
 from services.management.builtin.networks.settings import Broker
 from services.management.builtin.networks.state import SHOW_PAUSE, State
 from services.management.builtin.networks.store import HOOK, NetworkStore
@@ -59,6 +59,7 @@ class Line:
         self._connecting: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._hooks = 0
+        self._unread = set[type[Exception]]()
         self._showing = asyncio.ensure_future(self._show())
 
     async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
@@ -128,9 +129,10 @@ class Line:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _serve(self, broker: Broker, connection: Connection) -> None:
-        topics, store = self._server.topics(broker, self.values), self._server.store
-        await connection.listen(topics, await store.begin_topics(self._tenant, topics))
-        await store.keep_topics(self._tenant, topics)
+        topics = self._server.topics(broker, self.values)
+        for topic in topics:
+            check_topic(topic)
+        await connection.listen(topics, await self._server.store.topics(self._tenant, topics))
         self._connection = connection
         self.state.up()
         async for batch in connection.batches(MOST_FRAMES):
@@ -144,7 +146,9 @@ class Line:
         except InvalidInput as error:
             self.state.failed(f"{message.topic.value}: {error.text}")
         except Exception as error:
-            log.exception("a message of %s is not read", self._tenant)
+            if type(error) not in self._unread:  # a broker may tell it as often as it likes
+                self._unread.add(type(error))
+                log.exception("a message of %s is not read", self._tenant)
             self.state.failed(f"{message.topic.value}: {type(error).__name__}")
         return None
 

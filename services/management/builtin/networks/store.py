@@ -1,7 +1,7 @@
 """What network servers of tenants need to be kept, in MongoDB.
 
 - `network_servers`: `{_id: {tenant, integration}, client, topics, secrets: {name: {sealed, for}},
-  hook}`: `client` names us to a broker, which may have a subscription to `topics`; a secret is sent
+  hook}`: `client` names us to a broker, which may have subscriptions to `topics`; a secret is sent
   to nobody but whom it was given for; `hook` is a SHA-256 of what the address of the tenant's
   webhook ends with, unique over all.
 - `network_routes`: `{_id: {tenant, integration, identifier}, route}`: where downlinks of a device
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 HOOK = "webhook_token"
 """The setting with which the address of a webhook ends."""
+MOST_TOPICS = 64
+"""Topics that are remembered of a tenant's network server, of which it has six at a time."""
 KNOWN_ROUTES = 100_000
 """Routes that a process remembers, so that it does not write what is written."""
 
@@ -71,17 +73,19 @@ class NetworkStore:
         found = await self._servers.find_one(key, {"client": 1})
         return str(found["client"] if found else made["client"])
 
-    async def begin_topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
-        """Note topics that are subscribed to next; return all that a broker may tell us of."""
-        noted = {"$addToSet": {"topics": {"$each": list(wanted)}}}
+    async def topics(self, tenant: str, wanted: Sequence[str]) -> list[str]:
+        """Remember what is subscribed to next; return it with the last that was before.
+
+        A broker tells it to `client` until it is unsubscribed from, also when another is connected
+        to meanwhile.
+        """
+        new = {"$literal": list(wanted)}
+        others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
+        kept = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MOST_TOPICS]}
         found = await self._servers.find_one_and_update(
-            self._key(tenant), noted, {"topics": 1}, upsert=True, return_document=True
+            self._key(tenant), [{"$set": {"topics": kept}}], {"topics": 1}, return_document=True
         )
         return list(present(found)["topics"])
-
-    async def keep_topics(self, tenant: str, wanted: Sequence[str]) -> None:
-        """Note that a broker tells us of these and of no others."""
-        await self._servers.update_one(self._key(tenant), {"$set": {"topics": list(wanted)}})
 
     async def keep_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
         """Keep a secret for `bound`, the address that it was given for."""

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from aiomqtt import Wildcard
-
 from libs.common.contracts.integrations import DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.builtin.networks.heard import Carried, Heard, Queued, Route
@@ -14,6 +12,7 @@ from services.management.builtin.networks.milesight.manifest import (
     TOPICS,
     UPLINKS,
 )
+from services.management.builtin.networks.mqtt import check_topic
 from services.management.builtin.networks.server import NetworkServer
 from services.management.builtin.networks.settings import Broker, text_of
 
@@ -28,8 +27,10 @@ class Milesight(NetworkServer):
         """Take topics and the rest; raises `InvalidInput`."""
         for key in TOPICS:
             topic = text_of(change.properties, key)
-            if topic.count(messages.DEVICE) > 1 or "\0" in topic or not _is_filter(topic):
+            if topic.count(messages.DEVICE) > 1 or "\0" in topic:
                 raise InvalidInput("is no topic with one $deveui", field=key)
+            if topic:
+                check_topic(topic.replace(messages.DEVICE, "+"), key)
             if key == DOWNLINKS and topic and (messages.DEVICE not in topic or {*"+#"} & {*topic}):
                 raise InvalidInput("must have $deveui and no + or #", field=key)
         await super().updated(change)
@@ -54,11 +55,3 @@ class Milesight(NetworkServer):
     async def _route(self, device: DeviceRef) -> Route:
         """Its DevEUI is all that the topic needs."""
         return Route()
-
-
-def _is_filter(topic: str) -> bool:
-    """Whether a broker can tell what is published there, of any device."""
-    try:
-        return not topic or bool(Wildcard(topic.replace(messages.DEVICE, "+")))
-    except ValueError:
-        return False
