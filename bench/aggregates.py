@@ -14,6 +14,7 @@ from bench.table import Row, middle
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
+from libs.common.store.mongo import CLUSTERED
 from libs.common.things import entity_id
 from services.device.reports.history.partitions import (
     DAY_MS,
@@ -36,7 +37,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
     names = []
     for partition in range(partition_of(start), partition_of(start + REPORTS * step) + 1):
         names.append(collection_name(partition))
-        database.create_collection(names[-1], clusteredIndex={"key": {"_id": 1}, "unique": True})
+        database.create_collection(names[-1], **CLUSTERED)
     for first in range(0, REPORTS, CHUNK):
         rows: dict[str, list[Json]] = {}
         for number in range(first, first + CHUNK):

@@ -27,6 +27,7 @@ from bench.stack import ROOT
 from bench.table import Row, middle
 from deploy.platform import ports
 from libs.common.clock import now_ms
+from libs.common.store.mongo import CLUSTERED
 from services.device.reports.history.partitions import (
     SPAN_MS,
     collection_name,
@@ -192,8 +193,7 @@ class Histories:
         start = max(end - records * 500, partition_of(end) * SPAN_MS)
         name = collection_name(partition_of(end))
         if name not in self._database.list_collection_names():
-            key = {"key": {"_id": 1}, "unique": True}
-            self._database.create_collection(name, clusteredIndex=key)
+            self._database.create_collection(name, **CLUSTERED)
         step = max((end - start) / records, 0.01)
         for first in range(0, records, 20_000):
             self._database[name].insert_many(

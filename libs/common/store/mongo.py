@@ -61,6 +61,13 @@ _OPTIONS: dict[str, Any] = {
     "retryReads": True,
     "appname": "thingway",
 }
+CLUSTERED: dict[str, Any] = {
+    "clusteredIndex": {"key": {"_id": 1}, "unique": True},
+    "storageEngine": {"wiredTiger": {"configString": "memory_page_image_max=32KB"}},
+}
+"""Options of a collection that is kept in the order of its `_id`. Where ids begin with a device, as
+many leaves grow at once as there are devices: what a leaf may take of the cache, four times its
+size by default, is at most that (docs/decisions/0001)."""
 _DURABLE = WriteConcern(w="majority", j=True)
 DUPLICATE_KEY = 11000
 """MongoDB's code of a duplicate key."""
@@ -99,17 +106,6 @@ async def create_missing(database: Database, name: str, **options: Any) -> None:
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
             raise
-
-
-async def create_clustered(database: Database, name: str) -> None:
-    """Create a collection that is kept in the order of its `_id`, unless it is there.
-
-    Where ids begin with a device, as many leaves grow at once as there are devices: what a leaf may
-    take of the cache, four times its size by default, is at most that (docs/decisions/0001).
-    """
-    leaf = {"wiredTiger": {"configString": "memory_page_image_max=32KB"}}
-    clustered = {"key": {"_id": 1}, "unique": True}
-    await create_missing(database, name, clusteredIndex=clustered, storageEngine=leaf)
 
 
 def among(keys: Sequence[bytes]) -> Document:

@@ -20,9 +20,8 @@ LARGEST_ANSWER = 64 * 1024
 """Characters of the JSON that a call gives."""
 LOADING = 1.0
 """The same of loading the scripts."""
-
-
 NO_MEMORY = "needs too much memory"
+"""The fault of what wants more than `MEMORY`."""
 
 
 class CodecBroken(CodecFailed):

@@ -24,6 +24,7 @@ LATE = 10.0
 """A worker ends what takes too much of the processor; one that has not answered by then is lost."""
 LOST = Outcome(fault="was ended with its process")
 MOST_LOST = 3
+"""Calls that end their process before the rest is refused unasked."""
 
 _write = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(Answer).decode

@@ -4,9 +4,9 @@ from pymongo import ASCENDING
 
 from libs.common.store.migrations import Migration
 from libs.common.store.mongo import (
+    CLUSTERED,
     Database,
     Document,
-    create_clustered,
     create_missing,
     drop_present,
 )
@@ -24,7 +24,7 @@ TURNS_KEPT = 3600
 
 async def _reports(database: Database) -> None:
     """Create what is written in transactions, where no collection must be created."""
-    await create_clustered(database, EVENTS)
+    await create_missing(database, EVENTS, **CLUSTERED)
     for name in ("outbox", "ledger", "latest", "commands", "profiles", SEEN):
         await create_missing(database, name)
     await database[SEEN].create_index([("at", ASCENDING)], expireAfterSeconds=SEEN_FOR)
@@ -77,7 +77,7 @@ async def _remove_profiles_of_nobody(database: Database) -> None:
 
 
 async def _frames(database: Database) -> None:
-    await create_clustered(database, FRAMES)
+    await create_missing(database, FRAMES, **CLUSTERED)
     await database[FRAMES].create_index("i", name="identity", unique=True)
     await database[FRAMES].create_index("at", expireAfterSeconds=0)
     await create_missing(database, REDECODES)
@@ -88,7 +88,7 @@ async def _redecodes_end(database: Database) -> None:
 
 
 async def _gaps(database: Database) -> None:
-    await create_clustered(database, GAPS)
+    await create_missing(database, GAPS, **CLUSTERED)
     await database[GAPS].create_index("at", expireAfterSeconds=0)
 
 

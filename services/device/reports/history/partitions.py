@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.mongo import Collection, Database, Document, among, create_clustered
+from libs.common.store.mongo import CLUSTERED, Collection, Database, Document, among, create_missing
 
 DAY_MS = 86_400_000
 SPAN_MS = 7 * DAY_MS
@@ -49,7 +49,7 @@ class Partitions:
     async def ensure(self, partitions: Iterable[int]) -> None:
         """Create the partitions that are missing; a transaction must not create one."""
         for partition in set(partitions) - self._made:
-            await create_clustered(self._database, collection_name(partition))
+            await create_missing(self._database, collection_name(partition), **CLUSTERED)
             self._made.add(partition)
 
     async def at(self, keys: Iterable[bytes]) -> dict[bytes, Document]:

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import Outbox, OutboxEntry
+from libs.common.bus.publishing import chunks
 from libs.common.clock import now_ms
 from libs.common.store.mongo import Document, Mongo, Session, among
 from services.device.codecs.worker import Call
@@ -44,6 +45,21 @@ LARGEST_SHOWN = 16 * 1024
 """Bytes of the JSON of a difference that is shown."""
 
 
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+
+
+class _Row(NamedTuple):
+    """A record that history is to have otherwise."""
+
+    key: bytes
+    properties: Document
+
+    @property
+    def payload(self) -> bytes:
+        """By which it is measured."""
+        return _encoded(self.properties)
+
+
 @dataclass
 class _Writes:
     """What some frames of a device change."""
@@ -70,25 +86,13 @@ class _Writes:
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
         """What becomes otherwise in history, by week, some in one update: MongoDB plans each."""
         for week, keys in _weeks(self.otherwise):
-            for some in self._together(keys):
-                place = {"$indexOfArray": [{"$literal": some}, "$_id"]}
-                values = {"$literal": [self.otherwise[key] for key in some]}
+            rows = [_Row(key, self.otherwise[key]) for key in keys]
+            for some in chunks(rows, TOGETHER, LARGEST):
+                together = [row.key for row in some]
+                place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
+                values = {"$literal": [row.properties for row in some]}
                 change = {"$set": {"p": {"$arrayElemAt": [values, place]}}}
-                yield week, UpdateMany({"_id": among(some)}, [change])
-
-    def _together(self, keys: Iterable[bytes]) -> Iterator[list[bytes]]:
-        """Keys of what goes into one update."""
-        some: list[bytes] = []
-        size = 0
-        for key in keys:
-            own = len(_encoded(self.otherwise[key]))
-            if some and (len(some) == TOGETHER or size + own > LARGEST):
-                yield some
-                some, size = [], 0
-            some.append(key)
-            size += own
-        if some:
-            yield some
+                yield week, UpdateMany({"_id": among(together)}, [change])
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """What is new in history, by week."""
@@ -291,9 +295,6 @@ def _frame_change(key: bytes, stamp: str, judged: Judged, past: set[bytes]) -> U
     gone = {name: "" for name in ("w", "h") if not fields[name]}
     change: Document = {"$set": {name: one for name, one in fields.items() if one}}
     return UpdateOne({"_id": key}, change | ({"$unset": gone} if gone else {}))
-
-
-_encoded = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _is_same(before: Document | None, after: Document) -> bool:
