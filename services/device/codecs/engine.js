@@ -4,7 +4,7 @@
 (() => {
   const { parse, stringify } = JSON;
   const compile = eval;
-  const { ownKeys, deleteProperty, getPrototypeOf, isExtensible } = Reflect;
+  const { ownKeys, deleteProperty, getPrototypeOf, setPrototypeOf, isExtensible } = Reflect;
   const { InternalError } = globalThis;
   const { freeze, defineProperty, getOwnPropertyDescriptor } = Object;
   const NativeDate = Date;
@@ -100,13 +100,9 @@
     }
   };
 
-  const bytesOf = (hex) => {
-    const bytes = [];
-    for (let i = 0; i < hex.length; i += 2) bytes.push(+`0x${hex[i]}${hex[i + 1]}`);
-    return bytes;
-  };
+  const Bytes = Uint8Array;
   const decode = (port, hex, at) => {
-    const bytes = bytesOf(hex);
+    const bytes = [...Bytes.fromHex(hex)];
     return told(chains.decoder, bytes, { fPort: port, port, bytes, input: { bytes, fPort: port, recvTime: new NativeDate(at) } }, at);
   };
   const encode = (port, values, at) => {
@@ -120,22 +116,26 @@
     return stringify(parse(names).filter((_, at) => found[at] === "function"));
   };
 
-  // Names that scripts use without declaring them are there until the call is over.
+  // Names that scripts use without declaring them are there until the call is over. What all see is
+  // behind the global object, which has as good as no names of its own: they are looked at after each call.
+  const own = globalThis;
+  const shared = {};
   const names = new Set();
-  const behind = getPrototypeOf(globalThis);
   const tidy = () => {
-    if (getPrototypeOf(globalThis) !== behind || !isExtensible(globalThis)) return false;
-    const all = ownKeys(globalThis);
-    return all.length === names.size || all.every((name) => names.has(name) || deleteProperty(globalThis, name));
+    if (getPrototypeOf(own) !== shared || !isExtensible(own)) return false;
+    const all = ownKeys(own);
+    return all.length === names.size || all.every((name) => names.has(name) || deleteProperty(own, name));
   };
 
   globalThis.engine = [load, decode, encode, functions];
   globalThis.sealed = () => {
-    for (const key of ownKeys(globalThis)) {
-      const { value, configurable } = getOwnPropertyDescriptor(globalThis, key);
+    for (const key of ownKeys(own)) {
+      const { value, configurable } = getOwnPropertyDescriptor(own, key);
       harden(value);
-      if (configurable) defineProperty(globalThis, key, { value, writable: false, configurable: false });
+      defineProperty(shared, key, { value });
+      if (!configurable || !deleteProperty(own, key)) names.add(key);
     }
-    ownKeys(globalThis).forEach((name) => names.add(name));
+    harden(shared);
+    setPrototypeOf(own, shared);
   };
 })();

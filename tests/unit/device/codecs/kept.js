@@ -19,3 +19,8 @@ function Decode() { Math.max = () => 7; return Math.max(1) === 7 ? 2 : 1 }
 function Decode() { Promise.resolve().then(() => { globalThis.n = 2 }); return globalThis.n || 1 }
 function Decode() { JSON.stringify = () => '{"value": 2}'; return 1 }
 function Decode() { try { null.x } catch (e) { e.__proto__.n = (e.n || 0) + 1; return e.n || 1 } }
+function Decode() { const n = (Math.n || 0) + 1; Reflect.defineProperty(globalThis, 'Math', {value: {n}, configurable: true}); return n }
+function Decode() { const n = (globalThis.n || 0) + 1; Reflect.defineProperty(globalThis, 'n', {get: () => n, configurable: true}); return n }
+function Decode() { const p = Reflect.getPrototypeOf(globalThis); p.n = (p.n || 0) + 1; return p.n || 1 }
+function Decode() { (0, eval)('var Math = {n: (Math.n || 0) + 1}'); return Math.n || 1 }
+function Decode() { const p = Reflect.getPrototypeOf(globalThis); Reflect.deleteProperty(p, 'Math'); return typeof Math }

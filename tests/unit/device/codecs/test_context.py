@@ -81,6 +81,7 @@ def test_no_call_leaves_anything_for_the_next(source: str) -> None:
         "Object.setPrototypeOf(globalThis, {leak: 1})",
         "globalThis.__proto__ = {leak: 1}",
         "Object.preventExtensions(globalThis)",
+        "Reflect.defineProperty(globalThis, 'JSON', {value: 1})",
     ],
 )
 def test_what_cannot_be_undone_ends_the_codec(code: str) -> None:
