@@ -7,7 +7,6 @@ spend while nobody asks anything of them is taken off.
 
 import asyncio
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -19,6 +18,7 @@ import aiohttp
 import aiomqtt
 
 from bench.platform import Platform
+from bench.stack import processor_seconds
 from bench.table import Row
 from deploy.platform.openapi import OpenApi
 from libs.common.bus import Bus, Outgoing
@@ -29,7 +29,6 @@ WINDOW = 20
 """Reports of a device over MQTT that wait for their acknowledgement."""
 IDLE = 10
 """Seconds."""
-TICKS = os.sysconf("SC_CLK_TCK")
 PRODUCT: dict[str, Any] = {
     "name": "Cost",
     "snPrefixes": ["COST"],
@@ -48,11 +47,7 @@ Devices = list[tuple[int, str, str]]
 
 def _spent(platform: Platform) -> dict[str, float]:
     """Seconds of processor time by process."""
-    found = {}
-    for name, pid in platform.ready["pids"].items():
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        found[name] = (int(fields[11]) + int(fields[12])) / TICKS
-    return found
+    return {name: processor_seconds(pid) for name, pid in platform.ready["pids"].items()}
 
 
 async def _during(platform: Platform, work: Awaitable[None]) -> tuple[dict[str, float], float]:

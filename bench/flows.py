@@ -14,14 +14,12 @@ many flows is that of finding those that listen.
 import asyncio
 import json
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -32,7 +30,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pymongo import MongoClient
 
 from bench import ingest, node_red
-from bench.stack import Stack, ready, stack
+from bench.stack import Stack, processor_seconds, ready, stack
 from bench.table import Row, middle
 from libs.common.bus import Bus, RpcServer
 from libs.common.changes import Changed, ChangedThing
@@ -227,19 +225,13 @@ class _Ours:
         return sorted((heard[value] - sent) * 1000 for value, sent in counted)
 
 
-def _spent(pid: int) -> float:
-    """Seconds of processor time of a process (proc(5): `utime` and `stime`)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def _round(
     pids: Mapping[str, int], measure: Callable[[], Awaitable[float]]
 ) -> tuple[float, dict[str, float]]:
     """Runs per second of a round, and seconds of processor time that it took each process."""
-    before = {name: _spent(pid) for name, pid in pids.items()}
+    before = {name: processor_seconds(pid) for name, pid in pids.items()}
     rate = await measure()
-    return rate, {name: _spent(pid) - before[name] for name, pid in pids.items()}
+    return rate, {name: processor_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
 @asynccontextmanager

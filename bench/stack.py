@@ -52,6 +52,12 @@ class Stack:
         self.children.append(child)
         return child, port
 
+    def spent(self) -> float:
+        """Seconds of processor time of all processes, and of those that they have started."""
+        own = [child.pid for child in self.children]
+        theirs = [pid for one in own for pid in _children(one)]
+        return sum(map(processor_seconds, own + theirs))
+
 
 @contextlib.asynccontextmanager
 async def stack() -> AsyncIterator[Stack]:
@@ -93,6 +99,16 @@ async def stack() -> AsyncIterator[Stack]:
         for child in children:
             child.wait()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def processor_seconds(pid: int) -> float:
+    """Seconds of processor time of a process (proc(5): `utime` and `stime`)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def ready(port: int, seconds: float = 30.0) -> None:

@@ -29,6 +29,10 @@ _TRANSACTION_SECONDS = 10
 """Ours take a second at most. One that a killed process left open locks what it has written,
 and MongoDB ends it after this and at most half as much again; its default of 60 s is up to
 90 s in which no report of such a device is dealt with. `docker-compose.yml` says the same."""
+_HISTORY_SECONDS = 0
+"""For which MongoDB keeps what is no longer so, for reads of the past; no service asks for that,
+and each record that is changed would be written twice (docs/decisions/0038). A backup sets it for
+as long as it takes. `docker-compose.yml` says the same."""
 _USER_NOT_FOUND = 11
 _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
@@ -105,6 +109,8 @@ def bare_command(
         "diagnosticDataCollectionEnabled=false",
         "--setParameter",
         f"transactionLifetimeLimitSeconds={_TRANSACTION_SECONDS}",
+        "--setParameter",
+        f"minSnapshotHistoryWindowInSeconds={_HISTORY_SECONDS}",
     ]
 
 

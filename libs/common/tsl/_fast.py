@@ -19,9 +19,13 @@ Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
 """Epoch milliseconds up to the year 9999."""
 
 
-def report_decoder(members: Mapping[str, Node]) -> msgspec.json.Decoder[Any]:
-    """Make the decoder of `{ts?, properties}`, closed over the top-level `members`."""
-    properties = _struct_type("Properties", members)
+def properties_type(members: Mapping[str, Node]) -> Any:
+    """Make the class of properties, closed over the top-level `members`."""
+    return _struct_type("Properties", members)
+
+
+def report_decoder(properties: Any) -> msgspec.json.Decoder[Any]:
+    """Make the decoder of `{ts?, properties}` with properties of a class."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("properties", properties),
         ("ts", Timestamp | None, None),

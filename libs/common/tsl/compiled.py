@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.tsl._booleans import booleans, with_booleans
 from libs.common.tsl._check import check_each, check_members, check_value
-from libs.common.tsl._fast import report_decoder
+from libs.common.tsl._fast import properties_type, report_decoder
 from libs.common.tsl._merge import (
     merged,
     partial_view,
@@ -45,7 +45,8 @@ class CompiledTsl:
         self.document = document
         self._tree = build_tree(document.properties)
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
-        self._decoder = report_decoder(self._reported)
+        self._type = properties_type(self._reported)
+        self._decoder = report_decoder(self._type)
         self._booleans = booleans(self._reported)
         self._rounders = rounders(self._reported)
         writable = {key: node for key, node in self._tree.items() if node.writable}
@@ -75,10 +76,10 @@ class CompiledTsl:
             wire = self._decoder.decode(raw)
         except (ValueError, RecursionError):
             return checked_report(raw, self.check_report)
-        properties = msgspec.to_builtins(wire.properties)
+        properties = self._rounded(wire.properties)
         if not properties:
             raise MalformedReport("must not be empty", "properties")
-        return Report(wire.ts, round_members(self._rounders, properties), [])
+        return Report(wire.ts, properties, [])
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Check decoded properties one by one: the good ones and the faults."""
@@ -88,7 +89,17 @@ class CompiledTsl:
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """The same of what a codec gave."""
-        return self.check_report(with_booleans(self._booleans, properties))
+        values = with_booleans(self._booleans, properties)
+        try:
+            wire = msgspec.convert(values, self._type)
+        except (ValueError, RecursionError):
+            return self.check_report(values)
+        return self._rounded(wire), []
+
+    def _rounded(self, wire: msgspec.Struct) -> Values:
+        """The good values that are read."""
+        properties: Values = msgspec.to_builtins(wire)
+        return round_members(self._rounders, properties)
 
     def decode_event(self, raw: bytes) -> Event:
         """Decode and check an event."""

@@ -60,7 +60,7 @@ class Tsl(Protocol):
         """Check reported properties that are decoded already: the good ones and the faults."""
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """The same of what a codec gave, which may be 0 and 1 for a BOOL."""
+        """The same of what a codec gave as JSON, which may be 0 and 1 for a BOOL."""
 
     def decode_event(self, raw: bytes) -> Event:
         """Decode `{"ts"?: ms, "eventId": id, "outputs"?: {...}}`.

@@ -107,6 +107,8 @@ def _texts(answer: dict[str, Any], name: str) -> list[str]:
 
 
 def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    if not _LEVELS.search("\n".join(flat)):
+        return flat
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *levels, last = _LEVELS.split(key)

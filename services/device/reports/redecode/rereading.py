@@ -36,7 +36,7 @@ from services.device.reports.redecode.schemas import MOST_TOLD, SHOWN, Differenc
 from services.device.reports.redecode.store import Job, Reread
 from services.device.things import Thing
 
-CHUNK = 1000
+CHUNK = 2000
 """Frames that are read together and written in one transaction."""
 TOGETHER, LARGEST = 128, 1024 * 1024
 """Records of history that are written otherwise in one update, and bytes of their JSON; of those
@@ -103,8 +103,7 @@ class _Writes:
         """What is noted of the frames."""
         yield from self.frames
         if self.same:
-            query = {"_id": among(self.same), "c": {"$ne": self.stamp}}
-            yield UpdateMany(query, {"$set": {"c": self.stamp}})
+            yield UpdateMany({"_id": among(self.same)}, {"$set": {"c": self.stamp}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +217,7 @@ class Rereader:
         for row, one in frames:
             key = bytes(row["_id"])
             wanted = _wanted(key, one)
-            kept |= wanted.keys()
+            kept.update(wanted)
             changed = {k: v for k, v in wanted.items() if not _is_same(before.get(k), v)}
             past, told = wanted.keys() - {key}, set(map(bytes, row.get("h", ())))
             stale = told - past

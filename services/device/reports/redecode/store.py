@@ -33,6 +33,8 @@ class Job(Redecode, kw_only=True):
     """Devices whose frames are being read."""
     rest: dict[str, bytes] = msgspec.field(default_factory=dict)
     """The keys after which it goes on with some of those, by device."""
+    turn: int = 0
+    """How often devices were begun or gone on with."""
     second: bool = False
     """Whether all are gone through once more, for what came meanwhile."""
 
@@ -110,7 +112,8 @@ class RedecodeStore:
 
     async def enter(self, job: Job, devices: list[int]) -> bool:
         """Note that devices are begun or gone on with; False when it has been stopped."""
-        return await self._note(job, {"$set": {"under": devices}})
+        job.turn += 1
+        return await self._note(job, {"$set": {"under": devices, "turn": job.turn}})
 
     async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
         """Note how far it is with devices; False when it has been stopped."""

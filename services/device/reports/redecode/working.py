@@ -9,7 +9,7 @@ import logging
 import time
 from collections import ChainMap
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from libs.common.clock import now_ms
@@ -62,6 +62,8 @@ class RedecodeWorker:
     facts: Facts
     partitions: Partitions
     settled_ms: int = SETTLED_MS
+    _ended: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """The turn in which devices were left in the middle and made anew, by redecoding."""
 
     async def run(self) -> None:
         """Work for ever, a turn for each product."""
@@ -105,19 +107,25 @@ class RedecodeWorker:
 
     async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
         """Read frames of some devices; False when there is no time left for others."""
+        key = job.tenant, job.model, job.started
+        lost = set(job.under) if self._ended.pop(key, None) != job.turn else set[int]()
         if not await self.store.enter(job, ids):
             return False
         things = await self._things(job, ids)
         some = list(things.values())
         groups = (some[first : first + GROUP] for first in range(0, len(some), GROUP))
         reread = ChainMap(
-            *await asyncio.gather(*(self._group(job, known, group, until) for group in groups))
+            *await asyncio.gather(
+                *(self._group(job, known, group, lost, until) for group in groups)
+            )
         )
         gone = Reread(through=True)
         found = [reread.get(one, gone) for one in ids]
         job.differences += [difference for one in found for difference in one.shown]
         job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
+        if not all(one.through for one in found):
+            self._ended[key] = job.turn
         if job.told >= MOST_TOLD:
             await self.store.end(job, "FAILED", fault=TOLD)
             return False
@@ -141,17 +149,27 @@ class RedecodeWorker:
             await self.store.again(job)
 
     async def _group(
-        self, job: Job, known: KnownCodec, things: Sequence[Thing], until: float
+        self,
+        job: Job,
+        known: KnownCodec,
+        things: Sequence[Thing],
+        lost: set[int],
+        until: float,
     ) -> dict[int, Reread]:
         """Read frames of some devices, and make of them what is made of history."""
         found = await self.rereader.reread(job, known, things, until)
         if not job.dry:
-            await self._renew(job, {thing.id: thing for thing in things}, found)
+            await self._renew({thing.id: thing for thing in things}, found, lost)
         return found
 
-    async def _renew(self, job: Job, things: dict[int, Thing], found: dict[int, Reread]) -> None:
-        """Make latest values and facts of devices those that history gives now."""
-        for one in found.keys() & job.under:  # gone on with, maybe after what was read was lost
+    async def _renew(
+        self, things: dict[int, Thing], found: dict[int, Reread], lost: set[int]
+    ) -> None:
+        """Make latest values and facts of devices those that history gives now.
+
+        What was read before of those that are `lost` is not known: its process may have been killed.
+        """
+        for one in found.keys() & lost:
             entries = (await self.latest.entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
             found[one].times |= await self.rereader.frames.heard(one, known_times)
@@ -164,7 +182,7 @@ class RedecodeWorker:
                 one: Rewritten(
                     partial(self._reports, things[one], weeks),
                     rewritten,
-                    None if one in job.under else found[one].names,
+                    None if one in lost else found[one].names,
                 )
                 for one, rewritten in times.items()
             }

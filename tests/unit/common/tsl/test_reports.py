@@ -14,6 +14,8 @@ from libs.common.tsl import (
     parse_document,
     plausible_properties,
 )
+from libs.common.tsl._booleans import booleans, with_booleans
+from libs.common.tsl._node import build_tree
 from libs.common.tsl._wire import checked_report
 from libs.common.tsl.limits import MAX_DATE, MAX_TS
 from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
@@ -37,6 +39,18 @@ def test_the_fast_and_the_slow_path_agree(raw, seed, data):
 
     assert repr(whole) == repr(checked_report(sent, compiled.check_report))
     assert whole.properties.keys().isdisjoint(fault.path.split(".")[1] for fault in whole.faults)
+
+
+@given(documents(), st.integers(0, 9), st.data())
+def test_what_a_codec_gave_is_the_same_at_once_and_value_by_value(raw, seed, data):
+    """Beside 0 and 1, which become booleans."""
+    parsed = parse_document(raw)
+    compiled = compile_tsl(parsed)
+    good = plausible_properties(parsed, random.Random(seed))
+    values = {key: data.draw(spoilt(value)) for key, value in good.items()} or {"a": 1}
+    whole = with_booleans(booleans(build_tree(parsed.properties)), values)
+
+    assert repr(compiled.check_decoded(values)) == repr(compiled.check_report(whole))
 
 
 GOOD = [
