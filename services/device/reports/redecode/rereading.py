@@ -74,9 +74,25 @@ class _Writes:
     """What history has not, and is to have."""
     otherwise: dict[bytes, Document] = field(default_factory=dict)
     """What it has, and is to have otherwise."""
+    unseen: dict[bytes, Document] = field(default_factory=dict)
+    """What it is to have, whatever it has: it was not asked."""
     stale: set[bytes] = field(default_factory=set)
     """Keys that it is not to have any more."""
     told: list[OutboxEntry] = field(default_factory=list)
+
+    def assume(self, rows: Iterable[Document], judged: Iterable[Judged]) -> None:
+        """Take plain frames: whatever history has, it is to have what they give now."""
+        for row, one in zip(rows, judged, strict=True):
+            key = bytes(row["_id"])
+            self.unseen[key] = one.properties
+            self.remember(row, key, one, set())
+
+    def remember(self, row: Document, key: bytes, judged: Judged, past: set[bytes]) -> None:
+        """Note what a frame was read with, and what came of it beside its report."""
+        if row.get("w", "") != judged.said or set(map(bytes, row.get("h", ()))) != past:
+            self.frames.append(_frame_change(key, self.stamp, judged, past))
+        else:
+            self.same.append(key)
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
         """What goes from history, or is new and may be there meanwhile, by week."""
@@ -84,15 +100,12 @@ class _Writes:
             yield week, DeleteMany({"_id": among(keys)})
 
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
-        """What becomes otherwise in history, by week, some in one update: MongoDB plans each."""
-        for week, keys in _weeks(self.otherwise):
-            rows = [_Row(key, self.otherwise[key]) for key in keys]
-            for some in chunks(rows, TOGETHER, LARGEST):
-                together = [row.key for row in some]
-                place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
-                values = {"$literal": [row.properties for row in some]}
-                change = {"$set": {"p": {"$arrayElemAt": [values, place]}}}
-                yield week, UpdateMany({"_id": among(together)}, [change])
+        """What becomes otherwise in history, by week."""
+        yield from _replacements(self.otherwise)
+
+    def assumptions(self) -> Iterator[tuple[int, UpdateMany]]:
+        """What becomes otherwise in history, by week, unless it is the same already, or missing."""
+        yield from _replacements(self.unseen)
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """What is new in history, by week."""
@@ -135,7 +148,7 @@ class Rereader:
             )
             writes = await self._read(job, known, list(zip(left, rows, strict=True)), found)
             if writes and not job.dry:
-                await self._write(writes)
+                await self._write(writes, found)
             for thing, some in zip(left, rows, strict=True):
                 found[thing.id].through = len(some) < limit
                 if some:
@@ -166,15 +179,24 @@ class Rereader:
     ) -> list[_Writes]:
         """What frames of devices change."""
         frames = [(thing, rows) for thing, rows in frames if rows]
-        judged, *history = await asyncio.gather(
-            self._judged(known, job.tenant, frames), *(self._before(rows) for _, rows in frames)
+        judged = await self._judged(known, job.tenant, frames)
+        counted = job.dry or job.tell
+        looks = [
+            counted or _shows(job, found[thing.id]) or not all(map(_is_plain, rows, some))
+            for (thing, rows), some in zip(frames, judged, strict=True)
+        ]
+        history = await asyncio.gather(
+            *(self._before(rows) for (_, rows), look in zip(frames, looks, strict=True) if look)
         )
-        writes = []
-        for (thing, rows), some, before in zip(frames, judged, history, strict=True):
+        seen, writes = iter(history), []
+        for (thing, rows), some, look in zip(frames, judged, looks, strict=True):
             one = _Writes(thing, stamp_of(known.version, thing))
-            self._sort(
-                job, known.version, zip(rows, some, strict=True), before, one, found[thing.id]
-            )
+            if look:
+                pairs = zip(rows, some, strict=True)
+                self._sort(job, known.version, pairs, next(seen), one, found[thing.id])
+            else:
+                one.assume(rows, some)
+                found[thing.id].read += len(rows)
             writes.append(one)
         return writes
 
@@ -223,10 +245,7 @@ class Rereader:
             stale = told - past
             if key in before and key not in wanted:
                 stale.add(key)
-            if row.get("w", "") != one.said or told != past:
-                writes.frames.append(_frame_change(key, writes.stamp, one, past))
-            else:
-                writes.same.append(key)
+            writes.remember(row, key, one, past)
             found.read += 1
             if not (changed or stale):
                 continue
@@ -236,14 +255,14 @@ class Rereader:
             found.changed += 1
             found.names.update(*changed.values())
             found.times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
-            if len(job.differences) + len(found.shown) < SHOWN:
+            if _shows(job, found):
                 found.shown.append(_difference(key, before.get(key), one))
             if job.tell and key in changed:
                 writes.told.append(_told(writes.thing, key, version, one.properties, now))
         writes.stale -= kept
         found.told += len(writes.told)
 
-    async def _write(self, writes: Sequence[_Writes]) -> None:
+    async def _write(self, writes: Sequence[_Writes], found: Mapping[int, Reread]) -> None:
         """Write in one transaction; what other frames of a device remember, too, stays."""
         for one in writes:
             if one.stale:
@@ -252,23 +271,85 @@ class Rereader:
         for kind in (_Writes.deletions, _Writes.replacements, _Writes.insertions):
             for week, change in (each for one in writes for each in kind(one)):
                 history[week].append(change)
-        await self.partitions.ensure(_week(key) for one in writes for key in one.rows)
+        await self.partitions.ensure(
+            _week(key) for one in writes for key in (*one.rows, *one.unseen)
+        )
         notes = [note for one in writes for note in one.notes()]
         told = [entry for one in writes for entry in one.told]
 
-        async def work(session: Session) -> list[Document]:
+        async def work(session: Session) -> tuple[int, list[Document]]:
             for week, changes in history.items():
                 partition = self.mongo.database[collection_name(week)]
                 await partition.bulk_write(changes, session=session)
+            changed = await self._assume(writes, session)
             await self.written.note(notes, session)
-            return await self.outbox.add(told, session)
+            return changed, await self.outbox.add(told, session)
 
-        await self.outbox.relay(await self.mongo.transaction(work))
+        changed, entries = await self.mongo.transaction(work)
+        await self.outbox.relay(entries)
+        if changed:
+            self._count(changed, writes, found)
+
+    async def _assume(self, writes: Sequence[_Writes], session: Session) -> int:
+        """Write what was not looked at; how many records became otherwise.
+
+        Only what history turns out to lack is looked up.
+        """
+        weeks: dict[int, list[UpdateMany]] = defaultdict(list)
+        for week, change in (each for one in writes for each in one.assumptions()):
+            weeks[week].append(change)
+        matched = changed = 0
+        for week, changes in weeks.items():
+            partition = self.mongo.database[collection_name(week)]
+            done = await partition.bulk_write(changes, session=session)
+            matched, changed = matched + done.matched_count, changed + done.modified_count
+        if matched == sum(len(one.unseen) for one in writes):
+            return changed
+        for one in writes:
+            there = await self.partitions.at(one.unseen)
+            lacks = one.unseen.keys() - there.keys()
+            for week, keys in _weeks(lacks):
+                partition = self.mongo.database[collection_name(week)]
+                rows = [{"_id": key, "p": one.unseen[key]} for key in keys]
+                await partition.insert_many(rows, session=session)
+            changed += len(lacks)
+        return changed
+
+    @staticmethod
+    def _count(changed: int, writes: Sequence[_Writes], found: Mapping[int, Reread]) -> None:
+        """Some of what was not looked at has become otherwise: any of it may be that."""
+        assumed = [one for one in writes if one.unseen]
+        found[assumed[0].thing.id].changed += changed
+        for one in assumed:
+            reread = found[one.thing.id]
+            reread.names.update(*one.unseen.values())
+            reread.times.update(KEY.unpack(key)[1] for key in one.unseen)
+
+
+def _replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
+    """Give records of history values, by week, some in one update: MongoDB plans each."""
+    for week, keys in _weeks(values):
+        rows = [_Row(key, values[key]) for key in keys]
+        for some in chunks(rows, TOGETHER, LARGEST):
+            together = [row.key for row in some]
+            place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
+            change = {"$arrayElemAt": [{"$literal": [row.properties for row in some]}, place]}
+            yield week, UpdateMany({"_id": among(together)}, [{"$set": {"p": change}}])
 
 
 def _call(row: Document) -> Call:
     frame, (_, ts, _) = frame_of(row), KEY.unpack(row["_id"])
     return Call("decode", frame.data, frame.port, ts)
+
+
+def _shows(job: Job, found: Reread) -> bool:
+    """Whether differences of a device are shown still."""
+    return len(job.differences) + len(found.shown) < SHOWN
+
+
+def _is_plain(row: Document, judged: Judged) -> bool:
+    """Whether a frame makes one record of history, its report, and no other before."""
+    return bool(judged.properties) and not judged.past and "h" not in row
 
 
 def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:

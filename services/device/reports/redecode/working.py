@@ -62,7 +62,7 @@ class RedecodeWorker:
     facts: Facts
     partitions: Partitions
     settled_ms: int = SETTLED_MS
-    _ended: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _ended: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False)
     """The turn in which devices were left in the middle and made anew, by redecoding."""
 
     async def run(self) -> None:
@@ -167,7 +167,7 @@ class RedecodeWorker:
     ) -> None:
         """Make latest values and facts of devices those that history gives now.
 
-        What was read before of those that are `lost` is not known: its process may have been killed.
+        What was read of those that are `lost` before is not known: its process may have ended.
         """
         for one in found.keys() & lost:
             entries = (await self.latest.entries([one])).get(one, {})

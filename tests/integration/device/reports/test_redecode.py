@@ -131,6 +131,31 @@ async def test_history_becomes_that_of_the_right_codec(world: World):
     assert await batteries(world) == {}
 
 
+async def test_what_is_not_shown_any_more_is_written_without_a_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """Values that are others, the same and missing become right, counted as after a look."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    for number in range(12):
+        await hear(world, "SN1", number, bytes([number % 2, number]), ts=ts + number)
+    await world.deal(12)
+    mended = WRONG.replace("if (value % 3 == 0) throw", "").replace("value * 2", "value")
+    right = await put_codec(world, mended)
+    monkeypatch.setattr(rereading, "SHOWN", 0)
+    await begin(world, right, dry=True)
+    dry = await through(world)
+    await begin(world, right)
+    done = await through(world)
+    assert (dry.changed, done.changed, done.differences) == (8, 8, [])
+    assert await rows(world) == {
+        (1, ts + at): {"temperature": float(at), "battery": 1} if at % 2 else {"interval": at}
+        for at in range(12)
+    }
+    assert await world.latest_of(1) == {"temperature": 11.0, "battery": 1, "interval": 10}
+
+
 async def batteries(world: World) -> dict[int, int]:
     """What device records show of batteries."""
     found = world.database["devices"].find({"electricity": {"$exists": True}})
@@ -166,6 +191,29 @@ async def test_a_process_that_ends_between_history_and_latest_values_leaves_noth
     assert list((await rows(world)).values()) == [{"temperature": 7.0}]
     await through(world)
     assert (await world.latest_of(1), await batteries(world)) == ({"temperature": 7.0}, {})
+
+
+async def test_another_process_may_end_between_two_turns_of_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """What the other has read without making latest values anew is made anew, too."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    for number in (1, 2, 4, 5):
+        await hear(world, "SN1", number, bytes([1, number]), ts=ts + number)
+    await world.deal(4)
+    await begin(world, await put_codec(world), total=1)
+    monkeypatch.setattr(rereading, "CHUNK", 2)
+    monkeypatch.setattr(working, "TURN", -1.0)
+    one, ended = worker(world), replace(worker(world), latest=Away(world.database))
+    await one.turn((await one.store.running())[0])
+    with pytest.raises(ConnectionError):
+        await ended.turn((await one.store.running())[0])
+    assert await world.latest_of(1) == {"temperature": 10.0, "battery": 1}
+    while some := await one.store.running():
+        await one.turn(some[0])
+    assert await world.latest_of(1) == {"temperature": 5.0}
 
 
 async def test_a_device_with_many_frames_is_read_in_several_turns(
