@@ -1,8 +1,8 @@
 """MongoDB in a backup: every database as it was at one cluster time, as raw BSON.
 
 All reads are of one snapshot session, so that they see one majority-committed time. MongoDB
-keeps that time for `minSnapshotHistoryWindowInSeconds` (300 by default); `long_window` makes it
-long while a backup runs.
+keeps that time for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it);
+`long_window` makes it long while a backup runs.
 """
 
 import contextlib
