@@ -35,10 +35,12 @@ SERVER, MODEL, VERSION, LOOPING = "bench", "FRAMES", "v1.0", "looping"
 FRAMES, ROUNDS, AT_ONCE = 40_000, 5, 8
 UPLINKS, TICK = 1000, 0.1
 """A second, while frames are read again; seconds between calls with some."""
+LATEST = 3.0
+"""Seconds that these may be late, and wait to be stored."""
 BAR, BAR_DECODE, BAR_AGAIN, BAR_COST = 8000, 50.0, 16_667, 60.0
 """Ten million frames in ten minutes: so many a second, and so many µs of a processor for each."""
-KNOWN = 3.0
-"""Seconds after which all processes know a codec."""
+KNOWN, IDLE = 3.0, 10.0
+"""Seconds after which all processes know a codec, and in which it is seen what else they do."""
 SCRIPT = """
 function decodeUplink(input) {
   var bytes = input.bytes, data = {};
@@ -183,7 +185,7 @@ async def read_again(servers: Stack, database: Any, places: int) -> tuple[float,
     database.products.update_one({"_id": product}, {"$set": {"codecVersion": codec.version}})
     await asyncio.sleep(KNOWN)
     before, started = servers.spent(), time.perf_counter()
-    await asyncio.sleep(KNOWN)
+    await asyncio.sleep(IDLE)
     idle = (servers.spent() - before) / (time.perf_counter() - started)
     before, started = servers.spent(), time.perf_counter()
     job = Job(
@@ -210,19 +212,28 @@ async def steady(bus: Bus, tenant: str, first: int, devices: int, some: int) -> 
     started = time.monotonic()
     for turn in itertools.count():
         number = first + turn * some
-        await things.frames(told(tenant, range(number, number + some), devices))
-        await asyncio.sleep(max(0, started + (turn + 1) * TICK - time.monotonic()))
+        answer = await things.frames(told(tenant, range(number, number + some), devices))
+        if answer.refused:
+            raise RuntimeError(answer.refused[0].reason)
+        late = time.monotonic() - started - (turn + 1) * TICK
+        if late > LATEST:
+            raise RuntimeError(f"frames are told {late:.1f} s late")
+        await asyncio.sleep(max(0, -late))
 
 
 @contextlib.asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Let something go on meanwhile."""
+async def beside(bus: Bus, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let something go on meanwhile; raise what it raises."""
     task = asyncio.ensure_future(work)
     try:
         yield
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    waiting = (await bus.js.stream_info("UPLINK")).state.messages
+    if waiting > UPLINKS * LATEST:
+        raise RuntimeError(f"{waiting} frames wait to be stored")
 
 
 async def decode() -> float:
@@ -252,11 +263,11 @@ async def measure(servers: Stack) -> list[Row]:
     alone, looped = [], []
     for number in range(1, 2 * ROUNDS, 2):
         alone.append(await one_round(bus, database, number))
-        async with beside(steady(bus, LOOPING, number * FRAMES, 1, 1)):
+        async with beside(bus, steady(bus, LOOPING, number * FRAMES, 1, 1)):
             looped.append(await one_round(bus, database, number + 1))
     again, cost = await read_again(servers, database, 2)
     first = (2 * ROUNDS + 1) * FRAMES
-    async with beside(steady(bus, TENANT, first, DEVICES, int(UPLINKS * TICK))):
+    async with beside(bus, steady(bus, TENANT, first, DEVICES, int(UPLINKS * TICK))):
         busy, busy_cost = await read_again(servers, database, 3)
     await bus.drain()
     client.close()

@@ -79,10 +79,17 @@ def split(data: bytes) -> Iterator[bytes]:
 
 @contextlib.asynccontextmanager
 async def long_window(client: Client, say: Callable[[str], None]) -> AsyncIterator[None]:
-    """Let MongoDB keep what a snapshot reads for as long as a backup may take."""
+    """Let MongoDB keep what a snapshot reads for as long as a backup may take.
+
+    Each adds that, and takes it off again: others may run at the same time.
+    """
+
+    async def change(seconds: int) -> None:
+        now = (await client.admin.command({"getParameter": 1, _WINDOW: 1}))[_WINDOW]
+        await client.admin.command({"setParameter": 1, _WINDOW: max(0, now + seconds)})
+
     try:
-        before = (await client.admin.command({"getParameter": 1, _WINDOW: 1}))[_WINDOW]
-        await client.admin.command({"setParameter": 1, _WINDOW: max(before, _WINDOW_SECONDS)})
+        await change(_WINDOW_SECONDS)
     except OperationFailure as error:
         if error.code != _UNAUTHORIZED:
             raise
@@ -92,7 +99,7 @@ async def long_window(client: Client, say: Callable[[str], None]) -> AsyncIterat
     try:
         yield
     finally:
-        await client.admin.command({"setParameter": 1, _WINDOW: before})
+        await change(-_WINDOW_SECONDS)
 
 
 class Snapshot:

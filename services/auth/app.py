@@ -180,7 +180,7 @@ def build_app(
     rpc = RpcServer(bus, "auth")
     offer_users(rpc, people)
     offer_tenants(rpc, tenants, limits)
-    offer_access(rpc, AccessService(AccessSnapshots(Accounts(mongo.direct)), versions.reach))
+    offer_access(rpc, AccessService(AccessSnapshots(mongo), versions.reach))
     offer_grants(rpc, grants)
     offer_applications(rpc, administration)
     offer_devices(rpc, devices)

@@ -214,6 +214,16 @@ class Mongo:
             )
             return cast("R", done)
 
+    async def at_one_moment(self, work: Callable[[Session], Awaitable[R]]) -> R:
+        """Run `work(session)`, which reads over `direct`: all that it reads is of one moment.
+
+        A transaction: a snapshot session would read the past, which MongoDB need not keep.
+        """
+        async with self._direct.start_session() as session:
+            return await session.with_transaction(
+                work, read_concern=ReadConcern("snapshot"), write_concern=_DURABLE
+            )
+
     async def close(self) -> None:
         """Close every connection."""
         self.client.close()

@@ -47,6 +47,7 @@ class CompiledTsl:
         self._reported = {key: partial_view(node) for key, node in self._tree.items()}
         self._type = properties_type(self._reported)
         self._decoder = report_decoder(self._type)
+        self._flat = all(map(_is_flat, self._reported.values()))
         self._booleans = booleans(self._reported)
         self._rounders = rounders(self._reported)
         writable = {key: node for key, node in self._tree.items() if node.writable}
@@ -90,11 +91,13 @@ class CompiledTsl:
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
         """The same of what a codec gave."""
         values = with_booleans(self._booleans, properties)
-        try:
-            wire = msgspec.convert(values, self._type)
-        except (ValueError, RecursionError):
+        if not self._flat:  # members of STRUCTs would come in the order of the TSL
             return self.check_report(values)
-        return self._rounded(wire), []
+        try:
+            good = self._rounded(msgspec.convert(values, self._type))
+        except ValueError:
+            return self.check_report(values)
+        return {key: good[key] for key in values}, []
 
     def _rounded(self, wire: msgspec.Struct) -> Values:
         """The good values that are read."""
@@ -161,6 +164,11 @@ class CompiledTsl:
 def compile_tsl(document: TslDocument) -> CompiledTsl:
     """Compile a document that `parse_document` gave; do it once per version."""
     return CompiledTsl(document)
+
+
+def _is_flat(node: Node) -> bool:
+    """Whether values of a node have no members."""
+    return node.kind != "STRUCT" and (node.element is None or _is_flat(node.element))
 
 
 def _checked(members: Mapping[str, Node], values: Values | None, path: str) -> Values:

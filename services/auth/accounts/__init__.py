@@ -18,7 +18,6 @@ class Accounts:
     """The stores of one process."""
 
     def __init__(self, database: Database) -> None:
-        self.client = database.client
         self.tenants = TenantStore(database)
         self.users = UserStore(database)
         self.roles = RoleStore(database)

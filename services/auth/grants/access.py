@@ -1,6 +1,6 @@
 """What a user may do and see, as the gateway and the services ask for it.
 
-A snapshot session reads everything at one point in time that is committed by a majority, so the
+A transaction reads everything at one point in time that is committed by a majority, so the
 version belongs to exactly the content it is read with, and what was answered to a caller is in
 it (https://www.mongodb.com/docs/manual/reference/read-concern-snapshot/).
 """
@@ -12,6 +12,7 @@ from typing import Any
 from libs.common.contracts.access import Access, GrantedResources, ResourceType, UserRef
 from libs.common.errors import Conflict, Unauthenticated
 from libs.common.identity.functions import Function
+from libs.common.store.mongo import Mongo, Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.roles import SUPER_ADMIN
 
@@ -39,18 +40,17 @@ class HeldGrants:
 
 
 class AccessSnapshots:
-    """Reads what a user holds, all of one moment; None when it is gone or disabled.
+    """Reads what a user holds, all of one moment; None when it is gone or disabled."""
 
-    `accounts` are over `Mongo.direct`: the reads are hot.
-    """
-
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+        self._accounts = Accounts(mongo.direct)
 
     async def access(self, tenant: str, user_id: int) -> HeldAccess | None:
         """What a user may do."""
         stores = self._accounts
-        async with stores.client.start_session(snapshot=True) as session:
+
+        async def work(session: Session) -> HeldAccess | None:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None
@@ -62,16 +62,21 @@ class AccessSnapshots:
                 codes=await stores.menus.codes(tenant, held, session),
             )
 
+        return await self._mongo.at_one_moment(work)
+
     async def grants(self, tenant: str, user_id: int) -> HeldGrants | None:
         """What a user's roles are granted."""
         stores = self._accounts
-        async with stores.client.start_session(snapshot=True) as session:
+
+        async def work(session: Session) -> HeldGrants | None:
             ids = await stores.users.roles_of(tenant, user_id, session, enabled=True)
             if ids is None:
                 return None
             roles = await stores.roles.of_ids(tenant, ids, session)
             granted = await stores.grants.of_roles(tenant, list(roles), session)
             return HeldGrants(await stores.tenants.version(tenant, session), granted)
+
+        return await self._mongo.at_one_moment(work)
 
 
 class AccessService:

@@ -5,7 +5,7 @@
   const { parse, stringify } = JSON;
   const compile = eval;
   const { ownKeys, deleteProperty, getPrototypeOf, setPrototypeOf, isExtensible } = Reflect;
-  const { InternalError } = globalThis;
+  const { Error, InternalError, Uint8Array } = globalThis;
   const { freeze, defineProperty, getOwnPropertyDescriptor } = Object;
   const NativeDate = Date;
   let clock = 0;
@@ -13,6 +13,7 @@
 
   for (const name of ["WeakRef", "FinalizationRegistry", "SharedArrayBuffer", "Atomics", "performance", "navigator", "queueMicrotask"])
     delete globalThis[name];
+  for (const name of ["prepareStackTrace", "stackTraceLimit"]) delete Error[name]; // they keep what they are given
 
   // The moment is the frame's: a frame that is read again gives what it gave.
   globalThis.Date = function Date(...given) {
@@ -27,11 +28,18 @@
   globalThis.Date.UTC = NativeDate.UTC;
   Math.random = () => 0.5;
 
+  const hidden = [
+    function* () {}, async () => {}, async function* () {}, [][Symbol.iterator](), new Map().entries(), new Set().values(),
+    ""[Symbol.iterator](), "".matchAll(/x/g), (function* () {})(), (async function* () {})(), new Uint8Array(),
+    Iterator.from({ next() {} }), [].values().map(() => 0),
+  ];
+
   // An object may have a property of its own that a frozen prototype has, too.
   for (const shared of [Object.prototype, Error.prototype])
     for (const key of ownKeys(shared)) {
       const { value, writable, enumerable, configurable } = getOwnPropertyDescriptor(shared, key);
       if (!writable || !configurable) continue;
+      hidden.push(value);
       defineProperty(shared, key, {
         get: () => value,
         set(own) {
@@ -59,10 +67,6 @@
       harden(value), harden(get), harden(set);
     }
   };
-  const hidden = [
-    function* () {}, async () => {}, async function* () {}, [][Symbol.iterator](), new Map().entries(), new Set().values(),
-    ""[Symbol.iterator](), "".matchAll(/x/g), (function* () {})(), (async function* () {})(), new Uint8Array(),
-  ];
   hidden.forEach(harden);
 
   const load = (codec) => {
@@ -100,9 +104,8 @@
     }
   };
 
-  const Bytes = Uint8Array;
   const decode = (port, hex, at) => {
-    const bytes = [...Bytes.fromHex(hex)];
+    const bytes = [...Uint8Array.fromHex(hex)];
     return told(chains.decoder, bytes, { fPort: port, port, bytes, input: { bytes, fPort: port, recvTime: new NativeDate(at) } }, at);
   };
   const encode = (port, values, at) => {
@@ -117,7 +120,7 @@
   };
 
   // Names that scripts use without declaring them are there until the call is over. What all see is
-  // behind the global object, which has as good as no names of its own: they are looked at after each call.
+  // behind the global object, which has hardly a name of its own: they are looked at after each call.
   const own = globalThis;
   const shared = {};
   const names = new Set();

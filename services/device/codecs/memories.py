@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from libs.common.clock import ms_of
 from libs.common.tsl import Fault, Tsl
 
-MEMORY, _ITS_MEMORY = "history", "_history"
+MEMORY = "history"
 """A key that is so, or ends in `_history`, has what a device has remembered."""
 MOST = 255
 """Readings of a frame: it has no more bytes."""
@@ -47,7 +47,7 @@ def take_memories(
 
 def _rows(given: dict[str, Any], tsl: Tsl) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for key in [one for one in given if one == MEMORY or one.endswith(_ITS_MEMORY)]:
+    for key in [one for one in given if one == MEMORY or one.endswith("_history")]:
         if tsl.property(key) is None and _are_memories(given[key]):
             found += given.pop(key)
     return found

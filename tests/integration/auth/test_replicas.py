@@ -14,7 +14,6 @@ from libs.common.identity.access import access_key
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
-from services.auth.accounts import Accounts
 from services.auth.app import build_app
 from services.auth.grants.access import AccessSnapshots
 from services.auth.tenants.seed import MENUS
@@ -131,7 +130,7 @@ async def test_an_answer_is_never_older_than_its_version(auth, second):
     """
     role_id = await create_role(auth)
     user_id = int(await store_user(auth, 7, int(role_id)))
-    snapshots = AccessSnapshots(Accounts(auth.mongo.direct))
+    snapshots = AccessSnapshots(auth.mongo)
     first = (await snapshots.grants("default", user_id)).version
     done = asyncio.Event()
 

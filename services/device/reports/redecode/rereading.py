@@ -48,6 +48,10 @@ LARGEST_SHOWN = 16 * 1024
 _encoded = msgspec.json.Encoder(order="deterministic").encode
 
 
+_Frame = tuple[Document, Judged]
+"""What is stored of a frame, and what the codec makes of it now."""
+
+
 class _Row(NamedTuple):
     """A record that history is to have otherwise."""
 
@@ -80,9 +84,9 @@ class _Writes:
     """Keys that it is not to have any more."""
     told: list[OutboxEntry] = field(default_factory=list)
 
-    def assume(self, rows: Iterable[Document], judged: Iterable[Judged]) -> None:
+    def assume(self, frames: Iterable[_Frame]) -> None:
         """Take plain frames: whatever history has, it is to have what they give now."""
-        for row, one in zip(rows, judged, strict=True):
+        for row, one in frames:
             key = bytes(row["_id"])
             self.unseen[key] = one.properties
             self.remember(row, key, one, set())
@@ -101,11 +105,7 @@ class _Writes:
 
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
         """What becomes otherwise in history, by week."""
-        yield from _replacements(self.otherwise)
-
-    def assumptions(self) -> Iterator[tuple[int, UpdateMany]]:
-        """What becomes otherwise in history, by week, unless it is the same already, or missing."""
-        yield from _replacements(self.unseen)
+        return _replacements(self.otherwise)
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """What is new in history, by week."""
@@ -180,30 +180,36 @@ class Rereader:
         """What frames of devices change."""
         frames = [(thing, rows) for thing, rows in frames if rows]
         judged = await self._judged(known, job.tenant, frames)
-        counted = job.dry or job.tell
-        looks = [
-            counted or _shows(job, found[thing.id]) or not all(map(_is_plain, rows, some))
+        parted = [
+            self._parted(job, found[thing.id], zip(rows, some, strict=True))
             for (thing, rows), some in zip(frames, judged, strict=True)
         ]
-        history = await asyncio.gather(
-            *(self._before(rows) for (_, rows), look in zip(frames, looks, strict=True) if look)
-        )
-        seen, writes = iter(history), []
-        for (thing, rows), some, look in zip(frames, judged, looks, strict=True):
+        history = await asyncio.gather(*(self._before(looked) for looked, _ in parted))
+        writes = []
+        for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
             one = _Writes(thing, stamp_of(known.version, thing))
-            if look:
-                pairs = zip(rows, some, strict=True)
-                self._sort(job, known.version, pairs, next(seen), one, found[thing.id])
-            else:
-                one.assume(rows, some)
-                found[thing.id].read += len(rows)
+            one.assume(plain)
+            found[thing.id].read += len(plain)
+            self._sort(job, known.version, looked, before, one, found[thing.id])
             writes.append(one)
         return writes
 
-    async def _before(self, rows: Sequence[Document]) -> dict[bytes, Document]:
+    @staticmethod
+    def _parted(
+        job: Job, found: Reread, frames: Iterable[_Frame]
+    ) -> tuple[list[_Frame], list[_Frame]]:
+        """The frames of a device of which it matters what history has, and the others."""
+        if job.dry or job.tell or _shows(job, found):
+            return list(frames), []
+        looked, plain = list[_Frame](), list[_Frame]()
+        for frame in frames:
+            (plain if _is_plain(*frame) else looked).append(frame)
+        return looked, plain
+
+    async def _before(self, frames: Iterable[_Frame]) -> dict[bytes, Document]:
         """What history has of frames."""
         return await self.partitions.at(
-            bytes(key) for row in rows for key in (row["_id"], *row.get("h", ()))
+            bytes(key) for row, _ in frames for key in (row["_id"], *row.get("h", ()))
         )
 
     async def _judged(
@@ -228,14 +234,14 @@ class Rereader:
     def _sort(
         job: Job,
         version: str,
-        frames: Iterable[tuple[Document, Judged]],
+        frames: Iterable[_Frame],
         before: Mapping[bytes, Document],
         writes: _Writes,
         found: Reread,
     ) -> None:
         """Sort out what frames of a device change."""
         now = now_ms()
-        kept = set[bytes]()
+        kept = set(writes.unseen)
         for row, one in frames:
             key = bytes(row["_id"])
             wanted = _wanted(key, one)
@@ -293,10 +299,10 @@ class Rereader:
     async def _assume(self, writes: Sequence[_Writes], session: Session) -> int:
         """Write what was not looked at; how many records became otherwise.
 
-        Only what history turns out to lack is looked up.
+        Only where history turns out to lack some it is looked up which.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
-        for week, change in (each for one in writes for each in one.assumptions()):
+        for week, change in (each for one in writes for each in _replacements(one.unseen)):
             weeks[week].append(change)
         matched = changed = 0
         for week, changes in weeks.items():
@@ -306,18 +312,22 @@ class Rereader:
         if matched == sum(len(one.unseen) for one in writes):
             return changed
         for one in writes:
-            there = await self.partitions.at(one.unseen)
-            lacks = one.unseen.keys() - there.keys()
-            for week, keys in _weeks(lacks):
+            for week, keys in _weeks(one.unseen):
                 partition = self.mongo.database[collection_name(week)]
-                rows = [{"_id": key, "p": one.unseen[key]} for key in keys]
-                await partition.insert_many(rows, session=session)
-            changed += len(lacks)
+                rows = partition.find({"_id": among(keys)}, {"_id": 1}, session=session)
+                lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
+                if lacks:
+                    new = [{"_id": key, "p": one.unseen[key]} for key in lacks]
+                    await partition.insert_many(new, session=session)
+                changed += len(lacks)
         return changed
 
     @staticmethod
     def _count(changed: int, writes: Sequence[_Writes], found: Mapping[int, Reread]) -> None:
-        """Some of what was not looked at has become otherwise: any of it may be that."""
+        """Some of what was not looked at has become otherwise: any of it may be that.
+
+        Who counts adds the devices up, so one of them has all.
+        """
         assumed = [one for one in writes if one.unseen]
         found[assumed[0].thing.id].changed += changed
         for one in assumed:
@@ -348,8 +358,8 @@ def _shows(job: Job, found: Reread) -> bool:
 
 
 def _is_plain(row: Document, judged: Judged) -> bool:
-    """Whether a frame makes one record of history, its report, and no other before."""
-    return bool(judged.properties) and not judged.past and "h" not in row
+    """Whether a frame makes one record of history, its report, and was not refused before."""
+    return bool(judged.properties) and not judged.past and "h" not in row and "w" not in row
 
 
 def _wanted(key: bytes, judged: Judged) -> dict[bytes, Document]:

@@ -30,11 +30,11 @@ class Job(Redecode, kw_only=True):
     after: int = 0
     """The last device that is through."""
     under: list[int] = msgspec.field(default_factory=list)
-    """Devices whose frames are being read."""
+    """Devices whose frames are being read, until what is made of history is made anew."""
+    lost: list[int] = msgspec.field(default_factory=list)
+    """Those of the redecodings before that were ended meanwhile."""
     rest: dict[str, bytes] = msgspec.field(default_factory=dict)
     """The keys after which it goes on with some of those, by device."""
-    turn: int = 0
-    """How often devices were begun or gone on with."""
     second: bool = False
     """Whether all are gone through once more, for what came meanwhile."""
 
@@ -79,9 +79,12 @@ class RedecodeStore:
     async def begin(self, job: Job) -> bool:
         """Write a new one in the place of the last; False while that is running."""
         query = {"_id": job.identity, "state": {"$ne": "RUNNING"}}
-        document = msgspec.to_builtins(job)
+        lost = {"$setUnion": [{"$ifNull": ["$lost", []]}, {"$ifNull": ["$under", []]}]}
+        made = [{"$literal": msgspec.to_builtins(job)}, {"lost": lost}]
         try:
-            await self._jobs.replace_one(query, document, upsert=True)
+            await self._jobs.update_one(
+                query, [{"$replaceWith": {"$mergeObjects": made}}], upsert=True
+            )
         except DuplicateKey:
             return False
         return True
@@ -112,8 +115,7 @@ class RedecodeStore:
 
     async def enter(self, job: Job, devices: list[int]) -> bool:
         """Note that devices are begun or gone on with; False when it has been stopped."""
-        job.turn += 1
-        return await self._note(job, {"$set": {"under": devices, "turn": job.turn}})
+        return await self._note(job, {"$set": {"under": devices}})
 
     async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
         """Note how far it is with devices; False when it has been stopped."""
@@ -123,7 +125,8 @@ class RedecodeStore:
         )
         shown = [difference for one in found for difference in one.shown]
         change = {
-            "$set": {"rest": rest} | ({"after": devices[-1]} if through else {}),
+            "$set": {"rest": rest, "under": []} | ({"after": devices[-1]} if through else {}),
+            "$pullAll": {"lost": [] if job.dry else devices},
             "$inc": {
                 "read": sum(one.read for one in found),
                 "changed": sum(one.changed for one in found),
@@ -142,5 +145,5 @@ class RedecodeStore:
 
     async def again(self, job: Job) -> None:
         """Go through all devices once more."""
-        change = {"$set": {"second": True, "after": 0, "under": []}}
+        change = {"$set": {"second": True, "after": 0}}
         await self._jobs.update_one({"_id": job.identity, "started": job.started}, change)

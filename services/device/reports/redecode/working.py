@@ -9,7 +9,7 @@ import logging
 import time
 from collections import ChainMap
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from libs.common.clock import now_ms
@@ -62,8 +62,6 @@ class RedecodeWorker:
     facts: Facts
     partitions: Partitions
     settled_ms: int = SETTLED_MS
-    _ended: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False)
-    """The turn in which devices were left in the middle and made anew, by redecoding."""
 
     async def run(self) -> None:
         """Work for ever, a turn for each product."""
@@ -107,8 +105,7 @@ class RedecodeWorker:
 
     async def _devices(self, job: Job, known: KnownCodec, ids: list[int], until: float) -> bool:
         """Read frames of some devices; False when there is no time left for others."""
-        key = job.tenant, job.model, job.started
-        lost = set(job.under) if self._ended.pop(key, None) != job.turn else set[int]()
+        lost = {*job.under, *job.lost}
         if not await self.store.enter(job, ids):
             return False
         things = await self._things(job, ids)
@@ -124,8 +121,6 @@ class RedecodeWorker:
         job.differences += [difference for one in found for difference in one.shown]
         job.told += sum(one.told for one in found)
         went = await self.store.went(job, ids, found)
-        if not all(one.through for one in found):
-            self._ended[key] = job.turn
         if job.told >= MOST_TOLD:
             await self.store.end(job, "FAILED", fault=TOLD)
             return False
@@ -167,13 +162,15 @@ class RedecodeWorker:
     ) -> None:
         """Make latest values and facts of devices those that history gives now.
 
-        What was read of those that are `lost` before is not known: its process may have ended.
+        What was read of those that are `lost` before is not known: its process has ended.
         """
         for one in found.keys() & lost:
             entries = (await self.latest.entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
             found[one].times |= await self.rereader.frames.heard(one, known_times)
-        times = {one: reread.times for one, reread in found.items() if reread.times}
+        times = {
+            one: reread.times for one, reread in found.items() if reread.times or one in lost
+        }
         if not times:
             return
         weeks = await self.partitions.collections()

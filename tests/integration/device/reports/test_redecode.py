@@ -137,11 +137,12 @@ async def test_what_is_not_shown_any_more_is_written_without_a_look(
     """Values that are others, the same and missing become right, counted as after a look."""
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
-    await put_codec(world, WRONG)
+    nothing = WRONG.replace("throw new Error('wrong')", "return {data: {}}")
+    await put_codec(world, nothing)
     for number in range(12):
         await hear(world, "SN1", number, bytes([number % 2, number]), ts=ts + number)
     await world.deal(12)
-    mended = WRONG.replace("if (value % 3 == 0) throw", "").replace("value * 2", "value")
+    mended = WRONG.replace("value % 3 == 0", "false").replace("value * 2", "value")
     right = await put_codec(world, mended)
     monkeypatch.setattr(rereading, "SHOWN", 0)
     await begin(world, right, dry=True)
@@ -191,6 +192,27 @@ async def test_a_process_that_ends_between_history_and_latest_values_leaves_noth
     assert list((await rows(world)).values()) == [{"temperature": 7.0}]
     await through(world)
     assert (await world.latest_of(1), await batteries(world)) == ({"temperature": 7.0}, {})
+
+
+async def test_one_that_is_begun_after_a_process_has_ended_makes_up_for_it(world: World):
+    """Also where the one before was stopped meanwhile, and the device had no values at all."""
+    ts = now_ms() // 1000 * 1000 - 10_000_000
+    await world.add(1)
+    await put_codec(world, WRONG)
+    await hear(world, "SN1", 1, b"\x01\x03", ts=ts)
+    await world.deal(1)
+    right = await put_codec(world)
+    await begin(world, right, total=1)
+    ended = replace(worker(world), latest=Away(world.database))
+    with pytest.raises(ConnectionError):
+        await ended.turn((await ended.store.running())[0])
+    assert await ended.store.stop("default", "m")
+    await begin(world, right, total=1, dry=True)
+    await through(world)
+    assert await world.latest_of(1) == {}
+    await begin(world, right, total=1)
+    await through(world)
+    assert await world.latest_of(1) == {"temperature": 3.0}
 
 
 async def test_another_process_may_end_between_two_turns_of_one(

@@ -24,3 +24,9 @@ function Decode() { const n = (globalThis.n || 0) + 1; Reflect.defineProperty(gl
 function Decode() { const p = Reflect.getPrototypeOf(globalThis); p.n = (p.n || 0) + 1; return p.n || 1 }
 function Decode() { (0, eval)('var Math = {n: (Math.n || 0) + 1}'); return Math.n || 1 }
 function Decode() { const p = Reflect.getPrototypeOf(globalThis); Reflect.deleteProperty(p, 'Math'); return typeof Math }
+function Decode() { const f = ({}).hasOwnProperty; f.n = (f.n || 0) + 1; return f.n || 1 }
+function Decode() { const f = new Error('x').toString; f.n = (f.n || 0) + 1; return f.n || 1 }
+function Decode() { const p = Reflect.getPrototypeOf(Iterator.from({next() {}})); p.n = (p.n || 0) + 1; return p.n || 1 }
+function Decode() { const p = Reflect.getPrototypeOf([].values().map(() => 0)); p.n = (p.n || 0) + 1; return p.n || 1 }
+function Decode() { const n = Error.prepareStackTrace ? 2 : 1; Error.prepareStackTrace = () => 1; return n }
+function Decode() { const n = Error.stackTraceLimit; Error.stackTraceLimit = 77; return n === 77 ? 2 : 1 }

@@ -73,6 +73,12 @@ def test_no_call_leaves_anything_for_the_next(source: str) -> None:
     assert answers[1] == answers[0] == answers[2]
 
 
+def test_all_that_calls_share_is_frozen() -> None:
+    """Whatever a call reaches that it has not made itself."""
+    source = Path(__file__).with_name("walk.js").read_text()
+    assert codec(source).decode(b"", PORT, AT) == [True]
+
+
 @pytest.mark.parametrize(
     "code",
     [
