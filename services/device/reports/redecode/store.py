@@ -32,7 +32,7 @@ class Job(Redecode, kw_only=True):
     under: list[int] = msgspec.field(default_factory=list)
     """Devices whose frames are being read, until what is made of history is made anew."""
     lost: list[int] = msgspec.field(default_factory=list)
-    """Those of the redecodings before that were ended meanwhile."""
+    """Those that were left so, in this redecoding or one before."""
     rest: dict[str, bytes] = msgspec.field(default_factory=dict)
     """The keys after which it goes on with some of those, by device."""
     second: bool = False
@@ -115,10 +115,13 @@ class RedecodeStore:
 
     async def enter(self, job: Job, devices: list[int]) -> bool:
         """Note that devices are begun or gone on with; False when it has been stopped."""
-        return await self._note(job, {"$set": {"under": devices}})
+        left = [one for one in job.under if one not in devices]
+        change = {"$set": {"under": devices}, "$addToSet": {"lost": {"$each": left}}}
+        return await self._note(job, change)
 
     async def went(self, job: Job, devices: list[int], found: list[Reread]) -> bool:
         """Note how far it is with devices; False when it has been stopped."""
+        job.under = []
         through = all(one.through for one in found)
         rest = (
             {} if through else {str(at): one.rest for at, one in zip(devices, found, strict=True)}

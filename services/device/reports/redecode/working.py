@@ -168,9 +168,7 @@ class RedecodeWorker:
             entries = (await self.latest.entries([one])).get(one, {})
             known_times = {entry["t"] for entry in entries.values()}
             found[one].times |= await self.rereader.frames.heard(one, known_times)
-        times = {
-            one: reread.times for one, reread in found.items() if reread.times or one in lost
-        }
+        times = {one: reread.times for one, reread in found.items() if reread.times or one in lost}
         if not times:
             return
         weeks = await self.partitions.collections()
