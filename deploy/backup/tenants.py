@@ -7,6 +7,7 @@ move: what is said is told to those who listen where it is said.
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import bson
@@ -42,6 +43,7 @@ from libs.common.store.ids import FIRST
 from libs.common.store.mongo import DUPLICATE_KEY, create_missing
 from libs.common.version import VERSION
 from services.device.reports.history.partitions import KEY
+from services.workflow.triggers.store import CHANGES
 
 _PREFIX = "thingway_"
 _TOGETHER = 1000
@@ -234,6 +236,7 @@ async def restore_tenant(
                 await arriving.take(record)
             if compare:
                 await arriving.compare(checked)
+            await arriving.announce()
         except BaseException:
             await arriving.clear_up(say)
             raise
@@ -362,6 +365,14 @@ class _Arriving:
                 if row.pattern.fullmatch(_name(database, name)):
                     await self._clients[database][database][name].delete_many(query)
         await self.settle()
+
+    async def announce(self) -> None:
+        """Tell the replicas that run which flows have come."""
+        query, now = {"tenant": self._tenant}, datetime.now(UTC)
+        found = self._at("workflow.deployments").find(query, {"_id": 1})
+        changes = [{"flow": one["_id"], "at": now} async for one in found]
+        if changes:
+            await self._at(f"workflow.{CHANGES}").insert_many(changes)
 
     async def settle(self) -> None:
         """The attempt is over."""
