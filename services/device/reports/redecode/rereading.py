@@ -89,14 +89,14 @@ class _Writes:
         for row, one in frames:
             key = bytes(row["_id"])
             self.unseen[key] = one.properties
-            self.remember(row, key, one, set())
+            self.remember(key, one, set(), same=not one.said)
 
-    def remember(self, row: Document, key: bytes, judged: Judged, past: set[bytes]) -> None:
+    def remember(self, key: bytes, judged: Judged, past: set[bytes], *, same: bool) -> None:
         """Note what a frame was read with, and what came of it beside its report."""
-        if row.get("w", "") != judged.said or set(map(bytes, row.get("h", ()))) != past:
-            self.frames.append(_frame_change(key, self.stamp, judged, past))
-        else:
+        if same:
             self.same.append(key)
+        else:
+            self.frames.append(_frame_change(key, self.stamp, judged, past))
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
         """What goes from history, or is new and may be there meanwhile, by week."""
@@ -251,7 +251,8 @@ class Rereader:
             stale = told - past
             if key in before and key not in wanted:
                 stale.add(key)
-            writes.remember(row, key, one, past)
+            same = row.get("w", "") == one.said and told == past
+            writes.remember(key, one, past, same=same)
             found.read += 1
             if not (changed or stale):
                 continue

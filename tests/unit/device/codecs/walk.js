@@ -7,11 +7,12 @@ function Decode() {
     if (!Object.isFrozen(one)) found.push(name);
     within(one, name);
   };
-  const within = (one, name) => {
+  const within = (one, name, values = true) => {
     walk(Reflect.getPrototypeOf(one), name + ".__proto__");
     for (const key of Reflect.ownKeys(one)) {
       const { value, get, set } = Reflect.getOwnPropertyDescriptor(one, key);
-      walk(value, name + "." + String(key)), walk(get, name + ".get " + String(key)), walk(set, name + ".set " + String(key));
+      if (values) walk(value, name + "." + String(key));
+      walk(get, name + ".get " + String(key)), walk(set, name + ".set " + String(key));
     }
   };
   const strict = (function () { "use strict"; return arguments; })();
@@ -25,11 +26,7 @@ function Decode() {
   };
   for (const [name, one] of Object.entries(made)) {
     seen.add(one);
-    walk(Reflect.getPrototypeOf(one), name + ".__proto__");
-    for (const key of Reflect.ownKeys(one)) {
-      const { get, set } = Reflect.getOwnPropertyDescriptor(one, key);
-      walk(get, name + ".get " + String(key)), walk(set, name + ".set " + String(key));
-    }
+    within(one, name, false);
   }
   return [seen.size > 500, ...found];
 }
