@@ -92,6 +92,8 @@ from services.auth.users.sessions import OwnSessions
 
 ID_BLOCK = 10
 """Ids are taken rarely, and a restart wastes at most this many."""
+REUSE_GRACE = 60
+"""Seconds in which a console may use a refresh token twice: two tabs, or a late answer."""
 ROUTES: list[ControllerRouterHandler] = [
     issue_token,
     sign_in,
@@ -255,6 +257,7 @@ def _user_tokens(redis: Redis, settings: AuthSettings) -> TokenWriter:
         redis,
         access_life=settings.user_access_token_life,
         refresh_life=settings.user_refresh_token_life,
+        reuse_grace=REUSE_GRACE,
     )
 
 

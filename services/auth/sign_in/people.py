@@ -91,7 +91,7 @@ class SignIn:
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining(self._access_life),
+            expires_in=remaining(self._access_life - outcome.age),
         )
 
     async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:

@@ -1,19 +1,34 @@
--- Uses up a refresh token and stores the next pair; a second use revokes the family.
--- KEYS and ARGV as in issue.lua, then the key of the refresh token that is used.
+-- Uses up a refresh token and stores the next pair. A second use within the grace period gets the
+-- pair of the first use while the refresh token of that pair is unused; any other second use
+-- revokes the family.
+-- KEYS and ARGV as in issue.lua. Then KEYS: the refresh token in use, the sealed copy of its pair.
+-- ARGV: the sealed pair, grace period in ms (0: none).
+-- Returns the outcome; of a repeated pair also its sealed copy.
 
 if not reach(KEYS[1], KEYS[2], tonumber(ARGV[1]), ARGV[7]) then
-  return 'STALE'
+  return {'STALE'}
 end
 local found = redis.call('HMGET', KEYS[5], 'principal', 'used')
 if not found[1] then
-  return 'UNKNOWN'
+  return {'UNKNOWN'}
 end
-if found[2] then
+local next_refresh = found[2]
+if next_refresh then
+  local sealed = redis.call('GET', KEYS[6])
+  local following = redis.call('HMGET', next_refresh, 'principal', 'used')
+  if sealed and following[1] and not following[2] then
+    return {'REPEATED', sealed}
+  end
   drop_family(ARGV[3])
   redis.call('ZREM', KEYS[2], ARGV[3])
-  return 'REUSED'
+  return {'REUSED'}
 end
-redis.call('HSET', KEYS[5], 'used', 1)
+redis.call('HSET', KEYS[5], 'used', KEYS[4])
 store(KEYS[2], ARGV[3], KEYS[3], KEYS[4], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]),
   tonumber(ARGV[6]), ARGV[8])
-return 'OK'
+local grace = tonumber(ARGV[10])
+if grace > 0 then
+  redis.call('SET', KEYS[6], ARGV[9], 'PX', grace)
+  redis.call('ZADD', 'tw:family:' .. ARGV[3], now_ms() + grace, KEYS[6])
+end
+return {'OK'}

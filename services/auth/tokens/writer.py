@@ -4,19 +4,26 @@ Issuing cannot race with revocation: every subject has a **generation**, kept in
 with every new secret; the scripts refuse to issue under a generation lower than the highest one
 Redis has seen, and drop all older tokens as soon as they see a higher one. A used refresh token
 is remembered until it would have expired; its second use revokes its family.
+
+A writer with a grace period answers a second use within it with the pair of the first use, for
+clients that send a refresh twice. Redis keeps that pair encrypted under a key that only the used
+token yields, and forgets it with the family.
 """
 
+import base64
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from redis.commands.core import AsyncScript
 
 from libs.common.identity import Kind, Principal
-from libs.common.identity.tokens import refresh_key, token_key
+from libs.common.identity.seal import Seal
+from libs.common.identity.tokens import refresh_key, token_hash, token_key
 from libs.common.store.redis import Redis
 
 MAX_FAMILIES = 10_000
@@ -32,12 +39,18 @@ MARGIN = 60
 _LUA = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPair:
+class TokenPair(msgspec.Struct, frozen=True):
     """What a log-in or a refresh gives, shown only here."""
 
     access: str
     refresh: str
+    issued_at: float
+    """Unix time in seconds."""
+
+    @property
+    def age(self) -> int:
+        """Whole seconds since the pair was issued."""
+        return max(0, int(time.time() - self.issued_at))
 
 
 class LoginOrigin(msgspec.Struct, frozen=True):
@@ -71,10 +84,13 @@ class Refusal(StrEnum):
 
 
 class TokenWriter:
-    """Issues, rotates and revokes; only `auth` has one. Lives are in seconds."""
+    """Issues, rotates and revokes; only `auth` has one. Lives and grace period are in seconds."""
 
-    def __init__(self, redis: Redis, *, access_life: int, refresh_life: int) -> None:
+    def __init__(
+        self, redis: Redis, *, access_life: int, refresh_life: int, reuse_grace: int = 0
+    ) -> None:
         self._redis = redis
+        self._grace_ms = reuse_grace * 1000
         self._keep_ms = (max(access_life, refresh_life) + MARGIN) * 1000
         self._lives_ms = (access_life * 1000, refresh_life * 1000)
         self._issue = self._script("issue.lua")
@@ -106,10 +122,13 @@ class TokenWriter:
         generation: int,
         origin: LoginOrigin | None = None,
     ) -> TokenPair | Refusal:
-        """Use `refresh_token` up and issue the next pair of its family, `principal.family`."""
-        used = [refresh_key(refresh_token)]
-        family = principal.family
-        return await self._store(self._rotate, principal, family, generation, origin, used)
+        """Use `refresh_token` up and issue the next pair of its family, `principal.family`.
+
+        Within the grace period, return the pair that an earlier use of the token got.
+        """
+        return await self._store(
+            self._rotate, principal, principal.family, generation, origin, used=refresh_token
+        )
 
     async def logins(self, principal: Principal) -> list[Login]:
         """The log-ins of a person, `MAX_LISTED` at most; the one that lasts longest first."""
@@ -145,27 +164,27 @@ class TokenWriter:
         family: str,
         generation: int,
         origin: LoginOrigin | None,
-        more_keys: Sequence[str] = (),
+        used: str | None = None,
     ) -> TokenPair | Refusal:
-        pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        """Issue a pair; `used` is the refresh token that pays for it."""
+        pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
-        outcome: bytes = await script(
-            keys=[
-                *_subject_keys(principal),
-                token_key(pair.access),
-                refresh_key(pair.refresh),
-                *more_keys,
-            ],
-            args=[
-                generation,
-                msgspec.json.encode(stored),
-                family,
-                *self._lives_ms,
-                MAX_FAMILIES,
-                self._keep_ms,
-                b"" if origin is None else msgspec.json.encode(origin),
-            ],
-        )
+        keys = [*_subject_keys(principal), token_key(pair.access), refresh_key(pair.refresh)]
+        args: list[str | bytes | int] = [
+            generation,
+            msgspec.json.encode(stored),
+            family,
+            *self._lives_ms,
+            MAX_FAMILIES,
+            self._keep_ms,
+            b"" if origin is None else msgspec.json.encode(origin),
+        ]
+        if used is not None:
+            keys += [refresh_key(used), f"tw:reissue:{token_hash(used)}"]
+            args += [_sealed(pair, used) if self._grace_ms else "", self._grace_ms]
+        outcome, *sealed = await script(keys=keys, args=args)
+        if used is not None and sealed:
+            return _opened(sealed[0], used)
         return pair if outcome == b"OK" else Refusal(outcome.decode())
 
     def _script(self, name: str) -> AsyncScript:
@@ -180,6 +199,22 @@ def _subject_keys(principal: Principal) -> list[str]:
 def _keys_of(kind: Kind, subject: str) -> list[str]:
     """Where a subject's generation and families stand; kinds have ids of their own."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
+
+
+def _sealed(pair: TokenPair, used: str) -> str:
+    """Encrypt a pair for the holder of `used`, the refresh token that it was issued for."""
+    return _seal_under(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
+
+
+def _opened(sealed: bytes, used: str) -> TokenPair:
+    text = _seal_under(used).open(sealed.decode(), refresh_key(used))
+    return msgspec.json.decode(text, type=TokenPair)
+
+
+def _seal_under(token: str) -> Seal:
+    """A cipher whose key nobody has without the token; Redis knows only the token's hash."""
+    key = HKDF(SHA256(), 32, salt=None, info=b"thingway reissued tokens").derive(token.encode())
+    return Seal(base64.urlsafe_b64encode(key).decode().rstrip("="))
 
 
 def _login(

@@ -1,12 +1,15 @@
 """`POST /oauth2/token`: people sign in, stay signed in, and guessers are slowed down."""
 
 import asyncio
+import base64
 
+import pytest
 from argon2 import PasswordHasher
 
-from libs.common.identity import Kind
+from libs.common.identity import Kind, Principal
 from services.auth.passwords.hashing import PasswordHashes
 from services.auth.passwords.throttle import ADDRESS_ATTEMPTS, ATTEMPTS, WAITING
+from services.auth.tokens.writer import Refusal, TokenWriter
 from tests.integration.auth.people import (
     CLIENT,
     FIRST,
@@ -107,14 +110,62 @@ async def test_a_hash_of_old_parameters_is_renewed_by_a_log_in(auth):
     assert await auth.principal(tokens["access_token"]) is not None
 
 
-async def test_a_refresh_token_works_once_and_its_second_use_ends_the_family(auth):
-    """Whoever stole one of a family's tokens is out, and so is the one it was stolen from."""
+async def test_a_second_refresh_within_a_minute_gets_the_same_pair(auth):
+    """Two tabs of a console send the same refresh token, and both stay signed in."""
     await register(auth)
     first = await signed_in(auth)
-    other = await signed_in(auth)
 
     second = (await refresh(auth, first["refresh_token"])).json()["data"]
-    assert (await auth.principal(second["access_token"])).kind is Kind.USER
+    again = (await refresh(auth, first["refresh_token"])).json()["data"]
+
+    assert {**again, "expires_in": 0} == {**second, "expires_in": 0}
+    assert 0 <= second["expires_in"] - again["expires_in"] <= 30
+    assert (await auth.principal(again["access_token"])).kind is Kind.USER
+    assert (await refresh(auth, again["refresh_token"])).status_code == 200
+
+
+async def test_simultaneous_refreshes_of_a_console_get_one_pair(auth):
+    """Nothing new is issued for the late ones, and the log-in goes on."""
+    await register(auth)
+    first = await signed_in(auth)
+
+    answers = await asyncio.gather(*(refresh(auth, first["refresh_token"]) for _ in range(8)))
+
+    [token] = {answer.json()["data"]["refresh_token"] for answer in answers}
+    assert (await refresh(auth, token)).status_code == 200
+
+
+async def test_a_repeated_refresh_leaves_no_token_readable_in_redis(auth):
+    """The pair is kept for a minute, under a key that only the used token yields."""
+    await register(auth)
+    first = await signed_in(auth)
+    second = (await refresh(auth, first["refresh_token"])).json()["data"]
+
+    [kept] = [key async for key in auth.redis.scan_iter("tw:reissue:*")]
+    value = await auth.redis.get(kept)
+
+    assert 0 < await auth.redis.ttl(kept) <= 60
+    assert first["refresh_token"].encode() not in kept
+    assert second["access_token"].encode() not in base64.urlsafe_b64decode(value)
+
+
+async def _reuse_after_the_grace_period(auth, first, second):
+    for key in [key async for key in auth.redis.scan_iter("tw:reissue:*")]:
+        await auth.redis.delete(key)
+
+
+async def _reuse_after_the_next_refresh(auth, first, second):
+    assert (await refresh(auth, second["refresh_token"])).status_code == 200
+
+
+@pytest.mark.parametrize("between", [_reuse_after_the_grace_period, _reuse_after_the_next_refresh])
+async def test_any_other_second_use_of_a_refresh_token_ends_the_family(auth, between):
+    """Whoever stole one of a family's tokens is out, and so is the one it was stolen from."""
+    await register(auth)
+    first, other = await signed_in(auth), await signed_in(auth)
+    second = (await refresh(auth, first["refresh_token"])).json()["data"]
+    await between(auth, first, second)
+
     reused = await refresh(auth, first["refresh_token"])
 
     assert (reused.status_code, reused.json()["error_code"]) == (401, "authentication_failed")
@@ -122,6 +173,44 @@ async def test_a_refresh_token_works_once_and_its_second_use_ends_the_family(aut
     assert await auth.principal(second["access_token"]) is None
     assert (await refresh(auth, second["refresh_token"])).status_code == 401
     assert await auth.principal(other["access_token"]) is not None
+
+
+async def _end_the_session(auth, principal):
+    await auth.done("DELETE", "/user/sessions/current", caller=principal)
+
+
+async def _change_the_password(auth, principal):
+    body = {"old_password": PASSWORD, "new_password": "Anoth3r-one"}
+    await auth.done("PUT", "/user/password", body, caller=principal)
+
+
+@pytest.mark.parametrize("revoke", [_end_the_session, _change_the_password])
+async def test_a_repeated_refresh_does_not_revive_a_revoked_log_in(auth, revoke):
+    """A log-out and a new password end the pair that could have been given again."""
+    await register(auth)
+    first = await signed_in(auth)
+    second = (await refresh(auth, first["refresh_token"])).json()["data"]
+    await revoke(auth, await caller(auth, second))
+
+    again = await refresh(auth, first["refresh_token"])
+
+    assert again.status_code == 401
+    assert await auth.principal(second["access_token"]) is None
+    assert not [key async for key in auth.redis.scan_iter("tw:reissue:*")]
+
+
+async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
+    """A refresh that read the user before a new password was set gets nothing after it."""
+    writer = TokenWriter(auth.redis, access_life=60, refresh_life=60, reuse_grace=60)
+    user = Principal(kind=Kind.USER, tenant="default", subject="7")
+    first = await writer.issue(user, 1)
+    holder = await writer.holder(first.refresh)
+    await writer.rotate(first.refresh, holder, 1)
+
+    await writer.revoke_subject(Kind.USER, "7", 2)
+
+    assert await writer.rotate(first.refresh, holder, 1) is Refusal.STALE
+    assert await writer.rotate(first.refresh, holder, 2) is Refusal.UNKNOWN
 
 
 async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth):

@@ -82,7 +82,7 @@ class FakeTokens:
     """Token state that answers what it is told to, and remembers what it was asked."""
 
     def __init__(self, outcome=None, holder=None, log: list | None = None) -> None:
-        self.outcome = outcome or TokenPair("access", "refresh")
+        self.outcome = outcome or TokenPair("access", "refresh", 0.0)
         self.holder_of = holder
         self.asked: list = []
         self.log = [] if log is None else log
