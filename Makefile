@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console bench compose image clean
+.PHONY: help up console screenshots test test-all compiled test-faults test-kubernetes lint lint-python lint-console resolve bench compose image clean
 
 help: ## List the targets
 	@echo "Thingway: an event-driven IoT platform"
@@ -65,6 +65,9 @@ lint-python: $(DEV)
 # After the build when both are wanted: each writes the generated client.
 lint-console: console/node_modules/.installed $(if $(filter console,$(MAKECMDGOALS)),$(CONSOLE))
 	@$(NPM) run --prefix console --silent check
+
+resolve: $(DEV) ## Check that all requirements have wheels for the image, on x86-64 and arm64
+	@$(BIN)/python .ci/resolve_requirements.py
 
 bench: $(DEV) $(if $(ARGS),$(if $(findstring console,$(ARGS)),console),console) ## Measure against the bars and print the table (ARGS: see python -m bench --help)
 	@$(BIN)/python -m bench $(ARGS)

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # so that tests import `test
 from tests.servers import Servers, end_run, provide
 
 RUN_DIRECTORY = pytest.StashKey[Path]()
+PERMITTED_SKIPS = {"helm-python-sdk has no wheel for this processor"}
+"""Reasons to skip a test that CI accepts; any other skipped test fails its run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +58,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     directory = config.stash.get(RUN_DIRECTORY, None)
     if directory is not None and not hasattr(config, "workerinput"):
         end_run(directory)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of CI in which a test was skipped for a reason that is not permitted."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("CI") or reporter is None:
+        return
+    reports = reporter.stats.get("skipped", [])
+    reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in reports}
+    if refused := reasons - PERMITTED_SKIPS:
+        reporter.write_line(f"CI permits no skipped test but for {PERMITTED_SKIPS}: {refused}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,63 @@
+"""Check that pip can install every requirement from wheels, as the image does.
+
+The image's Python version and pip options come from `deploy/docker/Dockerfile`. Nothing is
+installed: pip resolves all requirements for x86-64 and arm64 and fails for one without a wheel.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PROCESSORS = "x86_64", "aarch64"
+GLIBC_TAGS = "2014", "_2_28", "_2_34", "_2_39"
+"""Endings of the `manylinux` tags for which wheels are built; the image's Debian 13 has 2.41."""
+
+
+def image_options() -> list[str]:
+    """Return the options that the image gives to pip, and its Python version."""
+    dockerfile = (ROOT / "deploy/docker/Dockerfile").read_text().replace("\\\n", "")
+    commands = re.findall(r"pip install (.*) -r", dockerfile)
+    [options] = {re.sub(r"--no-cache-dir|\s+", " ", command).strip() for command in commands}
+    [version] = set(re.findall(r"^FROM python:([\d.]+)-slim", dockerfile, re.MULTILINE))
+    return [*options.split(), "--python-version", version]
+
+
+def requirements_for(processor: str) -> list[str]:
+    """Return the requirements of all files that apply to a processor.
+
+    pip evaluates the markers of what is named directly for the machine that it runs on.
+    """
+    files = ROOT.glob("requirements*.txt")
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    environment = {"platform_machine": processor}
+    return [
+        f"{one.name}{one.specifier}"
+        for one in wanted
+        if one.marker is None or one.marker.evaluate(environment)
+    ]
+
+
+def resolve(processor: str) -> subprocess.Popen[bytes]:
+    """Start pip, which resolves the requirements for a processor."""
+    platforms = [f"--platform=manylinux{tag}_{processor}" for tag in GLIBC_TAGS]
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qq"]
+    target = ["--target", "unused", *platforms]
+    return subprocess.Popen([*pip, *image_options(), *target, *requirements_for(processor)])
+
+
+def main() -> int:
+    """Resolve for each processor; return 1 if pip fails for one of them."""
+    resolving = {processor: resolve(processor) for processor in PROCESSORS}
+    failed = [processor for processor, pip in resolving.items() if pip.wait() != 0]
+    for processor in failed:
+        print(f"the requirements cannot be installed from wheels on {processor}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
