@@ -70,6 +70,24 @@ async def test_bytes_and_values_are_tried(api: Api, path: str) -> None:
     assert "refused" not in sent
 
 
+async def test_a_bad_value_of_a_codec_costs_no_other(api: Api, path: str) -> None:
+    """Keys with dots nest at every level; numbers may be text; what is lost is said."""
+    values = "temperature: '21.5', reporting_interval: {'time.x': 1, time: '9', unit: NaN}, a: 1n"
+    script = f"function decodeUplink() {{ return {{data: {{{values}}}}} }}"
+    tried = await api.done(
+        "POST", f"{path}/test", {"port": 1, "hex": "00", "codec": {"script": script}}
+    )
+    assert tried["accepted"] == {"temperature": 21.5, "reporting_interval": {"time": 9}}
+    assert [one["field"] for one in tried["refused"]] == [
+        "properties.reporting_interval.time.x",
+        "properties.reporting_interval.unit",
+        "properties.a",
+    ]
+    flat = {"temperature": 21.5, "reporting_interval.time": 9, "reporting_interval.unit": None}
+    example = {"port": 1, "hex": "00", "expected": flat | {"a": 1}}
+    await api.done("PUT", path, {"script": script, "examples": [example]})
+
+
 async def test_a_codec_is_tried_before_it_is_kept(api: Api, path: str) -> None:
     """One that loops is ended; nothing is stored."""
     tried = await api.done(

@@ -29,13 +29,15 @@ class _Refused(Exception):
     """A scalar that its node does not accept, never seen outside; `args` are reason and code."""
 
 
-def check_value(node: Node, value: object, path: str, faults: list[Fault]) -> Any:
+def check_value(
+    node: Node, value: object, path: str, faults: list[Fault], *, keep_parts: bool = False
+) -> Any:
     """Give `value` as it is stored; add to `faults` and give anything when it is refused.
 
     Numbers of FLOAT and DOUBLE become floats of so many places, keys of an ENUM strings.
     """
     if node.kind == "STRUCT" and isinstance(value, dict):
-        return check_members(node.members, value, path, faults)
+        return check_members(node.members, value, path, faults, keep_parts=keep_parts)
     if node.kind == "ARRAY" and isinstance(value, list):
         return _elements(node, value, path, faults)
     try:
@@ -50,10 +52,15 @@ def _fault(path: str, refused: _Refused, value: object) -> Fault:
 
 
 def check_members(
-    members: Mapping[str, Node], value: Mapping[str, object], path: str, faults: list[Fault]
+    members: Mapping[str, Node],
+    value: Mapping[str, object],
+    path: str,
+    faults: list[Fault],
+    *,
+    keep_parts: bool = False,
 ) -> dict[str, Any]:
     """Check an object: give its good members; unknown and missing ones are faults."""
-    good = check_each(members, value, path, faults)
+    good = check_each(members, value, path, faults, keep_parts=keep_parts)
     for key, node in members.items():
         if node.required and key not in value:
             faults.append(Fault(f"{path}.{key}", "is required", "null"))
@@ -61,9 +68,17 @@ def check_members(
 
 
 def check_each(
-    members: Mapping[str, Node], value: Mapping[str, object], path: str, faults: list[Fault]
+    members: Mapping[str, Node],
+    value: Mapping[str, object],
+    path: str,
+    faults: list[Fault],
+    *,
+    keep_parts: bool = False,
 ) -> dict[str, Any]:
-    """Check the members that `value` has, whichever are missing."""
+    """Check the members that `value` has, whichever are missing.
+
+    A STRUCT with a fault is refused, or with `keep_parts` reduced to its good members.
+    """
     good: dict[str, Any] = {}
     for key, item in value.items():
         place = f"{path}.{str(key)[:MAX_KEY]}"
@@ -72,8 +87,8 @@ def check_each(
             faults.append(Fault(place, "is not known"))
             continue
         before = len(faults)
-        checked = check_value(node, item, place, faults)
-        if len(faults) == before:
+        checked = check_value(node, item, place, faults, keep_parts=keep_parts)
+        if len(faults) == before or (keep_parts and node.kind == "STRUCT" and checked):
             good[key] = checked
     return good
 

@@ -15,6 +15,7 @@ from libs.common.tsl._merge import (
     writable_view,
 )
 from libs.common.tsl._node import Node, build_tree
+from libs.common.tsl._numbers import parse_members
 from libs.common.tsl._rounding import round_members, rounders
 from libs.common.tsl._wire import checked_report, read_event
 from libs.common.tsl.document import (
@@ -89,15 +90,21 @@ class CompiledTsl:
         return good, faults
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """The same of what a codec gave."""
+        """Check values of a codec: 0 and 1 may be booleans, text that is a number a number.
+
+        Good members of a STRUCT are kept when others of it are bad.
+        """
         values = with_booleans(self._booleans, properties)
-        if not self._flat:  # members of STRUCTs would come in the order of the TSL
-            return self.check_report(values)
-        try:
-            good = self._rounded(msgspec.convert(values, self._type))
-        except ValueError:
-            return self.check_report(values)
-        return {key: good[key] for key in values}, []
+        if self._flat:  # members of STRUCTs would come in the order of the TSL
+            try:
+                good = self._rounded(msgspec.convert(values, self._type))
+            except ValueError:
+                pass
+            else:
+                return {key: good[key] for key in values}, []
+        faults: list[Fault] = []
+        values = parse_members(self._reported, values)
+        return check_each(self._reported, values, "properties", faults, keep_parts=True), faults
 
     def _rounded(self, wire: msgspec.Struct) -> Values:
         """The good values that are read."""

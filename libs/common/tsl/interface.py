@@ -60,7 +60,11 @@ class Tsl(Protocol):
         """Check reported properties that are decoded already: the good ones and the faults."""
 
     def check_decoded(self, properties: Values) -> tuple[Values, list[Fault]]:
-        """The same of what a codec gave as JSON, which may be 0 and 1 for a BOOL."""
+        """Check values that a codec gave as JSON: the good ones and the faults.
+
+        Beside what a report may hold: 0 and 1 for a BOOL, and text that is a number, without
+        blanks or a unit, for a number. Good members of a STRUCT are kept when others are bad.
+        """
 
     def decode_event(self, raw: bytes) -> Event:
         """Decode `{"ts"?: ms, "eventId": id, "outputs"?: {...}}`.

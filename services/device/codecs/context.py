@@ -1,5 +1,7 @@
 """A codec that is loaded: its scripts are read once, and each call begins with fresh variables."""
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ class _Told(msgspec.Struct):
 
 
 _read = msgspec.json.Decoder(_Told).decode
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Engine:
@@ -82,7 +85,9 @@ class LoadedCodec(_Engine):
         return _value(self._call(self._decode, port, payload.hex(), float(at)))
 
     def encode(self, values: Any, port: int, at: int) -> Any:
-        """What the encoder makes of values; raises the same."""
+        """What the encoder makes of values; raises the same, also for an integer beyond 2^53."""
+        if (integer := _inexact(values)) is not None:
+            raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")
         return _value(
             self._call(self._encode, port, msgspec.json.encode(values).decode(), float(at))
         )
@@ -127,6 +132,15 @@ def _context() -> Any:
     return context
 
 
+def _inexact(value: Any) -> int | None:
+    """Return an integer of `value` that a number of JavaScript cannot hold."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return next((found for item in value if (found := _inexact(item)) is not None), None)
+    return value if isinstance(value, int) and int(float(value)) != value else None
+
+
 def _value(answer: str) -> Any:
     if len(answer) > LARGEST_ANSWER:
         raise CodecFailed(f"gives more than {LARGEST_ANSWER} characters")
@@ -134,11 +148,32 @@ def _value(answer: str) -> Any:
         told = _read(answer)
     except RecursionError as error:
         raise CodecFailed("gives what is too deep") from error
-    except msgspec.DecodeError as error:
-        raise CodecFailed("gives text that is no Unicode") from error
+    except msgspec.DecodeError:  # half a surrogate pair
+        told = _read_lossy(answer)
     if told.fault is not None:
         raise (CodecBroken if told.broken else CodecFailed)(_said(told.fault))
     return told.value
+
+
+def _read_lossy(answer: str) -> _Told:
+    raw = json.loads(answer)
+    if fault := raw.pop("fault", None):
+        raw["fault"] = _SURROGATE.sub("\ufffd", fault)
+        return msgspec.convert(raw, _Told)
+    return _Told(_without_surrogates(raw.get("value")))
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return `value` with null for text that is no Unicode, which the TSL then refuses."""
+    if isinstance(value, str):
+        return None if _SURROGATE.search(value) else value
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            _SURROGATE.sub("\ufffd", key): _without_surrogates(item) for key, item in value.items()
+        }
+    return value
 
 
 def _said(text: str) -> str:

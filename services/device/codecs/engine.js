@@ -6,7 +6,9 @@
   const compile = eval;
   const { ownKeys, deleteProperty, getPrototypeOf, setPrototypeOf, isExtensible } = Reflect;
   const { Error, InternalError, Uint8Array } = globalThis;
-  const { freeze, defineProperty, getOwnPropertyDescriptor } = Object;
+  const { freeze, defineProperty, getOwnPropertyDescriptor, keys } = Object;
+  const { isArray } = Array;
+  const { isSafeInteger } = Number;
   const NativeDate = Date;
   let clock = 0;
   let chains = {};
@@ -84,12 +86,44 @@
       payload = make()(...args.map((one) => (one.payload ? payload : known[one.id])));
     return payload;
   };
+  // What JSON cannot carry costs that value, not the call: it becomes null, which no TSL accepts.
+  // A BigInt becomes a number, or text that is one where a number would lose digits.
+  const exact = (_, one) => (typeof one === "bigint" ? (isSafeInteger(Number(one)) ? Number(one) : `${one}`) : one);
+  const written = (value) => {
+    try {
+      return stringify({ value });
+    } catch {
+      return `{"value":${members(value, 2)}}`;
+    }
+  };
+  const members = (value, depth) => {
+    if (!depth || typeof value !== "object" || value === null || isArray(value) || value.toJSON) return text(value);
+    let all = "";
+    for (const key of keys(value)) {
+      const one = member(value, key, depth - 1);
+      if (one !== undefined) all += `${all && ","}${stringify(key)}:${one}`;
+    }
+    return `{${all}}`;
+  };
+  const member = (value, key, depth) => {
+    try {
+      return members(value[key], depth);
+    } catch {
+      return "null";
+    }
+  };
+  const text = (value) => {
+    try {
+      return stringify(value, exact);
+    } catch {
+      return "null";
+    }
+  };
   const told = (chain, payload, known, at) => {
     clock = at;
     let told;
     try {
-      told = { value: run(chain, payload, known) };
-      told = stringify(told);
+      told = written(run(chain, payload, known));
     } catch (error) {
       told = { fault: textOf(error), broken: error === null || error instanceof InternalError };
       told = stringify(told);

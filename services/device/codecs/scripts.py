@@ -6,11 +6,11 @@ TS013 of the LoRa Alliance has `decodeUplink(input)`, which gives `{data, errors
 `Encoder(obj, port)`, which give bytes.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from libs.common.tsl.limits import MAX_DEPTH
+from libs.common.tsl import Fault
+from services.device.codecs.keys import nest_keys
 from services.device.codecs.model import Argument, CodecFailed, Step
 
 DECODERS = {
@@ -29,14 +29,14 @@ LARGEST_PORT = 223
 """Ports of applications are 1 to 223 (LoRaWAN 1.0.4, 4.3.2)."""
 MOST_BYTES = 255
 """Bytes of a LoRa frame."""
-_LEVELS = re.compile("[.#]")
 
 
 class Decoded(NamedTuple):
-    """Values by top-level key, and what the codec warns of."""
+    """Values by top-level key, warnings of the codec, and faults of values that are left out."""
 
     properties: dict[str, Any]
     warnings: list[str]
+    faults: list[Fault]
 
 
 class Encoded(NamedTuple):
@@ -61,7 +61,7 @@ def entry_of(
 def decoded(steps: Sequence[Step], value: Any) -> Decoded:
     """What decoding gave; raise `CodecFailed` when that is no object, or says that it failed.
 
-    Keys with levels (`plan.days`, `plan.days#sunday`) become objects.
+    Keys with levels (`plan.days`, `plan.days#sunday`) become objects, at every level.
     """
     warnings: list[str] = []
     if steps[-1].entry == "decodeUplink":
@@ -69,7 +69,8 @@ def decoded(steps: Sequence[Step], value: Any) -> Decoded:
         warnings, value = _texts(answer, "warnings"), answer.get("data")
     if not isinstance(value, dict):
         raise CodecFailed("gives no object")
-    return Decoded(_nested(value), warnings)
+    properties, faults = nest_keys(value)
+    return Decoded(properties, warnings, faults)
 
 
 def encoded(steps: Sequence[Step], value: Any, port: int) -> Encoded:
@@ -104,20 +105,3 @@ def _answer(value: Any) -> dict[str, Any]:
 def _texts(answer: dict[str, Any], name: str) -> list[str]:
     texts = answer.get(name) or []
     return [str(one)[:500] for one in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
-
-
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    if not _LEVELS.search("\n".join(flat)):
-        return flat
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        *levels, last = _LEVELS.split(key)
-        if len(levels) >= MAX_DEPTH:
-            raise CodecFailed(f"gives {key!r:.40} with more than {MAX_DEPTH} levels")
-        place = nested
-        for level in levels:
-            place = place.setdefault(level, {})
-            if not isinstance(place, dict):
-                raise CodecFailed(f"gives {key} below what is no object")
-        place[last] = value
-    return nested

@@ -3,13 +3,18 @@
 const DECODED = {};
 const ENCODED = {};
 
+// A second value of a name gets a level below the first, which the platform reports as lost.
+function put(found, path, value) {
+  found[Object.hasOwn(found, path) ? `${path}#` : path] = value;
+}
+
 function leaves(value, above, found) {
   for (const key of Object.keys(value)) {
     const path = above + key.replaceAll("#", ".");
     const inner = value[key];
     const branches = inner !== null && typeof inner === "object" && !Array.isArray(inner);
     if (branches && Object.keys(inner).length) leaves(inner, `${path}.`, found);
-    else found[path] = inner;
+    else put(found, path, inner);
   }
   return found;
 }
@@ -17,7 +22,7 @@ function leaves(value, above, found) {
 function decoded(given) {
   const found = {};
   for (const [path, value] of Object.entries(leaves(given, "", {})))
-    found[Object.hasOwn(DECODED, path) ? DECODED[path] : path] = value;
+    put(found, Object.hasOwn(DECODED, path) ? DECODED[path] : path, value);
   return found;
 }
 

@@ -28,6 +28,8 @@ DEEPEST = 500
 STUCK = 2.0
 """Seconds of the processor after which a call ends the process: QuickJS looks at its own limit
 between operations, and one of them may be long (`[].reverse` of what says it is)."""
+LARGEST_BITS = 63
+"""Of an integer, without its sign."""
 MOST_BROKEN = 3
 """Calls in a row that are ended before the rest of a batch is refused."""
 
@@ -100,20 +102,21 @@ def main() -> None:
 
 
 def _written(answer: Answer) -> bytes:
-    """An answer as bytes; an outcome that has none is a fault of its call alone."""
+    """Return an answer as bytes; integers beyond 64 bits, which are JavaScript's, become floats."""
     try:
         return _write(answer)
     except OverflowError:
         whole = answer or Answered([])
-        return _write(Answered([_small(one) for one in whole.outcomes], whole.seconds))
+        outcomes = [Outcome(_small(one.value), one.fault) for one in whole.outcomes]
+        return _write(Answered(outcomes, whole.seconds))
 
 
-def _small(outcome: Outcome) -> Outcome:
-    try:
-        _write(outcome)
-    except OverflowError:
-        return Outcome(fault="gives a number of more than 64 bits")
-    return outcome
+def _small(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _small(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_small(item) for item in value]
+    return float(value) if type(value) is int and value.bit_length() > LARGEST_BITS else value
 
 
 class Loaded:

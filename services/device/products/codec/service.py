@@ -12,6 +12,7 @@ from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
+from services.device.codecs.keys import is_expected
 from services.device.codecs.memories import take_memories
 from services.device.codecs.model import Codec, CodecFailed
 from services.device.codecs.scripts import DECODERS, ENCODERS, ENTRIES, decoded, encoded, entry_of
@@ -230,7 +231,7 @@ class CodecService:
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
-            if one.expected is not None and given != one.expected:
+            if one.expected is not None and not is_expected(given, one.expected):
                 text = msgspec.json.encode(given).decode()
                 faults.append(Fault(f"{path}.expected", f"the codec gives {text:.500}"))
         if faults:
@@ -272,7 +273,7 @@ def _assembled(body: PutCodec, scripts: dict[str, str], functions: dict[str, lis
 
 
 def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
-    properties, warnings = decoded(codec.decoder, outcome.given())
+    properties, warnings, left_out = decoded(codec.decoder, outcome.given())
     given = dict(properties)
     readings, bad = take_memories(given, tsl, 0, LATEST_MS)
     accepted, faults = tsl.check_decoded(given)
@@ -281,7 +282,7 @@ def _decoded(codec: Codec, outcome: Outcome, tsl: Tsl) -> TriedCodec:
         warnings=warnings,
         accepted=accepted,
         history=[RememberedValues(*one) for one in readings],
-        refused=_shown([*faults, *bad]),
+        refused=_shown([*left_out, *faults, *bad]),
     )
 
 

@@ -29,12 +29,12 @@ class Judged(NamedTuple):
 def judge(codec: Codec, outcome: Outcome, tsl: Tsl, oldest: int, newest: int) -> Judged:
     """What is taken of a frame; what it remembered has to be of `oldest` to `newest` (ms)."""
     try:
-        given = decoded(codec.decoder, outcome.given()).properties
+        given, _, left_out = decoded(codec.decoder, outcome.given())
     except CodecFailed as error:
         return Judged({}, [], [], f"the codec {error}")
     readings, faults = take_memories(given, tsl, oldest, newest)
     properties, bad = tsl.check_decoded(given)
-    faults = [*bad, *faults]
+    faults = [*left_out, *bad, *faults]
     if faults and not properties and not readings:
         return Judged({}, [], faults, _text(faults))
     return Judged(properties, readings, faults)

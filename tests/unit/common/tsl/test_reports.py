@@ -15,7 +15,10 @@ from libs.common.tsl import (
     plausible_properties,
 )
 from libs.common.tsl._booleans import booleans, with_booleans
+from libs.common.tsl._check import check_each
+from libs.common.tsl._merge import partial_view
 from libs.common.tsl._node import build_tree
+from libs.common.tsl._numbers import parse_members
 from libs.common.tsl._wire import checked_report
 from libs.common.tsl.limits import MAX_DATE, MAX_TS
 from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
@@ -43,14 +46,71 @@ def test_the_fast_and_the_slow_path_agree(raw, seed, data):
 
 @given(documents(), st.integers(0, 9), st.data())
 def test_what_a_codec_gave_is_the_same_at_once_and_value_by_value(raw, seed, data):
-    """Beside 0 and 1, which become booleans."""
+    """Whether or not 0 and 1 become booleans, and text numbers."""
     parsed = parse_document(raw)
     compiled = compile_tsl(parsed)
     good = plausible_properties(parsed, random.Random(seed))
     values = {key: data.draw(spoilt(value)) for key, value in good.items()} or {"a": 1}
-    whole = with_booleans(booleans(build_tree(parsed.properties)), values)
+    tree = build_tree(parsed.properties)
+    parsed_values = parse_members(tree, with_booleans(booleans(tree), values))
+    reported = {key: partial_view(node) for key, node in tree.items()}
+    faults: list[Fault] = []
+    slow = check_each(reported, parsed_values, "properties", faults, keep_parts=True)
 
-    assert repr(compiled.check_decoded(values)) == repr(compiled.check_report(whole))
+    assert repr(compiled.check_decoded(values)) == repr((slow, faults))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "kept"),
+    [
+        ("FLOAT", "25.8", 25.8),
+        ("DOUBLE", "-1e3", -1000.0),
+        ("INT", "25", 25),
+        ("INT", "25.0", 25),
+        ("LONG", "9007199254740993", 2**53 + 1),
+        ("LONG", str(2**63 - 1), 2**63 - 1),
+        ("DATE", "1645630395", 1645630395),
+        ("FLOAT", 10**20, 1e20),
+    ],
+)
+def test_numbers_that_a_codec_gives_as_text_are_numbers(kind, given, kept):
+    """Also in STRUCTs and ARRAYs."""
+    array = prop("l", "ARRAY", elementDataType=kind)
+    members = [prop("a", kind), prop("s", "STRUCT"), prop("s.b", kind), array]
+    good, faults = tsl(*members).check_decoded({"a": given, "s": {"b": given}, "l": [given]})
+
+    assert (good, faults) == ({"a": kept, "s": {"b": kept}, "l": [kept]}, [])
+    assert type(good["a"]) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("FLOAT", "25.8 °C"),
+        ("FLOAT", ""),
+        ("FLOAT", " 5"),
+        ("FLOAT", "NaN"),
+        ("FLOAT", "1e400"),
+        ("FLOAT", None),
+        ("INT", "25.8"),
+        ("INT", str(2**31)),
+        ("LONG", str(2**63)),
+        ("LONG", 10**20),
+        ("BOOL", "1"),
+    ],
+)
+def test_a_bad_value_of_a_codec_costs_no_other(kind, given):
+    """Neither beside it nor in the same STRUCT."""
+    members = [prop("a", kind), prop("t"), prop("s", "STRUCT"), prop("s.b", kind), prop("s.t")]
+    good, faults = tsl(*members).check_decoded({"a": given, "t": 1, "s": {"b": given, "t": 2}})
+
+    assert good == {"t": 1, "s": {"t": 2}}
+    assert [fault.path for fault in faults] == ["properties.a", "properties.s.b"]
+
+
+def test_numbers_as_text_stay_a_fault_of_a_report():
+    """A device reports JSON, in which numbers are numbers."""
+    assert report(prop("a", "FLOAT"), a="25.8").properties == {}
 
 
 GOOD = [

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.device.codecs.keys import is_expected
 from services.device.codecs.model import Argument, CodecFailed, Step
 from services.device.codecs.scripts import DECODERS, ENCODERS, decoded, encoded, entry_of
 
@@ -28,7 +29,7 @@ def test_what_decoding_gives_is_unwrapped() -> None:
     nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
     assert decoded(step("Decode"), data).properties == nested
     given = decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
-    assert given == (nested, ["low"])
+    assert given == (nested, ["low"], [])
 
 
 @pytest.mark.parametrize(
@@ -38,13 +39,57 @@ def test_what_decoding_gives_is_unwrapped() -> None:
         ("Decode", [1], "no object"),
         ("decodeUplink", {"data": 7}, "no object"),
         ("decodeUplink", {"data": {}, "errors": ["bad", "worse"]}, "bad; worse"),
-        ("Decode", {"a": 1, "a.b": 2}, "a.b"),
     ],
 )
 def test_what_is_no_decoding_is_a_fault(entry: str, value: Any, reason: str) -> None:
     """Nonsense and what the codec calls an error."""
     with pytest.raises(CodecFailed, match=reason):
         decoded(step(entry), value)
+
+
+@pytest.mark.parametrize(
+    ("values", "nested", "lost"),
+    [
+        ({"pm": {"2.5": 3}, "t": 1}, {"pm": {"2": {"5": 3}}, "t": 1}, []),
+        ({"a": [{"b.c": 1}, 2]}, {"a": [{"b": {"c": 1}}, 2]}, []),
+        ({"a.b": 1, "a": {"c": 2}}, {"a": {"b": 1, "c": 2}}, []),
+        ({"a.b": 1, "a": {"b": 1}}, {"a": {"b": 1}}, []),
+        ({"pm": 1, "pm.2.5": 3}, {"pm": 1}, ["properties.pm.2.5"]),
+        ({"pm.2.5": 3, "pm": 1}, {"pm": 1}, ["properties.pm.2.5"]),
+        ({"a.b": 1, "a": {"b": 2}}, {"a": {"b": 2}}, ["properties.a.b"]),
+        ({"a.b": {"c": 1, "d": 2}, "a": {"b": {"c": 3}}}, {"a": {"b": {"c": 3, "d": 2}}},
+         ["properties.a.b.c"]),
+        ({"x": {"a.b": 1, "a": 2}}, {"x": {"a": 2}}, ["properties.x.a.b"]),
+        ({".".join("a" * 17): 1, "t": 1}, {"t": 1}, ["properties." + ".".join("a" * 17)]),
+    ],
+)  # fmt: skip
+def test_keys_with_levels_nest_everywhere_and_lose_nothing_silently(
+    values: dict[str, Any], nested: dict[str, Any], lost: list[str]
+) -> None:
+    """A value whose place another one has is a fault; the plain key precedes."""
+    given = decoded(step("Decode"), values)
+    assert given.properties == nested
+    assert [fault.path for fault in given.faults] == lost
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "equal"),
+    [
+        ({"pm2": {"5": 32}}, {"pm2.5": 32}, True),
+        ({"pm2": {"5": 32}}, {"pm2": {"5": 32}}, True),
+        ({"a": [{"b": {"c": 1}}]}, {"a": [{"b#c": 1}]}, True),
+        ({"t": "25.8"}, {"t": 25.8}, True),
+        ({"t": "25.8"}, {"t": "25.8"}, True),
+        ({"t": "25.8 C"}, {"t": 25.8}, False),
+        ({"t": 25.8}, {"t": 25.9}, False),
+        ({"t": 1}, {"t": 1, "u": 2}, False),
+    ],
+)
+def test_an_example_may_be_written_flat(
+    given: dict[str, Any], expected: dict[str, Any], equal: bool
+) -> None:
+    """Its keys nest as those of the codec do."""
+    assert is_expected(given, expected) is equal
 
 
 def test_what_encoding_gives_is_unwrapped() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from libs.common.tsl import to_wire
 from services.device.codecs.context import LoadedCodec
+from services.device.codecs.keys import nest_keys
 from services.device.codecs.templates import TemplateInvalid, read_template
 
 PATH = "th1/device-template.yaml"
@@ -118,6 +119,15 @@ def test_its_scripts_have_numbers_where_the_tsl_has_booleans_and_choices() -> No
     loaded = LoadedCodec(read_template(FILES | scripts, PATH).codec)
     assert loaded.decode(b"", 85, 0) == {"lock": 1, "plan.days.sunday": 0}
     assert loaded.encode({"lock": True, "kind": "2", "plan": {"enable": False}}, 85, 0) == [1, 2, 0]
+
+
+def test_two_values_of_one_name_are_both_there_to_be_judged() -> None:
+    """The second one has a level below the first, so that it is a fault of the frame."""
+    script = b"function Decode() { return {'plan.on': 1, plan: {on: 2}, lock: 1, state: 0} }"
+    loaded = LoadedCodec(read_template(FILES | {"th1/codec/decoder.js": script}, PATH).codec)
+    given, faults = nest_keys(loaded.decode(b"", 85, 0))
+    assert given == {"plan": {"on": 1}, "lock": 1}
+    assert [fault.path for fault in faults] == ["properties.plan.on#", "properties.lock#"]
 
 
 @pytest.mark.parametrize(
