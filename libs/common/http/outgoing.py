@@ -22,6 +22,15 @@ from libs.common.identity.networks import is_inside, normalised
 from libs.common.settings import SettingsInvalid
 
 _NAT64 = ip_network("64:ff9b::/96")
+_GLOBAL_UNICAST = ip_network("2000::/3")
+"""All public IPv6 addresses: not those that embed an IPv4 address, nor `fec0::/10` (site-local)."""
+_RESERVED = (
+    "168.63.129.16/32",  # platform services of a cloud
+    "192.88.99.0/24",  # relays of 6to4, deprecated
+    "2001:20::/28",  # identifiers of hosts, which are not routed
+    "3fff::/20",  # documentation
+)
+"""Addresses without a public host that `ipaddress` counts as global."""
 _V4_BITS = 0xFFFFFFFF
 LONGEST_URL = 1024
 
@@ -46,7 +55,13 @@ def may_call(address: str, allowed: tuple[str, ...]) -> bool:
         parsed = _bare(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    return is_inside(str(parsed), allowed) or (parsed.is_global and not parsed.is_multicast)
+    return is_inside(str(parsed), allowed) or _is_public(parsed)
+
+
+def _is_public(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not is_inside(str(address), _RESERVED)
 
 
 def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -26,10 +26,13 @@ def test_public_addresses_may_be_called(address):
         "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1",
         "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
         "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "nonsense",
+        "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "2002:a83f:8110::1",
+        "fec0::1", "feff::1", "::8.8.8.8", "::127.0.0.1", "::ffff:0:8.8.8.8", "::ffff:0:10.0.0.1",
+        "4000::1", "5f00::1", "64:ff9b:1::8.8.8.8", "192.88.99.1", "2001:20::1", "3fff::1",
     ],
 )  # fmt: skip
 def test_others_may_not(address):
-    """Loopback, private, link-local, shared, multicast, however they are written."""
+    """Loopback, private, link-local, shared, multicast, reserved, however they are written."""
     assert not may_call(address, ())
 
 
