@@ -1,12 +1,13 @@
 """Mail of flows (aiosmtplib)."""
 
 import asyncio
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import make_msgid
+from email.utils import localtime, make_msgid
 from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
@@ -16,6 +17,8 @@ from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
 MOST_SECONDS = 30.0
+_CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]")
+"""Control characters, but for line breaks, which a header refuses."""
 OUR_NAME = "thingway"
 """What servers are greeted with: nothing about the machine."""
 
@@ -62,7 +65,7 @@ class OutgoingMail:
         message = message_of(letter)
         try:
             async with asyncio.timeout(min(seconds, MOST_SECONDS)):
-                await self._send(server, letter, message)
+                await self._send(server, message)
         except TimeoutError as error:
             raise NodeFailed(f"{server.host} did not answer in time") from error
         except AddressRefused as error:
@@ -70,7 +73,7 @@ class OutgoingMail:
         except (SMTPException, OSError, ValueError) as error:
             raise NodeFailed(f"{server.host} did not take the mail: {error!s:.200}") from error
 
-    async def _send(self, server: MailServer, letter: Letter, message: EmailMessage) -> None:
+    async def _send(self, server: MailServer, message: EmailMessage) -> None:
         connection = await outgoing_socket(server.host, server.port, self._allowed)
         client = SMTP(
             hostname=server.host,
@@ -85,9 +88,7 @@ class OutgoingMail:
             await client.connect()
             if server.username and await _takes_logins(client):
                 await client.login(server.username, server.password)
-            await client.send_message(
-                message, sender=letter.sender, recipients=list(letter.recipients)
-            )
+            await client.send_message(message)
             await client.quit()
         finally:
             client.close()  # the connection is its own: closing that here would trip its transport
@@ -103,14 +104,32 @@ async def _takes_logins(client: SMTP) -> bool:
 
 
 def message_of(letter: Letter) -> EmailMessage:
-    """A letter as it is sent; raise `NodeFailed` when an address or the subject cannot be."""
+    """Return a letter as an RFC 5322 message of printable ASCII characters.
+
+    Control characters in the sender's name and in the subject become blanks; the content is
+    encoded. Raise `NodeFailed` if an address is missing or not valid, or if a header has a line
+    break.
+    """
+    if not letter.recipients:
+        raise NodeFailed("the mail cannot be written: it has no recipient")
     message = EmailMessage()
     try:
-        message["From"] = Address(letter.sender_name, addr_spec=letter.sender)
-        message["To"] = [Address(addr_spec=one) for one in letter.recipients]
-        message["Subject"] = letter.subject
-        message["Message-ID"] = make_msgid(domain=letter.sender.rpartition("@")[2])
-        message.set_content(letter.content, subtype="html")
+        sender = _address(letter.sender, letter.sender_name)
+        message["Date"] = localtime()
+        message["From"] = sender
+        message["To"] = [_address(recipient) for recipient in letter.recipients]
+        message["Subject"] = _CONTROLS.sub(" ", letter.subject)
+        message["Message-ID"] = make_msgid(domain=sender.domain)
+        message.set_content(letter.content, subtype="html", cte="quoted-printable")
     except (ValueError, IndexError) as error:
         raise NodeFailed(f"the mail cannot be written: {error!s:.200}") from error
     return message
+
+
+def _address(text: str, name: str = "") -> Address:
+    """Parse an address; raise `ValueError` if it lacks a part. Its domain becomes ASCII."""
+    local, _, domain = text.rpartition("@")
+    if not local or not domain:
+        raise ValueError(f"{text} is not an e-mail address")
+    domain = domain.encode("idna").decode("ascii")
+    return Address(_CONTROLS.sub(" ", name), addr_spec=f"{local}@{domain}")

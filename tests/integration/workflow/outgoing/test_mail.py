@@ -110,6 +110,8 @@ async def test_addresses_that_are_not_public_are_refused(server, post):
     "letter",
     [
         replace(LETTER, sender="nobody"),
+        replace(LETTER, sender="@example.com"),
+        replace(LETTER, recipients=[]),
         replace(LETTER, recipients=["a@b.c\r\nBcc: d@e.f"]),
         replace(LETTER, subject="a\r\nBcc: d@e.f"),
         replace(LETTER, sender_name="a\r\nBcc: d@e.f"),
@@ -119,3 +121,29 @@ def test_nothing_can_be_put_into_the_headers(letter):
     """Line breaks and addresses that are none are refused."""
     with pytest.raises(NodeFailed, match="cannot be written"):
         message_of(letter)
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        LETTER,
+        replace(LETTER, sender="flows@grüße.example", recipients=["a@bücher.example"]),
+        replace(LETTER, sender_name='Bell\x07 "Inc" <a@b>', subject="31\x00 °C"),
+        replace(LETTER, subject="hot " * 400, content="<p>" + "x" * 5000),
+        replace(LETTER, content=".\r\nFrom a\rb\x00\x0b\x1c\u2028"),
+        replace(LETTER, content="温度 " * 300),
+    ],
+)
+def test_a_letter_passes_a_strict_parser(letter):
+    """It has every header that RFC 5322 requires once, and nothing but short ASCII lines."""
+    text = message_of(letter).as_bytes(policy=policy.SMTP)
+    lines = text.split(b"\r\n")
+    assert all(len(line) <= 78 and line.isascii() for line in lines)
+    assert not any(byte < 32 for line in lines for byte in line)
+
+    message = message_from_bytes(text, policy=policy.SMTP.clone(raise_on_defect=True))
+    assert not [header for header, value in message.items() if value.defects]
+    for header in ("Date", "From", "To", "Message-ID", "MIME-Version"):
+        assert len(message.get_all(header)) == 1, header
+    assert message["Date"].datetime.tzinfo is not None
+    assert message.get_content().split() == letter.content.replace("\r", "\n").split()
